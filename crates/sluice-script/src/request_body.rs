@@ -168,6 +168,16 @@ impl RequestBody {
         }
     }
 
+    /// Reads the whole body into memory. The faults are the client's: it is larger than `bytes_max` (413), or as of `poll_chunk`.
+    pub async fn read(mut self, bytes_max: usize) -> Result<Vec<u8>, Fault> {
+        self.bytes_max = self.bytes_max.min(bytes_max as u64);
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
     /// No body, as after a local redirect.
     pub fn none() -> RequestBody {
         RequestBody {

@@ -13,8 +13,9 @@ use sluice_net::front::Front;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
+use crate::fault_log::FaultLog;
+use crate::overall::Overall;
 use crate::reverse_dns::ReverseDns;
-use crate::serve::fault_log::FaultLog;
 use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.
@@ -31,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) fault_log: FaultLog,
     /// The counters of the worker.
     pub(crate) counts: Arc<WorkerCounts>,
+    /// The server as a whole, for reports.
+    pub(crate) overall: Arc<Overall>,
     config: RefCell<CurrentConfig>,
     ids: IdSource,
     exchanges: Cell<u64>,
@@ -44,6 +47,7 @@ impl Context {
         reverse_dns: Option<Arc<ReverseDns>>,
         ids: IdSource,
         counts: Arc<WorkerCounts>,
+        overall: Arc<Overall>,
     ) -> Context {
         Context {
             worker: scripts.worker,
@@ -52,6 +56,7 @@ impl Context {
             reverse_dns,
             fault_log: FaultLog::default(),
             counts,
+            overall,
             config: RefCell::new(CurrentConfig::new(config)),
             ids,
             exchanges: Cell::new(0),

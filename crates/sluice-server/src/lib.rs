@@ -1,12 +1,16 @@
 //! The server: one exchange from its head to its log line, and the workers that serve it. Floor 5, safe Rust.
 //!
 //! [`serve`] is the table of contents. `dispatch` says what a path means; `context` is what the exchanges of a worker share;
-//! `worker` and [`server`] are the threads.
+//! `worker` and [`server`] are the threads; `reports` shows what the server does, and `overall` is what all workers know of it.
 #![forbid(unsafe_code)]
 
+pub mod commands;
 mod context;
 mod descriptors;
 mod dispatch;
+mod fault_log;
+mod overall;
+mod reports;
 #[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;
 mod serve;

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use rustls::server::ProducesTickets;
@@ -28,19 +27,20 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings, WatchSettings};
 use sluice_watch::Hub;
 use sluice_watch::mask::Masks;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use crate::commands::{COMMANDS_MAX, CommandRequest};
 use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
+use crate::overall::{Overall, Parts, WorkerQuestion};
 use crate::reverse_dns::ReverseDns;
 use crate::serve::agent::check_agents;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
 use crate::serve::gate::Gate;
-use crate::status;
-use crate::status::{Processes, Status, WorkerCounts};
+use crate::status::{Status, WorkerCounts};
 use crate::worker;
 use crate::worker::Shared;
 
@@ -57,7 +57,8 @@ pub struct Server {
     addresses: Vec<ListenAddress>,
     /// The bound on connections, which the limit of open files may have lowered.
     connections_max: usize,
-    started: SystemTime,
+    /// The commands of the reports, until the program takes them.
+    commands: Mutex<Option<mpsc::Receiver<CommandRequest>>>,
     /// The files of unix sockets, until the server drains.
     socket_files: Mutex<Vec<SocketFile>>,
     tickets: Arc<dyn ProducesTickets>,
@@ -123,9 +124,21 @@ impl Server {
             client_counts: Arc::new(ClientCounts::new(limits.client_connections_max)),
         };
         let counts: Box<[Arc<WorkerCounts>]> = (0..workers).map(|_| Arc::default()).collect();
+        let config = Arc::new(ArcSwap::from_pointee(config));
+        let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let parts = Parts {
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            connections_max: shares.connections_max,
+            counts: counts.clone(),
+            resources: Arc::clone(&resources),
+            config: Arc::clone(&config),
+            commands: command_sender,
+        };
+        let (overall, questions) = Overall::new(settings, parts).map_err(StartError)?;
         let shared = Arc::new(Shared {
             resources,
-            config: Arc::new(ArcSwap::from_pointee(config)),
+            config,
+            overall: Arc::new(overall),
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             launcher: Arc::new(launcher),
             log,
@@ -138,26 +151,17 @@ impl Server {
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let (phase, phases) = watch::channel(Phase::Serving);
-        let mut threads = Vec::new();
-        for index in 0..workers {
-            let listeners = bound.iter_mut().filter_map(|bound| bound.listeners.pop()).collect();
-            let (shared, phases, limits) = (Arc::clone(&shared), phases.clone(), front_limits.clone());
-            let thread = std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(move || worker::run(index, shared, listeners, limits, phases))
-                .map_err(|error| StartError(format!("worker threads: {error}")))?;
-            threads.push(thread);
-        }
+        let workers = start_workers(&shared, &mut bound, questions, &front_limits, &phases)?;
         Ok(Server {
             shared,
             listen,
             addresses,
             connections_max: shares.connections_max,
-            started: SystemTime::now(),
+            commands: Mutex::new(Some(commands)),
             socket_files: Mutex::new(bound.into_iter().filter_map(|bound| bound.file).collect()),
             tickets,
             phase,
-            workers: threads,
+            workers,
         })
     }
 
@@ -256,19 +260,13 @@ impl Server {
 
     /// What the server has done since its start, and what it holds now.
     pub fn status(&self) -> Status {
-        let (connections, requests) = status::sum(&self.shared.counts, self.connections_max);
-        Status {
-            started: status::unix_seconds(self.started),
-            workers: self.shared.counts.len(),
-            addresses: self.addresses.iter().map(ToString::to_string).collect(),
-            connections,
-            requests,
-            processes: Processes {
-                running: self.shared.resources.processes_running(),
-                max: self.shared.resources.processes_max(),
-            },
-            cache: self.cache_counters().map(Into::into),
-        }
+        self.shared.overall.status()
+    }
+
+    /// The commands that the pages of the reports give, for the program that runs the server. `None` if they were taken before.
+    pub fn take_commands(&self) -> Option<mpsc::Receiver<CommandRequest>> {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.take()
     }
 
     /// The active watches (WATCH).
@@ -298,6 +296,27 @@ impl Server {
         }
         self.shared.log.close();
     }
+}
+
+/// Starts the threads of the workers, each with a listener of every address and its end of the questions.
+fn start_workers(
+    shared: &Arc<Shared>,
+    bound: &mut [listener::Bound],
+    questions: Vec<mpsc::Receiver<WorkerQuestion>>,
+    limits: &FrontLimits,
+    phases: &watch::Receiver<Phase>,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let mut threads = Vec::new();
+    for (index, questions) in questions.into_iter().enumerate() {
+        let listeners = bound.iter_mut().filter_map(|bound| bound.listeners.pop()).collect();
+        let (shared, phases, limits) = (Arc::clone(shared), phases.clone(), limits.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || worker::run(index, shared, listeners, limits, phases, questions))
+            .map_err(|error| StartError(format!("worker threads: {error}")))?;
+        threads.push(thread);
+    }
+    Ok(threads)
 }
 
 /// Checks whether a server could start with these settings, apart from addresses and logs, which are not opened.

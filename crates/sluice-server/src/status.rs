@@ -1,16 +1,16 @@
-//! What the server says about itself: counts since its start, and what it holds now.
+//! The counters of each worker, and their sums.
 //!
-//! Here: the counters of each worker, and their sum. Only the worker's own thread changes a counter, so that counting costs a request
-//! next to nothing. Not here: who may ask (the program's `control`).
+//! Only the worker's own thread changes a counter, so that counting costs a request next to nothing. Not here: the values that are made of
+//! them (`sluice_report`), the state of the whole server (`overall`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
 use sluice_files::file_cache::CacheCounters;
 use sluice_http::counter::Counter;
 use sluice_net::slots::ConnectionCounts;
+pub use sluice_report::status::{CacheStatus, Connections, Processes, Requests, Status};
 
 /// The counters of one worker. Aligned, so that no two workers write to the same line of a processor's cache.
 #[derive(Debug, Default)]
@@ -43,86 +43,14 @@ impl WorkerCounts {
     }
 }
 
-/// The state of a server at one moment. Counts are those since its start.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
-    /// When it started, seconds since 1970.
-    pub started: u64,
-    /// Event-loop threads.
-    pub workers: usize,
-    /// The addresses that it listens on.
-    pub addresses: Vec<String>,
-    /// Connections of clients.
-    pub connections: Connections,
-    /// Requests.
-    pub requests: Requests,
-    /// Script processes.
-    pub processes: Processes,
-    /// The file cache. `None` if there is none.
-    pub cache: Option<CacheStatus>,
-}
-
-/// Connections of clients.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Connections {
-    /// Open now.
-    pub open: u64,
-    /// The most that may be open.
-    pub max: usize,
-    /// Accepted.
-    pub accepted: u64,
-}
-
-/// Requests and their responses.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Requests {
-    /// Requests whose head was read.
-    pub total: u64,
-    /// Of these, not yet answered completely.
-    pub in_progress: u64,
-    /// Responses by the first digit of their status: 1xx to 5xx.
-    pub by_class: [u64; 5],
-    /// Requests whose clients left before there was a response (499 in the access log).
-    pub client_left: u64,
-    /// Responses that ended before they were complete.
-    pub truncated: u64,
-    /// Bytes of the bodies of responses.
-    pub body_bytes: u64,
-}
-
-/// Script processes of the whole server.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Processes {
-    /// Running now.
-    pub running: usize,
-    /// The most that may run.
-    pub max: usize,
-}
-
-/// The file cache.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct CacheStatus {
-    /// Entries in memory.
-    pub files: u64,
-    /// Bytes of their content.
-    pub bytes: u64,
-    /// Requests answered from memory, checked or not.
-    pub hits: u64,
-    /// Requests that were not.
-    pub misses: u64,
-    /// Entries that were removed to make room.
-    pub evicted: u64,
-}
-
-impl From<CacheCounters> for CacheStatus {
-    fn from(counters: CacheCounters) -> CacheStatus {
-        CacheStatus {
-            files: counters.files,
-            bytes: counters.bytes,
-            hits: counters.hits + counters.unchanged,
-            misses: counters.misses + counters.changed + counters.too_large + counters.just_changed,
-            evicted: counters.evicted,
-        }
+/// The counters of the file cache as others see them.
+pub(crate) fn cache_status(counters: &CacheCounters) -> CacheStatus {
+    CacheStatus {
+        files: counters.files,
+        bytes: counters.bytes,
+        hits: counters.hits + counters.unchanged,
+        misses: counters.misses + counters.changed + counters.too_large + counters.just_changed,
+        evicted: counters.evicted,
     }
 }
 

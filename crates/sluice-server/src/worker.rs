@@ -23,12 +23,13 @@ use sluice_net::phase::Phase;
 use sluice_script::resources::Resources;
 use sluice_script::scripts::Scripts;
 use sluice_watch::Hub;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
 use crate::context::Context;
 use crate::dispatch::Config;
+use crate::overall::{self, Overall, WorkerQuestion};
 use crate::reverse_dns::ReverseDns;
 use crate::serve::Exchanges;
 use crate::serve::gate::Gate;
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) counts: Box<[Arc<WorkerCounts>]>,
     /// The active watches.
     pub(crate) watches: Arc<Hub>,
+    /// The server as a whole.
+    pub(crate) overall: Arc<Overall>,
     /// The source of UNIQUE_ID.
     pub(crate) ids: IdSource,
 }
@@ -80,13 +83,14 @@ struct Worker {
 }
 
 /// Runs a worker on its thread. Returns when all its connections and script processes have ended. `limits` are those of
-/// its connections.
+/// its connections, `questions` come from the reports.
 pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     limits: FrontLimits,
     phases: watch::Receiver<Phase>,
+    questions: mpsc::Receiver<WorkerQuestion>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -103,6 +107,7 @@ pub(crate) fn run(
         let front = Rc::clone(&worker.front);
         tokio::task::spawn_local(async move { front.keep_send_budget().await });
         tokio::task::spawn_local(tick(Rc::clone(&worker.context)));
+        tokio::task::spawn_local(overall::answer(Rc::clone(&worker.context), questions));
         worker.run().await;
     });
     // Closes the connections that did not end in time; their scripts have been stopped.
@@ -124,6 +129,7 @@ async fn tick(context: Rc<Context>) {
         if context.worker > 0 {
             continue;
         }
+        context.overall.note_second();
         sluice_launch::reap_orphans();
         for route in config.sites().flat_map(|site| site.script_routes()) {
             route.pools.tick();
@@ -160,6 +166,7 @@ impl Worker {
             shared.reverse_dns.clone(),
             shared.ids,
             Arc::clone(&shared.counts[index]),
+            Arc::clone(&shared.overall),
         );
         Worker {
             context: Rc::new(context),

@@ -39,6 +39,8 @@ x.swp, x.swo), the access log of this server, and everything below a cgi-bin: th
 to /cgi-bin/x (CGI), and is kept running for requests to /cgiplus-bin/x (CGIplus). Programs need an execute bit (chmod +x).
 Scripts DIR/rte/x.py, x.pl and x.php are run for requests to /rte/ by an interpreter that is kept.
 
+On loopback addresses /-/ shows clients of this machine what the server does (docs/guides/reports.md).
+
 Other keys, logs and configurations in the directory are sent like any file; a warning at the start names those at its top.
 
 Examples:
@@ -348,7 +350,7 @@ impl Serve {
         Ok(Settings {
             listen: listeners(&self.listen, self.tls)?,
             workers: self.workers.unwrap_or_else(config::default_workers),
-            sites: vec![directory_site(root, self.files(), self.mailbox, self.errors())],
+            sites: vec![self.site(root)],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
             limits: Limits::default(),
             proxies: ProxySettings::default(),
@@ -362,6 +364,16 @@ impl Serve {
             control: sluice_settings::ControlSocket::Usual,
             server_log: ServerLog::default(),
         })
+    }
+
+    /// The site of the directory. Where only this machine can reach it, it has the reports, too.
+    fn site(&self, root: PathBuf) -> SiteSettings {
+        let mut site = directory_site(root, self.files(), self.mailbox, self.errors());
+        if are_loopback(&self.listen) {
+            let reports = RouteSettings::reports_for_this_machine(&site.origin);
+            site.routes.push(reports);
+        }
+        site
     }
 
     fn files(&self) -> FileSettings {

@@ -183,6 +183,8 @@ fn answer(answer: &Answer) -> String {
             let kind = content_type.as_ref().map(|kind| format!(", {kind}"));
             format!("{status}, file {}{}", file.display(), kind.unwrap_or_default())
         }
+        Answer::Report(name) if name.is_empty() => "the reports about the server".to_owned(),
+        Answer::Report(name) => format!("report {name} about the server"),
         Answer::Listing(directory) => format!("200, listing of {}", directory.display()),
         Answer::Script {
             file,

@@ -14,8 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sluice_server::Server;
+use sluice_server::commands::{CommandAnswer, CommandRequest};
 use sluice_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
 use crate::certificates::Certificates;
 use crate::control::socket::{Control, Request};
@@ -47,6 +49,7 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
     let mut signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
     let server = Server::start(&started).map_err(|error| error.to_string())?;
     let mut control = Control::listen(&started.control, server.watches())?;
+    let mut of_pages = server.take_commands();
     let mut supervisor = Supervisor::new(server, started, origin, logger);
     announce(&supervisor.started, &supervisor.server);
     logger.started();
@@ -54,12 +57,21 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
         tokio::select! {
             event = signals.next() => match event {
                 Event::End => break,
-                Event::Signal(name, command) => drop(supervisor.carry_out(name, command)),
+                Event::Signal(name, command) => drop(supervisor.carry_out(name.to_owned(), command)),
             },
             request = Control::next(control.as_mut()) => {
                 let Request { command, answer } = request;
                 // The client that asked may have gone.
-                drop(answer.send(supervisor.carry_out("sluice", command)));
+                drop(answer.send(supervisor.carry_out(format!("sluice {}", command.name()), command)));
+                if command == Command::Drain {
+                    break;
+                }
+            }
+            request = next_of_pages(of_pages.as_mut()) => {
+                let CommandRequest { command, by, answer } = request;
+                let command = Command::of_pages(command);
+                let Answer { ok, messages, .. } = supervisor.carry_out(format!("{} by {by}", command.name()), command);
+                drop(answer.send(CommandAnswer { ok, messages }));
                 if command == Command::Drain {
                     break;
                 }
@@ -70,6 +82,16 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
     // Its file is removed before another server can start.
     drop(control);
     supervisor.drain(signals).await
+}
+
+/// The next command of the pages of the reports.
+async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) -> CommandRequest {
+    if let Some(commands) = commands
+        && let Some(request) = commands.recv().await
+    {
+        return request;
+    }
+    std::future::pending().await
 }
 
 /// A server with what it was started from.
@@ -97,9 +119,9 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Carries out a command, and logs what happens; `asker` is the signal or the program that asks.
-    fn carry_out(&mut self, asker: &'static str, command: Command) -> Answer {
-        let mut report = Report::new(asker, command);
+    /// Carries out a command, and logs what happens; `name` is the signal, or the command with who gives it.
+    fn carry_out(&mut self, name: String, command: Command) -> Answer {
+        let mut report = Report::new(name);
         match command {
             Command::Status => return self.state(),
             Command::Reload => self.reload(&mut report),
@@ -186,16 +208,15 @@ impl<'a> Supervisor<'a> {
 
 /// What a command does, for the log and for who has given it.
 struct Report {
-    asker: &'static str,
-    command: Command,
+    /// `SIGHUP`, `sluice reload`, or `reload by user ann from 192.0.2.1`.
+    name: String,
     answer: Answer,
 }
 
 impl Report {
-    fn new(asker: &'static str, command: Command) -> Report {
+    fn new(name: String) -> Report {
         Report {
-            asker,
-            command,
+            name,
             answer: Answer {
                 ok: true,
                 ..Answer::default()
@@ -204,12 +225,12 @@ impl Report {
     }
 
     fn info(&mut self, text: &str) {
-        tracing::info!("{}: {text}", self.name());
+        tracing::info!("{}: {text}", self.name);
         self.answer.messages.push(text.to_owned());
     }
 
     fn warn(&mut self, text: &str) {
-        tracing::warn!("{}: {text}", self.name());
+        tracing::warn!("{}: {text}", self.name);
         self.answer.messages.push(text.to_owned());
     }
 
@@ -217,16 +238,8 @@ impl Report {
     fn fail(&mut self, text: &str) {
         self.answer.ok = false;
         for line in text.lines() {
-            tracing::error!("{}: {line}", self.name());
+            tracing::error!("{}: {line}", self.name);
             self.answer.messages.push(line.to_owned());
-        }
-    }
-
-    /// `SIGHUP`, or `sluice reload`.
-    fn name(&self) -> String {
-        match self.asker.starts_with("SIG") {
-            true => self.asker.to_owned(),
-            false => format!("{} {}", self.asker, self.command.name()),
         }
     }
 }

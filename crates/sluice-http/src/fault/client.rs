@@ -136,6 +136,8 @@ pub enum Absent {
     Link(Box<RefusedLink>),
     /// A route that answers for this path.
     Route(Box<str>),
+    /// A report with this name.
+    Report(Box<str>),
 }
 
 /// A symbolic link that may not be followed.
@@ -177,6 +179,16 @@ pub enum Forbidden {
     NotPermitted(Box<NotPermitted>),
     /// A password is needed, and the request came in clear text from another machine.
     PasswordInClearText(Box<str>),
+    /// A report is asked for without a user and under this host, which is no name of the site or of this machine: a page of that host
+    /// could read it (DNS rebinding).
+    ReportUnderOtherName(Box<str>),
+    /// A report is asked for without a user by a client of this machine, and a proxy seems to have passed the request on: then everybody may
+    /// be the client.
+    ReportThroughProxy,
+    /// A report whose route lets everybody have it.
+    ReportForAll,
+    /// An action that may have been sent by a page of another site; why.
+    ActionOfOtherSite(&'static str),
 }
 
 /// A client or user for whom an answer is not.
@@ -266,6 +278,12 @@ impl ClientFault {
             ClientFault::Forbidden(Forbidden::PasswordInClearText(_)) => {
                 Some("This page needs a password, which is accepted over https only.")
             }
+            ClientFault::Forbidden(Forbidden::ReportUnderOtherName(_)) => Some(
+                "Without a password, reports are shown only under a name of this machine, such as localhost, or of the site.",
+            ),
+            ClientFault::Forbidden(Forbidden::ActionOfOtherSite(_)) => Some(
+                "The action was not carried out, because it does not come from a current page of the reports. Reload the page and try again.",
+            ),
             ClientFault::Misdirected(Misdirected::NotLocal(_)) => Some(
                 "This address answers only to names of this machine, such as localhost. To allow another name, start the server \
                  with --host NAME.",
@@ -447,6 +465,7 @@ impl Display for Absent {
             Absent::Script(file) => write!(out, "script {}: not there", ShownPath(file)),
             Absent::Link(link) => Display::fmt(link, out),
             Absent::Route(path) => write!(out, "nothing answers for {}", Quoted(path)),
+            Absent::Report(name) => write!(out, "there is no report {}", Quoted(name)),
         }
     }
 }
@@ -482,6 +501,15 @@ impl Display for Forbidden {
                 ),
                 None => write!(out, "this client has no access by the rules at {}", denied.origin),
             },
+            Forbidden::ReportUnderOtherName(host) => write!(
+                out,
+                "reports are not shown under the host {host:?}, which is no name of the site (hosts) or of this machine, unless to a user"
+            ),
+            Forbidden::ReportThroughProxy => out.write_str(
+                "reports for this machine are not shown through a proxy: name it in trusted_proxies, or let users have them (access)",
+            ),
+            Forbidden::ReportForAll => out.write_str("reports are shown only where a route says who may have them (access)"),
+            Forbidden::ActionOfOtherSite(why) => write!(out, "the action may come from a page of another site: {why}"),
             Forbidden::PasswordInClearText(origin) => write!(
                 out,
                 "needs a password, which is not accepted over clear text from another machine: use https; clear_text = true in access at \

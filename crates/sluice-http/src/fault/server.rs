@@ -46,6 +46,8 @@ pub enum ServerFault {
     FilesBusy(usize),
     /// 503: too many passwords wait to be verified.
     PasswordsBusy,
+    /// 503: as many live reports are open as there may be.
+    ReportsBusy,
     /// 503: a directory or program that the configuration names is not there.
     Missing(Box<Path>),
     /// 503: the engine that runs a script is not there; why, and what to do.
@@ -118,6 +120,7 @@ impl ServerFault {
             | ServerFault::StoredBodiesFull(_)
             | ServerFault::FilesBusy(_)
             | ServerFault::PasswordsBusy
+            | ServerFault::ReportsBusy
             | ServerFault::Missing(_)
             | ServerFault::NoEngine(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
@@ -147,6 +150,7 @@ impl Display for ServerFault {
             ServerFault::NulInArgument => out.write_str("a program's name or argument holds a NUL"),
             ServerFault::Listing(error) => write!(out, "listing: {error}"),
             ServerFault::PasswordsBusy => out.write_str("too many passwords wait to be verified"),
+            ServerFault::ReportsBusy => out.write_str("as many live reports are open as there may be"),
             ServerFault::ListingsBusy(_) => out.write_str("listing: no turn came, too many are being made"),
             ServerFault::StoredBodiesFull(bytes_max) => write!(
                 out,

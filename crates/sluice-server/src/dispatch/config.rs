@@ -221,6 +221,12 @@ impl Config {
         }
     }
 
+    /// Whether a host is a name of a site, of this machine, or the address of the server, so that no page of another site can have it
+    /// (DNS rebinding).
+    pub(crate) fn is_own_name(&self, site: &Site, host: &str, server: IpAddr) -> bool {
+        site.has_name(host) || self.is_local(host) || is_address(host, server)
+    }
+
     /// Whether a host is a name of this machine, or one that was declared as such. A request without a host is no browser's.
     fn is_local(&self, host: &str) -> bool {
         let is_declared = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(host));

@@ -69,8 +69,13 @@ pub(crate) enum RouteAction {
 pub(crate) enum RouteKind {
     Files(Box<RouteFiles>),
     Script(Arc<ScriptRoute>),
-    Redirect { to: Replacement, status: StatusCode },
+    Redirect {
+        to: Replacement,
+        status: StatusCode,
+    },
     Refuse(Refusal),
+    /// The reports about the server.
+    Reports,
 }
 
 /// The directory of a route that serves files.
@@ -121,6 +126,7 @@ impl Route {
                 to: to.clone(),
                 status: status_of(*status, settings)?,
             }),
+            Action::Reports => RouteAction::Answer(RouteKind::Reports),
             Action::Refuse(refusal) => RouteAction::Answer(RouteKind::Refuse(Refusal {
                 below: PathsBelow::of(&settings.path),
                 status: status_of(refusal.status, settings)?,
@@ -308,7 +314,7 @@ impl RouteKind {
         match self {
             RouteKind::Script(script) => Some(script),
             RouteKind::Files(files) => Some(&files.scripts.as_ref()?.route),
-            RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+            RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => None,
         }
     }
 
@@ -347,7 +353,7 @@ impl RouteKind {
                 ScriptSource::App { .. } => None,
                 ScriptSource::Root => Some(below_root(root?, path)),
             },
-            RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+            RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => None,
         }
     }
 
@@ -367,7 +373,7 @@ impl RouteKind {
                 ScriptSource::Directory(directory) => Some(directory),
                 ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
             },
-            RouteKind::Redirect { .. } | RouteKind::Refuse(_) => None,
+            RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => None,
         }
     }
 }

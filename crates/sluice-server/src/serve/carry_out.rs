@@ -24,6 +24,7 @@ use crate::serve::decide::{self, Answer, Later, ScriptAnswer, decide, decide_sen
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
+use crate::serve::report;
 use crate::serve::request::Request;
 use crate::serve::restrain::Queued;
 use crate::serve::watched;
@@ -142,6 +143,7 @@ impl Waiting {
                     return pending.respond(&request.method, &request.fields).await;
                 }
                 Waiting::Answer(Later::Listing(listing)) => return list(exchange, request, *listing).await,
+                Waiting::Answer(Later::Report(answer)) => return report::respond(exchange, request, *answer).await,
                 Waiting::Answer(Later::Script(script)) => {
                     scripts += 1;
                     let (task, directories) = task(exchange, request, *script).await;

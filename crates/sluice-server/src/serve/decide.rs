@@ -10,6 +10,7 @@
 //!          ├─ the server ──────────────────────▶ ServerOptions
 //!          └─ a path ─▶ routes ┬─ redirect ────▶ Redirect
 //!               ▲              ├─ refuse ──────▶ a fault
+//!               │              ├─ reports ─────▶ Report
 //!               │              ├─ script ──────▶ Script
 //!               │              └─ directory ─┬─▶ File, Variant, FileOptions, Listing, Redirect (missing slash)
 //!               └── index page that is ◀─────┘
@@ -30,7 +31,7 @@ use sluice_files::response::Selected;
 use sluice_files::send_file::{SendDirectories, SendFile};
 use sluice_files::variants::on_demand::PendingVariant;
 use sluice_gateway::ReplyHead;
-use sluice_http::fault::{Absent, ClientFault, Fault};
+use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::rule::{Access, Adjustments, CertificateUse, RequestAttributes};
@@ -103,6 +104,14 @@ pub(crate) enum Later {
     Variant(Box<PendingVariant>),
     Listing(Box<ListingRequest>),
     Script(Box<ScriptAnswer>),
+    Report(Box<ReportAnswer>),
+}
+
+/// A report about the server.
+pub(crate) struct ReportAnswer {
+    /// Its name: the path below that of the route.
+    pub name: String,
+    pub query: Option<String>,
 }
 
 /// A script that is to run.
@@ -335,6 +344,13 @@ fn decide_by_route<'s>(
             (Some("redirect"), redirect.map(Answer::Redirect))
         }
         Resolved::Route(route, RouteKind::Refuse(refusal), _) => (Some("refuse"), Err(refusal.fault(&route.origin))),
+        Resolved::Route(_, RouteKind::Reports, capture) => {
+            let access = &resolution.adjustments.access;
+            (
+                Some("report"),
+                report(target, resolved, capture.of(&resolved.path), access),
+            )
+        }
         Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_) | RouteKind::Script(_), _) => {
             match script_at(site, &resolution.resolved, &resolved.path) {
                 None => return directory::decide(site, asked, target, origin, resolution, trace),
@@ -365,6 +381,21 @@ fn decide_by_route<'s>(
         answer,
         handler,
     })
+}
+
+/// The report with this name. The links of its page are relative, so a path without a slash is redirected.
+fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Result<Answer, Fault> {
+    // The configuration is refused otherwise; an exception of another route must not open them either.
+    if access.is_open() {
+        return Err(ClientFault::Forbidden(Forbidden::ReportForAll).into());
+    }
+    if name.is_empty() && !resolved.path.ends_with('/') {
+        return redirect::to_directory(target).map(Answer::Redirect);
+    }
+    Ok(Answer::Later(Later::Report(Box::new(ReportAnswer {
+        name: name.to_owned(),
+        query: resolved.query.clone(),
+    }))))
 }
 
 /// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are
@@ -414,7 +445,7 @@ fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) -> Option<Fou
             let scripts = files.scripts.as_ref()?;
             scripts.locate(&files.directory, route.pattern.prefix(), below)?
         }
-        RouteKind::Redirect { .. } | RouteKind::Refuse(_) => return None,
+        RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => return None,
     };
     Some(FoundScript {
         route,

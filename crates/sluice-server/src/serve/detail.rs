@@ -86,14 +86,19 @@ impl PageDetail {
     }
 }
 
-/// Whether a request looks as if its client had sent it to this machine itself. Proxies use HTTP/1.0 if nobody says otherwise (nginx).
-fn is_direct(version: Version, host: &str, fields: &HeaderMap) -> bool {
+/// Whether no proxy seems to have passed a request on. Proxies use HTTP/1.0 if nobody says otherwise (nginx).
+pub(crate) fn is_unproxied(version: Version, fields: &HeaderMap) -> bool {
     version >= Version::HTTP_11
-        && is_local(host)
         && !PROXY_FIELDS.iter().any(|name| fields.contains_key(name))
         && !fields
             .keys()
             .any(|name| PROXY_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix)))
+}
+
+/// Whether a request looks as if its client had sent it to this machine itself.
+fn is_direct(version: Version, host: &str, fields: &HeaderMap) -> bool {
+    is_local(host)
+        && is_unproxied(version, fields)
         && fields
             .get_all(FETCH_SITE)
             .iter()

@@ -24,9 +24,9 @@ use sluice_watch::{Facts, Item, RequestFacts, Subject};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
+use crate::fault_log::Cause;
 use crate::serve::client::Client;
 use crate::serve::decide::Decision;
-use crate::serve::fault_log::Cause;
 use crate::serve::held_limits::HeldLimits;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::private;

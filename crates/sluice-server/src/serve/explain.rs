@@ -152,6 +152,8 @@ pub enum Answer {
         /// PATH_INFO.
         path_info: Option<String>,
     },
+    /// A report about the server: its name, empty for the first page.
+    Report(String),
     /// A redirect.
     Redirect {
         /// Its status.
@@ -399,6 +401,7 @@ fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &R
             path_info: script.script.path_info,
         },
         decide::Answer::Later(Later::Listing(_)) => Answer::Listing(without_slash(&file)),
+        decide::Answer::Later(Later::Report(report)) => Answer::Report(report.name),
         decide::Answer::File(selected) => match selected.respond(path, attributes.method, attributes.fields) {
             Ok(response) => sent(file, &response),
             Err(fault) => error(&fault),

@@ -111,6 +111,7 @@ pub(super) fn settings(root: &Path) -> Settings {
                     status: 302,
                 },
             ),
+            RouteSettings::reports_for_this_machine("test"),
             RouteSettings::new(
                 "/gone",
                 Action::Refuse(RefusalSettings {
@@ -171,7 +172,7 @@ fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
     statuses
 }
 
-pub(super) const REQUESTS: [(&str, u16); 17] = [
+pub(super) const REQUESTS: [(&str, u16); 20] = [
     ("GET /a.txt", 200),
     ("HEAD /a.txt", 200),
     ("OPTIONS /a.txt", 204),
@@ -186,6 +187,9 @@ pub(super) const REQUESTS: [(&str, u16); 17] = [
     ("GET /old/x", 302),
     ("GET /gone", 410),
     ("GET /nowhere", 404),
+    ("GET /-", 301),
+    ("GET /-/overview.json", 403),
+    ("POST /-/action", 403),
     ("GET /cgi-bin/hello", 200),
     ("GET /cgi-bin/redirect", 200),
     ("GET /cgi-bin/send", 200),

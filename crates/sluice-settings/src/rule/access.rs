@@ -4,12 +4,13 @@
 //! file come from (`sluice_access::store`).
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, Method};
+use ipnet::IpNet;
 
 use crate::rule::glob::Word;
 use crate::rule::network::Network;
@@ -148,6 +149,32 @@ pub fn is_read(method: &Method) -> bool {
 }
 
 impl AccessSettings {
+    /// Access for the clients of this machine, which need no password. `origin` is its place for messages.
+    #[must_use]
+    pub fn of_this_machine(origin: &str) -> AccessSettings {
+        let loopback = [
+            IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
+            IpNet::new_assert(Ipv6Addr::LOCALHOST.into(), 128),
+        ];
+        let networks = loopback.into_iter().map(Network::from).collect();
+        let rule = AccessRule {
+            require: Require::Any,
+            entries: vec![AccessEntry::Networks(Networks(networks))],
+            but: Vec::new(),
+        };
+        AccessSettings {
+            origin: origin.to_owned(),
+            realm: "This machine".to_owned(),
+            source: Arc::default(),
+            read: rule.clone(),
+            write: rule,
+            clear_text: false,
+            verdict_lifetime: Duration::ZERO,
+            failures_max: 1,
+            refused_for: Duration::ZERO,
+        }
+    }
+
     /// The rule for a method.
     #[must_use]
     pub fn rule(&self, method: &Method) -> &AccessRule {

@@ -21,6 +21,12 @@ impl Network {
     }
 }
 
+impl From<IpNet> for Network {
+    fn from(network: IpNet) -> Network {
+        Network(network)
+    }
+}
+
 impl Word for Network {
     fn read(text: &str) -> Result<Network, String> {
         let network: IpNet = match text.contains('/') {

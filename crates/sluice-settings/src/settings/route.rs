@@ -1,9 +1,10 @@
 //! The settings of a site's routes: which requests a route is for, and what it does. The settings of its scripts are in
 //! `script`, those of a directory of files in `directory`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rule::{Changes, Conditions, Pattern, Replacement};
+use crate::rule::{AccessSettings, AccessUse, Changes, Conditions, Pattern, Replacement};
 use crate::settings::directory::DirectorySettings;
 use crate::settings::links::FollowLinks;
 use crate::settings::script::ScriptSettings;
@@ -38,6 +39,19 @@ impl RouteSettings {
             changes: Changes::default(),
         }
     }
+
+    /// The route `/-/*` with the reports, for the clients of this machine. `origin` is its place for messages.
+    pub fn reports_for_this_machine(origin: &str) -> RouteSettings {
+        let access = AccessUse::Limited(Arc::new(AccessSettings::of_this_machine(origin)));
+        RouteSettings {
+            origin: origin.to_owned(),
+            changes: Changes {
+                access: Some(access),
+                ..Changes::default()
+            },
+            ..RouteSettings::new("/-/*", Action::Reports)
+        }
+    }
 }
 
 /// What a route does.
@@ -56,6 +70,8 @@ pub enum Action {
     },
     /// Answers with an error.
     Refuse(RefusalSettings),
+    /// Shows the reports about the server, each below the route's path.
+    Reports,
     /// Changes the path, and the query if the replacement has one, and continues with the next route.
     Rewrite(Replacement),
     /// Continues with the next route.

@@ -26,7 +26,8 @@ fn a_directory_without_cgi_bin_may_get_one_later() {
     let settings = serve(&[directory.path().to_str().expect("UTF-8")]).expect("a directory");
     assert_eq!(settings.listen, [ListenSettings::clear(config::LISTEN)]);
     assert_eq!(settings.sites[0].root.as_deref(), Some(directory.path()));
-    assert_eq!(settings.sites[0].routes.len(), 3);
+    // Two for cgi-bin, one for rte, and the reports.
+    assert_eq!(settings.sites[0].routes.len(), 4);
     assert!(!settings.sites[0].files.listing);
     assert_eq!(settings.access_log, AccessLog::new(LogTarget::Stdout));
 }

@@ -166,6 +166,7 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
             format!("refuse {}", refusal.status),
             refusal.text.clone().unwrap_or_default(),
         ),
+        Action::Reports => ("reports".to_owned(), String::new()),
         Action::Rewrite(to) => ("rewrite".to_owned(), to.to_string()),
         Action::Pass => ("set".to_owned(), String::new()),
         Action::Script(script) => (script.mode.name().to_owned(), describe_script(script, site)),

@@ -36,6 +36,7 @@ mod pages;
 mod pattern;
 mod redirect;
 mod reference;
+mod reports;
 mod root;
 mod route;
 mod route_lint;

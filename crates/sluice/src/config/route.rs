@@ -21,6 +21,7 @@ use super::files::{self, FILES};
 use super::key::{Key, Kind, Nested, Section};
 use super::pattern;
 use super::redirect::{self, REDIRECT, REFUSE};
+use super::reports;
 use super::route_lint::{ParsedRoute, SiteRoot};
 use super::script::SCRIPT;
 use super::script_draft;
@@ -28,7 +29,7 @@ use super::table::Table;
 use super::throttle::{self, THROTTLE};
 
 /// The keys of actions. A route has one action at most; those of a directory (`DIRECTORY_KEYS`) belong to one.
-const ACTIONS: [&str; 8] = [
+const ACTIONS: [&str; 9] = [
     "files",
     "directory",
     "scripts",
@@ -36,6 +37,7 @@ const ACTIONS: [&str; 8] = [
     "script",
     "redirect",
     "refuse",
+    "reports",
     "rewrite",
 ];
 
@@ -120,6 +122,7 @@ impl Draft {
         self.finish_action(table);
         self.check_changes(compression, table);
         redirect::check_refusal(self.action.as_ref(), &self.changes, table);
+        reports::check(self.action.as_ref(), self.pattern(), &self.changes, table);
         let line = self.pattern.as_ref().map_or(table.line, |pattern| pattern.line);
         let path = self.pattern.map(|pattern| pattern.value);
         let settings = match (&path, &self.action) {
@@ -154,7 +157,7 @@ impl Draft {
             [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
             [] => table.report(
                 "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
-                 refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",
+                 refuse = { status = 403 }, reports = true or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",
             ),
             [one] => {
                 let needs_star = of_directory.is_some() || *one == "script";
@@ -189,6 +192,7 @@ impl Draft {
         let without_content = match self.action {
             Some(Action::Redirect { .. }) => Some("a redirect"),
             Some(Action::Refuse(_)) => Some("an error"),
+            Some(Action::Reports) => Some("a report"),
             _ => None,
         };
         if let Some(answer) = without_content {
@@ -217,7 +221,7 @@ impl Draft {
 pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
     text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
-           has an answer decides: `directory` or `files`, `script`, `redirect` or `refuse`. Matching routes that only `rewrite` the path or change \
+           has an answer decides: `directory` or `files`, `script`, `redirect`, `refuse` or `reports`. Matching routes that only `rewrite` the path or change \
            something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `access`, `pass_authorization`, `throttle`, `rate`, `log`) take effect, and the next routes are tried; a later \
            change overrides an earlier one. [Routes](../guides/routes.md) has examples; `sluice check --explain URL` shows what \
            happens to a request.",
@@ -232,6 +236,7 @@ pub(super) static ROUTE: Section<Draft> = Section {
         SCRIPT_KEY,
         REDIRECT_KEY,
         REFUSE_KEY,
+        REPORTS,
         REWRITE,
         HEADERS_KEY,
         EXPIRES,
@@ -377,6 +382,15 @@ const REFUSE_KEY: Key<Draft> = Key {
     text: "Answers with an error. Paths below a matching one are refused too: a route for `/a.cgi` also refuses `/a.cgi/more`, and a \
            `regex` refuses a path if it matches one of the first 32 leading parts of it.",
     example: "{ status = 410, text = \"This page is gone for good.\" }",
+};
+
+const REPORTS: Key<Draft> = Key {
+    name: "reports",
+    kind: Kind::Flag(|route, is_on| route.action = is_on.then_some(Action::Reports)),
+    default: Words("none"),
+    text: "Shows the [reports](../guides/reports.md) about the server, for browsers and programs, and carries out actions that are asked for \
+           there. The path ends with `/*`, and the same route needs `access`.",
+    example: "true",
 };
 
 const REWRITE: Key<Draft> = Key {

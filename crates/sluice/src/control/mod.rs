@@ -40,6 +40,16 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// The command of a page of the reports.
+    pub(crate) const fn of_pages(command: sluice_server::commands::Command) -> Command {
+        match command {
+            sluice_server::commands::Command::Reload => Command::Reload,
+            sluice_server::commands::Command::ReopenLogs => Command::ReopenLogs,
+            sluice_server::commands::Command::Purge => Command::Purge,
+            sluice_server::commands::Command::Drain => Command::Drain,
+        }
+    }
+
     /// Its name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
+use sluice_report::text::{self, number};
+
 use super::State;
 
 /// The state, a line for each subject.
@@ -96,48 +98,5 @@ fn responses(state: &State) -> String {
 /// How long a server has run that started at this moment, in seconds since 1970.
 fn uptime(started: u64) -> String {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(started);
-    let seconds = started.elapsed().map_or(0, |since| since.as_secs());
-    let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min"),
-        (0, _, _) => format!("{hours} h {minutes} min"),
-        _ => format!("{days} d {hours} h"),
-    }
-}
-
-/// A number in groups of three digits.
-fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_groups_of_three_digits() {
-        for (value, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(number(value), text);
-        }
-    }
-
-    #[test]
-    fn uptimes_have_two_units() {
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap()
-            .as_secs();
-        for (seconds, text) in [(5, "5 s"), (125, "2 min"), (7300, "2 h 1 min"), (200_000, "2 d 7 h")] {
-            assert_eq!(uptime(now - seconds), text);
-        }
-    }
+    text::uptime(started.elapsed().map_or(0, |since| since.as_secs()))
 }

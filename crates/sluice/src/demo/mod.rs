@@ -87,7 +87,11 @@ impl Site {
                 ..RouteSettings::new(path, Action::Script(Box::new(script)))
             }
         };
-        Settings {
+        let is_local = listen
+            .iter()
+            .all(|listen| listen.address.ip().is_some_and(|ip| ip.is_loopback()));
+        let reports = is_local.then(|| RouteSettings::reports_for_this_machine(ORIGIN));
+        let mut settings = Settings {
             listen,
             workers: config::default_workers(),
             sites: vec![SiteSettings {
@@ -126,7 +130,9 @@ impl Site {
             watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Usual,
             server_log: ServerLog::default(),
-        }
+        };
+        settings.sites[0].routes.extend(reports);
+        settings
     }
 }
 
@@ -283,7 +289,8 @@ mod tests {
                 "/rte/*",
                 "/uncached/*",
                 "/pages/*",
-                "/favicon.ico"
+                "/favicon.ico",
+                "/-/*"
             ]
         );
         let root = settings.sites[0].root.clone().expect("a root");

@@ -38,6 +38,7 @@ mod pools;
 mod ranges;
 mod record_mailbox;
 mod records;
+mod reports;
 mod routes;
 mod rte;
 mod script_control;

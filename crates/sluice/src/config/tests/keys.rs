@@ -61,6 +61,12 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         "[[site.route]]" => match key.name {
             // `files` does not go with a regular expression; a redirect does.
             "regex" => &[("path", "'/base/*'"), ("redirect", "{ to = '/other' }")],
+            // Reports need access rules.
+            "reports" => &[
+                ("path", "'/base/*'"),
+                ("files", "{ directory = 'base' }"),
+                ("access", "{ allow = ['net:::1'] }"),
+            ],
             _ => &[("path", "'/base/*'"), ("files", "{ directory = 'base' }")],
         },
         "[server]" => match key.name {
@@ -101,7 +107,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
     };
     let replaced = |name: &str| match (key.name, value.is_some()) {
         ("directory", true) if section.title() == "[[site.route]]" => name == "files",
-        ("script" | "redirect" | "refuse" | "rewrite", true) => name == "files",
+        ("script" | "redirect" | "refuse" | "reports" | "rewrite", true) => name == "files",
         ("regex", true) => name == "path",
         ("file", true) => name == "directory",
         (own, true) => name == own,

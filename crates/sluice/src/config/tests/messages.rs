@@ -311,7 +311,7 @@ fn routes_without_an_action_or_with_two_are_refused() {
     let cases = [
         (
             "path = '/a'",
-            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, refuse = { status = 403 } or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",
+            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, refuse = { status = 403 }, reports = true or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",
         ),
         (
             "path = '/a/*'\nfiles = { directory = 'a' }\nredirect = { to = '/b' }",

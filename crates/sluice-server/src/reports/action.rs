@@ -1,0 +1,215 @@
+//! Actions on the pages: `POST action` with the token of the visitor and from a page of ours.
+//!
+//! A browser says which site's page has sent a form: Sec-Fetch-Site (Fetch Metadata Request Headers), or Origin (RFC 6454 §7). Programs
+//! send neither; they read the token from `action.json`. An action is logged with who asked for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use http::{HeaderMap, HeaderName, Response, header};
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::{ClientFault, Fault, Forbidden};
+use sluice_report::action::{Actions, Done, Offered};
+use sluice_report::frame::Link;
+
+use crate::commands::{Command, CommandAnswer};
+use crate::context::Context;
+use crate::reports::ask::{Ask, Notation, Values};
+use crate::reports::page::{Collected, Content, Page, Wanted, ready};
+use crate::reports::{PAGES, answer, frame, token};
+
+/// The bytes of the body of an action at most.
+const BODY_BYTES_MAX: usize = 16 << 10;
+
+/// Which site's page made a browser send the request (Fetch Metadata §2.3).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The page with all actions.
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "action",
+        title: "Actions",
+    },
+    content: Content::Value(collect),
+};
+
+/// An action.
+pub(super) struct Action {
+    pub about: Offered,
+    pub run: fn(Requested) -> Outcome,
+}
+
+/// A request for an action that has passed the checks.
+pub(super) struct Requested {
+    pub context: Rc<Context>,
+    /// Further values of the form, for actions that need some.
+    #[allow(dead_code, reason = "for actions on one thing among several")]
+    pub values: Values,
+    /// Who asks, for the log.
+    pub by: String,
+}
+
+/// What comes of an action, which may take time.
+pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandAnswer>>>;
+
+/// The actions, in the order of the page.
+static ACTIONS: &[Action] = &[
+    Action {
+        about: Offered {
+            name: "reload",
+            title: "Reload the configuration",
+            text: "Reads the configuration again, as SIGHUP does. A wrong one changes nothing. Script processes that are kept end after their reply.",
+            values: &[],
+        },
+        run: |requested| command(requested, Command::Reload),
+    },
+    Action {
+        about: Offered {
+            name: "purge",
+            title: "Empty the file cache",
+            text: "Files are read again from the next request on, as after SIGUSR2.",
+            values: &[],
+        },
+        run: |requested| command(requested, Command::Purge),
+    },
+    Action {
+        about: Offered {
+            name: "reopen-logs",
+            title: "Reopen the logs",
+            text: "Opens the logs again under their names, as SIGUSR1 does after they were renamed.",
+            values: &[],
+        },
+        run: |requested| command(requested, Command::ReopenLogs),
+    },
+    Action {
+        about: Offered {
+            name: "drain",
+            title: "End the server",
+            text: "Ends the server after the requests in progress, as SIGTERM does. These pages end with it.",
+            values: &[],
+        },
+        run: |requested| command(requested, Command::Drain),
+    },
+];
+
+/// Has the supervisor carry out a command, which logs it.
+fn command(requested: Requested, command: Command) -> Outcome {
+    Box::pin(async move { requested.context.overall.command(command, requested.by).await })
+}
+
+fn collect(wanted: &Wanted) -> Collected {
+    ready(Actions {
+        token: token::of(&wanted.context, &wanted.visitor),
+        actions: ACTIONS.iter().map(|action| action.about.clone()).collect(),
+    })
+}
+
+/// Carries out an action.
+///
+/// # Errors
+/// The client's: the body is too large, the token is not the visitor's, the form comes from another site (403), or there is no such action
+/// (404).
+pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Response<ResponseBody>, Fault> {
+    check_origin(&ask.fields, &ask.origin)?;
+    let body = std::mem::replace(&mut ask.body, sluice_script::request_body::RequestBody::none());
+    let body = body.read(BODY_BYTES_MAX).await?;
+    let values = Values::parse(&String::from_utf8_lossy(&body));
+    let token = values.get("token").unwrap_or_default();
+    if !token::is_valid(&ask.context, &ask.visitor, token) {
+        let why = if token.is_empty() {
+            "it has no token"
+        } else {
+            "its token is not valid"
+        };
+        return refuse(why);
+    }
+    let name = values.get("action").unwrap_or_default().to_owned();
+    let action = ACTIONS.iter().find(|action| action.about.name == name);
+    let action = action.ok_or_else(|| {
+        let absent = sluice_http::fault::Absent::Report(format!("action {name}").into());
+        ClientFault::NotFound(absent)
+    })?;
+    let page = values.get("page").unwrap_or_default();
+    let page = PAGES
+        .iter()
+        .find(|known| known.link.name == page)
+        .map_or("", |page| page.link.name);
+    let requested = Requested {
+        context: Rc::clone(&ask.context),
+        by: ask.by(),
+        values,
+    };
+    let CommandAnswer { ok, messages } = (action.run)(requested).await;
+    let done = Done {
+        action: name,
+        ok,
+        messages,
+        page,
+    };
+    let mut response = match notation {
+        Notation::Json => answer::json(&done)?,
+        Notation::Html => answer::html(&ask, &frame(&PAGE, &ask), &done),
+    };
+    if !ok {
+        *response.status_mut() = answer::NOT_DONE;
+    }
+    Ok(response)
+}
+
+/// Checks that a form was not sent by a page of another site.
+fn check_origin(fields: &HeaderMap, origin: &str) -> Result<(), Fault> {
+    if let Some(site) = fields.get(FETCH_SITE) {
+        return match site == "same-origin" {
+            true => Ok(()),
+            false => refuse("Sec-Fetch-Site is not same-origin"),
+        };
+    }
+    match fields.get(header::ORIGIN) {
+        Some(sent) if !sent.as_bytes().eq_ignore_ascii_case(origin.as_bytes()) => {
+            refuse("Origin is not that of the reports")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse<T>(why: &'static str) -> Result<T, Fault> {
+    Err(ClientFault::Forbidden(Forbidden::ActionOfOtherSite(why)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn actions_of_other_sites_are_refused() {
+        let origin = "http://localhost:8080";
+        for (fields, expected) in [
+            (&[][..], true),
+            (&[("origin", "http://localhost:8080")], true),
+            (&[("origin", "HTTP://Localhost:8080")], true),
+            (&[("origin", "http://localhost")], false),
+            (&[("origin", "https://localhost:8080")], false),
+            (&[("origin", "null")], false),
+            (&[("origin", "http://evil.test")], false),
+            (
+                &[("sec-fetch-site", "same-origin"), ("origin", "https://outside.test")],
+                true,
+            ),
+            (&[("sec-fetch-site", "cross-site")], false),
+            (
+                &[("sec-fetch-site", "same-site"), ("origin", "http://localhost:8080")],
+                false,
+            ),
+            (&[("sec-fetch-site", "none")], false),
+        ] {
+            let pairs = fields
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            let fields: HeaderMap = pairs.collect();
+            assert_eq!(check_origin(&fields, origin).is_ok(), expected, "{fields:?}");
+        }
+    }
+}

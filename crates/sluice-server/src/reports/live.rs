@@ -1,0 +1,52 @@
+//! Live pages: the content of a page, again every two seconds, as server-sent events.
+
+use std::time::Duration;
+
+use http::Response;
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::{Fault, ServerFault};
+use sluice_report::action::Buttons;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::reports::ask::Ask;
+use crate::reports::event_stream;
+use crate::reports::page::{Collected, Page, Wanted};
+use crate::reports::{token, wanted};
+
+/// The time between two contents.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The stream of a page's contents. One that has not changed is not sent again.
+///
+/// # Errors
+/// The server's: as many streams are open as there may be (503).
+pub(super) fn respond(
+    ask: &Ask,
+    page: &Page,
+    collect: fn(&Wanted) -> Collected,
+) -> Result<Response<ResponseBody>, Fault> {
+    let slot = ask.context.overall.live_slot().ok_or(ServerFault::ReportsBusy)?;
+    let (name, wanted) = (page.link.name, wanted(ask));
+    let token = token::of(&ask.context, &ask.visitor);
+    Ok(event_stream::respond(&ask.context, |events| async move {
+        let _slot = slot;
+        let mut ticks = interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut shown = String::new();
+        loop {
+            ticks.tick().await;
+            let Ok(report) = collect(&wanted).await else {
+                return;
+            };
+            let buttons = Buttons {
+                token: &token,
+                page: name,
+            };
+            let content = report.html(&buttons).into_string();
+            if content != shown && events.are_taken() {
+                events.send("content", &content);
+                shown = content;
+            }
+        }
+    }))
+}

@@ -1,0 +1,61 @@
+//! `reports = true` of `[[site.route]]`: what such a route needs beside it.
+
+use sluice_settings::Action;
+use sluice_settings::rule::{AccessUse, Changes, Pattern};
+
+use super::table::Table;
+
+/// Reports a route with reports whose paths or access rules do not fit, and one whose reports are off.
+pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes: &Changes, table: &Table<'_>) {
+    match action {
+        Some(Action::Reports) => {}
+        // Another action, or a mistake about several, is reported elsewhere.
+        None if is_off(table) && is_alone(table) => {
+            return table.refuse(
+                "reports",
+                "a route without an answer: remove it, or write reports = true",
+            );
+        }
+        _ => return,
+    }
+    let is_prefix = |pattern: &Pattern| {
+        let Pattern::Wildcard(path) = pattern else { return false };
+        let path = path.to_string();
+        path.ends_with("/*") && path.matches('*').count() == 1
+    };
+    if pattern.is_some_and(|pattern| !is_prefix(pattern)) {
+        table.refuse(
+            "reports",
+            "every report has a name of its own: write path = \"/-/*\", or another path that ends with \"/*\"",
+        );
+    }
+    // A mistake in `access` itself is reported there.
+    let is_limited = matches!(changes.access, Some(AccessUse::Limited(_)));
+    let is_wrong = changes.access.is_none() && table.has("access");
+    if !is_limited && !is_wrong {
+        table.refuse(
+            "reports",
+            "the reports show paths, users and settings, so the same route must say who may have them: for this machine \
+             access = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }, for users access = { users = \"FILE\" }",
+        );
+    }
+}
+
+fn is_off(table: &Table<'_>) -> bool {
+    let written = table.written("reports");
+    written.is_some_and(|written| written.shown().value.ends_with("false"))
+}
+
+fn is_alone(table: &Table<'_>) -> bool {
+    let others = [
+        "files",
+        "directory",
+        "scripts",
+        "fallback",
+        "script",
+        "redirect",
+        "refuse",
+        "rewrite",
+    ];
+    !others.into_iter().any(|name| table.has(name))
+}
