@@ -19,6 +19,7 @@
 //! | [`Subject`] | with what a connection or an exchange notes its events; nothing if nobody watches |
 //! | [`Timing`], [`Phase`] | where the time of a request went |
 //! | [`mask`] | what must not be shown |
+//! | [`mask`], [`Secrets`] | what must not be shown |
 //!
 //! While nobody watches, an exchange costs one relaxed load, and each place that could note an event one comparison. A watcher never
 //! delays a request: what its queue cannot hold is lost, and it learns how much.
@@ -35,6 +36,7 @@ mod notice;
 mod pattern;
 mod record;
 mod ring;
+mod secrets;
 mod spec;
 mod subject;
 #[cfg(test)]
@@ -50,7 +52,8 @@ pub use line::{Line, hex_dump};
 pub use notice::{End, Notice};
 pub use pattern::Pattern;
 pub use record::{PhaseTime, Record};
+pub use secrets::{SecretMask, Secrets};
 pub use spec::{Spec, Trigger};
-pub use subject::Subject;
+pub use subject::{Hold, Subject};
 pub use timing::{Moment, NotATiming, Phase, Timing};
 pub use watch::{Taken, Watch};

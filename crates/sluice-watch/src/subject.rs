@@ -32,6 +32,9 @@ pub(crate) struct Inner {
     /// What must not be shown.
     masks: Masks,
     timing: RefCell<Timing>,
+    /// Holders of a `Hold`.
+    holds: Cell<u32>,
+    has_ended: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -77,6 +80,8 @@ impl Subject {
             wanted: Cell::default(),
             masks: hub.masks(),
             timing: RefCell::default(),
+            holds: Cell::default(),
+            has_ended: Cell::default(),
             state: RefCell::new(State {
                 facts,
                 candidates: candidates.into_iter().map(Candidate::new).collect(),
@@ -178,10 +183,35 @@ impl Subject {
         }
     }
 
-    /// Ends the exchange: what is not known now never will be. To be called after its last event.
+    /// Ends the exchange: what is not known now never will be. Further events are shown only while there is a [`Hold`].
     pub fn end(&self) {
         let Some(inner) = &self.0 else { return };
         self.know(|facts| facts.is_ended = true);
+        inner.has_ended.set(true);
+        if inner.holds.get() == 0 {
+            self.close();
+        } else {
+            inner
+                .state
+                .borrow_mut()
+                .candidates
+                .retain(|candidate| candidate.is_shown);
+            inner.decide();
+        }
+    }
+
+    /// Has events shown that come after the end of the exchange, until this is dropped: a script may go on.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        if let Some(inner) = &self.0 {
+            inner.holds.set(inner.holds.get() + 1);
+        }
+        Hold(self.clone())
+    }
+
+    /// The last event has come.
+    fn close(&self) {
+        let Some(inner) = &self.0 else { return };
         let candidates = std::mem::take(&mut inner.state.borrow_mut().candidates);
         inner.wanted.set(Items::NONE);
         for candidate in candidates.iter().filter(|candidate| candidate.is_shown) {
@@ -272,6 +302,20 @@ struct OctetsRoom {
     /// Bytes to copy: more than are shown, where a trigger is searched in them, or a mask must see them.
     copied: usize,
     shown: usize,
+}
+
+/// Keeps the watches of an exchange that has ended. Dropping the last one lets them go.
+#[derive(Debug)]
+pub struct Hold(Subject);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some(inner) = &self.0.0 else { return };
+        inner.holds.set(inner.holds.get() - 1);
+        if inner.holds.get() == 0 && inner.has_ended.get() {
+            self.0.close();
+        }
+    }
 }
 
 impl Inner {

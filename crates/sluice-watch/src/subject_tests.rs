@@ -169,6 +169,28 @@ fn a_watch_for_one_request_ends_with_it() {
 }
 
 #[test]
+fn what_comes_after_the_end_is_shown_while_somebody_holds_the_subject() {
+    let server = Server::new();
+    let watch = server.watch(Spec { once: true, ..all() });
+    let mut spec = all();
+    spec.filter.status = Some(Pattern::new("500"));
+    let undecided = server.watch(spec);
+    let exchange = server.exchange(&server.connection(), "/");
+    let (first, second) = (exchange.hold(), exchange.hold());
+    exchange.end();
+    drop(first);
+    note(&exchange, "after the end");
+    let taken = take(&watch);
+    assert_eq!((texts(&taken), taken.is_ended), (vec!["after the end"], false));
+    drop(second);
+    note(&exchange, "too late");
+    let taken = take(&watch);
+    assert_eq!((texts(&taken), taken.is_ended), (vec![], true));
+    assert!(take(&undecided).events.is_empty());
+    drop(Subject::NONE.hold());
+}
+
+#[test]
 fn a_watch_that_begins_later_joins_a_kept_connection() {
     let server = Server::new();
     let early = server.watch(of_path("/none"));
