@@ -10,6 +10,8 @@ use crate::output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, Output, OutputFau
 pub(crate) struct CalloutLines {
     /// The current line as far as it has arrived.
     line: Vec<u8>,
+    /// The line before it.
+    last: Vec<u8>,
     /// Bytes in the lines before it, newlines included.
     complete_bytes: usize,
 }
@@ -30,8 +32,14 @@ impl CalloutLines {
         self.complete_bytes += self.line.len() + 1;
         let text = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         let output = (!text.trim_ascii().is_empty()).then(|| Output::Callout(callout::parse_callout(text)));
+        std::mem::swap(&mut self.line, &mut self.last);
         self.line.clear();
         output
+    }
+
+    /// The last complete line, as the script has written it.
+    pub(crate) fn last(&self) -> &[u8] {
+        &self.last
     }
 
     /// The error when the line or the callout is too long.
@@ -57,6 +65,7 @@ mod tests {
             Some(Output::Callout(callout::parse_callout(b"NOOP:")))
         );
         assert!(lines.is_at_line_start());
+        assert_eq!(lines.last(), b"NOOP:\r");
     }
 
     #[test]

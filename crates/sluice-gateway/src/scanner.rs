@@ -168,6 +168,12 @@ impl Scanner {
         self.state == State::Callout || self.queued == Some(Output::CalloutClosed)
     }
 
+    /// The last callout line that [`Scanner::next`] has returned, as the script has written it, while the callout is open.
+    #[must_use]
+    pub fn callout_line(&self) -> &[u8] {
+        self.callout.last()
+    }
+
     /// Whether the end sentinel has arrived.
     #[must_use]
     pub fn is_ended(&self) -> bool {

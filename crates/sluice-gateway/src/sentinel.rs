@@ -121,6 +121,12 @@ impl Sentinels {
         self.text(Mark::Close)
     }
 
+    /// The secret digits, which all three share.
+    #[must_use]
+    pub fn digits(&self) -> &str {
+        &self.texts[DIGITS]
+    }
+
     /// The part that all three share and that is always masked: `-` and the digits.
     pub(crate) fn shared(&self) -> &str {
         &self.texts[LETTERS_BYTES..DIGITS.end]

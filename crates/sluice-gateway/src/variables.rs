@@ -97,6 +97,23 @@ impl Variables {
         }
     }
 
+    /// The same variables with other values, for a trace: `value` is asked for that of each, by its full name; `None` leaves it.
+    #[must_use]
+    pub fn with_values(&self, mut value: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>) -> Variables {
+        let mut changed = Variables::with_capacity(self.len(), self.buffer.len());
+        for (name, own) in self.iter() {
+            let start = changed.buffer.len();
+            changed.buffer.extend_from_slice(name);
+            changed.buffer.push(b'=');
+            match value(name, own) {
+                Some(other) => changed.buffer.extend_from_slice(&other),
+                None => changed.buffer.extend_from_slice(own),
+            }
+            changed.complete(start, name.len());
+        }
+        changed
+    }
+
     pub(crate) fn add(&mut self, prefix: &str, name: &str, value: impl AsRef<[u8]>) {
         let start = self.begin(prefix, name);
         self.buffer.extend_from_slice(value.as_ref());
@@ -222,6 +239,13 @@ mod tests {
         variables.set("A", b"longer");
         assert_eq!(variables.bytes(), b"B=2\0C=3\0A=longer\0");
         assert_eq!(variables.value("B"), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn values_are_replaced_in_a_copy() {
+        let variables = variables(&[("A", "1"), ("COOKIE", "secret"), ("C", "x=y")]);
+        let masked = variables.with_values(|name, _| (name == b"COOKIE").then(|| b"*".to_vec()));
+        assert_eq!(masked.bytes(), b"A=1\0COOKIE=*\0C=x=y\0");
     }
 
     #[test]

@@ -40,6 +40,6 @@ pub use limits::ProcessLimits;
 pub use orphans::{has_orphans, reap_orphans};
 pub use own_process::{allow_core_dumps, is_root, prepare_process};
 pub use own_user::{OwnUser, own_user};
-pub use pidfd::{Exit, Signal, has_exited, kill, kill_group, reap};
+pub use pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
 pub use program::{Mailbox, Program, Started, Stdin};
 pub use session::{Survivors, end_session, is_alone};

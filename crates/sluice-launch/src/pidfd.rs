@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// How a process ended (wait(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,17 @@ pub enum Exit {
     Code(i32),
     /// It was killed by this signal.
     Signal(i32),
+}
+
+/// What a process has used until its end, with those of its children that it has waited for (getrusage(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time of its own code.
+    pub user: Duration,
+    /// Processor time of the kernel on its behalf.
+    pub system: Duration,
+    /// The most memory that it had at once, bytes (`ru_maxrss`).
+    pub memory_bytes_max: u64,
 }
 
 /// A signal that ends a process.
@@ -32,6 +44,14 @@ pub enum Signal {
 /// # Errors
 /// `ECHILD` if it has been reaped already, or if the server ignores SIGCHLD (wait(2)): the server's fault.
 pub fn reap(pidfd: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
+    Ok(reap_with_usage(pidfd)?.map(|(exit, _)| exit))
+}
+
+/// As [`reap`], with what the process has used.
+///
+/// # Errors
+/// As of [`reap`].
+pub fn reap_with_usage(pidfd: BorrowedFd<'_>) -> io::Result<Option<(Exit, Usage)>> {
     wait(pidfd, libc::WEXITED | libc::WNOHANG)
 }
 
@@ -114,22 +134,44 @@ pub(crate) fn reap_failed(pidfd: BorrowedFd<'_>) {
     }
 }
 
-fn wait(pidfd: BorrowedFd<'_>, options: libc::c_int) -> io::Result<Option<Exit>> {
-    // An open descriptor is not negative.
-    let id = pidfd.as_raw_fd().cast_unsigned();
+fn wait(pidfd: BorrowedFd<'_>, options: libc::c_int) -> io::Result<Option<(Exit, Usage)>> {
     // SAFETY: siginfo_t is plain data for which all zeros is a valid value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `info` is valid for the kernel to write.
-    if unsafe { libc::waitid(libc::P_PIDFD, id, &raw mut info, options) } < 0 {
+    // SAFETY: so is rusage.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` and `used` are valid for the kernel to write. The function of the C library has no `used` (waitid(2)).
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_waitid,
+            libc::P_PIDFD,
+            pidfd.as_raw_fd(),
+            &raw mut info,
+            options,
+            &raw mut used,
+        )
+    };
+    if done < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: waitid has filled in the fields of a SIGCHLD, or left the zeros (WNOHANG and nothing to reap).
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-    Ok(match (pid, info.si_code) {
-        (0, _) => None,
-        (_, libc::CLD_EXITED) => Some(Exit::Code(status)),
-        _ => Some(Exit::Signal(status)),
-    })
+    let exit = match (pid, info.si_code) {
+        (0, _) => return Ok(None),
+        (_, libc::CLD_EXITED) => Exit::Code(status),
+        _ => Exit::Signal(status),
+    };
+    let usage = Usage {
+        user: time_of(used.ru_utime),
+        system: time_of(used.ru_stime),
+        memory_bytes_max: u64::try_from(used.ru_maxrss).unwrap_or(0) * 1024,
+    };
+    Ok(Some((exit, usage)))
+}
+
+fn time_of(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
 impl Signal {
