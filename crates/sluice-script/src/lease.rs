@@ -530,56 +530,5 @@ fn grant(state: &mut State, ticket: Ticket, lease: Lease) -> Option<Orphan> {
 }
 
 #[cfg(test)]
-mod tests {
-    use sluice_settings::{Mode, ScriptSource};
-
-    use super::*;
-    use crate::process_limit::ProcessLimit;
-
-    fn pool(max: usize) -> Arc<SharedPool> {
-        let file = std::env::current_exe().unwrap();
-        let script = Script {
-            stamp: Stamp::of(&file.metadata().unwrap()),
-            name: String::new(),
-            path_info: None,
-            interpreter: None,
-            engine: None,
-            file,
-        };
-        let mut settings = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
-        settings.pool.max = max;
-        let limits = PoolLimits {
-            route: ProcessLimit::of_route(None),
-            server: ProcessLimit::of_server(usize::MAX),
-        };
-        SharedPool::new(&script, &settings, limits)
-    }
-
-    #[tokio::test]
-    async fn a_process_counts_until_its_end_even_if_its_client_disconnects_while_it_is_started() {
-        let pool = pool(1);
-        for has_run in [false, true] {
-            let mut lease = pool.acquire(0, None).await.unwrap();
-            assert!(lease.take().is_none());
-            let notice = lease.exit_notice();
-            drop(lease);
-            let mut second = Box::pin(pool.acquire(0, None));
-            assert!(has_to_wait(&mut second).await, "two at once");
-            if has_run {
-                notice(Exit::Code(0));
-            } else {
-                drop(notice);
-            }
-            drop(second.await.unwrap());
-        }
-        assert!(pool.lock().pool.is_empty());
-    }
-
-    /// Whether a future has to wait.
-    async fn has_to_wait<F: Future + Unpin>(future: &mut F) -> bool {
-        std::future::poll_fn(|context| {
-            std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
-        })
-        .await
-    }
-}
+#[path = "lease_tests.rs"]
+mod tests;

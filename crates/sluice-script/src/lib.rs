@@ -14,6 +14,7 @@
 //!     │                  │    │    └─ recent_scripts    what a process of an engine has run
 //!     │                  │    └─ watched_files          changes that replace kept processes
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
+//!     │                  │      ├─ escalation              the signals that end it
 //!     │                  │      ├─ shebang              why a process could not be started
 //!     │                  │      └─ unwatched            the end of a process that nobody has taken
 //!     │                  ├─ resources                   bounds on what all scripts hold together
@@ -47,6 +48,7 @@ mod default_environment;
 mod default_processes;
 mod ending;
 pub mod engine;
+mod escalation;
 mod framing;
 mod idle_process;
 mod idle_timer;

@@ -18,7 +18,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +36,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use crate::escalation::Escalation;
 use crate::mailbox::Mailbox;
 use crate::process_fault::{ProcessState, launch_fault};
 use crate::pump::Input;
@@ -46,10 +47,6 @@ use crate::shebang;
 use crate::stderr::{LineSource, StderrReader};
 use crate::unread_errors::UnreadErrors;
 use crate::unwatched::{Unclaimed, Unwatched};
-
-/// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
-/// process that waits for a disk.
-const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
@@ -70,7 +67,7 @@ pub(crate) struct Process {
     pub log: Arc<ScriptLog>,
     /// Bytes in the largest record; `None` if its mailbox is a stream.
     pub record_bytes_max: Option<usize>,
-    kill_grace: Duration,
+    pub kill_grace: Duration,
     commands: watch::Sender<Command>,
     /// Its standard error, which the watcher reads.
     pub errors: UnreadErrors,
@@ -447,11 +444,11 @@ async fn watch(
             Ok(()) = commands.changed() => next = match *commands.borrow_and_update() {
                 Command::Run => next,
                 Command::FinishBy(time) => next.or_term(time),
-                Command::Stop => terminate(&process, next),
+                Command::Stop => next.terminate(&process),
             },
             () = next.due() => next = match next {
-                Escalation::Term(_) => terminate(&process, next),
-                Escalation::Kill(_) => kill(&process, pidfd.get_ref().as_fd()),
+                Escalation::Term(_) => next.terminate(&process),
+                Escalation::Kill(_) => Escalation::kill(&process, pidfd.get_ref().as_fd()),
                 Escalation::GiveUp(_) | Escalation::None => {
                     tracing::error!("{}: cannot be ended; another may be started instead", process.describe());
                     if let Some(ended) = ended.take() {
@@ -502,97 +499,6 @@ async fn end_session(process: &Process) {
     }
 }
 
-/// The next signal, and when.
-#[derive(Clone, Copy)]
-enum Escalation {
-    None,
-    Term(Instant),
-    Kill(Instant),
-    GiveUp(Instant),
-}
-
-impl Escalation {
-    async fn due(&self) {
-        match self {
-            Escalation::None => std::future::pending().await,
-            Escalation::Term(time) | Escalation::Kill(time) | Escalation::GiveUp(time) => {
-                tokio::time::sleep_until(*time).await;
-            }
-        }
-    }
-
-    fn or_term(self, time: Instant) -> Escalation {
-        match self {
-            Escalation::None => Escalation::Term(time),
-            other => other,
-        }
-    }
-}
-
-fn terminate(process: &Process, now: Escalation) -> Escalation {
-    if let Escalation::Kill(_) | Escalation::GiveUp(_) = now {
-        return now;
-    }
-    let _ = sluice_launch::kill_group(process.pid, Signal::Terminate);
-    Escalation::Kill(Instant::now() + process.kill_grace)
-}
-
-/// Kills the group, and the process itself in case that the group has members of another user only.
-fn kill(process: &Process, pidfd: BorrowedFd<'_>) -> Escalation {
-    let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
-    let _ = sluice_launch::kill(pidfd, Signal::Kill);
-    Escalation::GiveUp(Instant::now() + process.kill_grace.max(UNKILLABLE_AFTER))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::ffi::CString;
-
-    use sluice_launch::{Launcher, ProcessLimits, Stdin};
-
-    use super::*;
-    use crate::script_log::ScriptLogs;
-
-    fn sleeper() -> Program {
-        let text = |text: &str| CString::new(text).unwrap();
-        Program {
-            path: text("/bin/sleep"),
-            arguments: vec![text("sleep"), text("1000")],
-            environment: Vec::new(),
-            directory: text("/"),
-            stdin: Stdin::Null,
-            mailbox: sluice_launch::Mailbox::Stream,
-            memory: tempfile::tempfile().unwrap().into(),
-            credentials: None,
-            limits: ProcessLimits::default(),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up_its_slot() {
-        let launcher = Launcher::start(1).unwrap();
-        let (sender, started) = oneshot::channel();
-        launcher.launch(sleeper(), move |result| drop(sender.send(result)));
-        let started = started.await.unwrap().unwrap();
-        let spec = ProcessSpec {
-            sentinels: Sentinels::from_random([0; 12]),
-            script: String::new(),
-            interpreter: None,
-            site: String::new(),
-            log: ScriptLogs::new(0).of(""),
-            mailbox: settings::Mailbox::Stream,
-            record_bytes_max: 0,
-            kill_grace: Duration::ZERO,
-        };
-        let process = Arc::new(Process::new(started.pid, spec, watch::channel(Command::Run).0));
-        let pidfd = started.pidfd.try_clone().unwrap();
-        // epoll_ctl(2) refuses plain files (EPERM).
-        let refused = tempfile::tempfile().unwrap().into();
-        let (slot, freed) = oneshot::channel::<()>();
-        let watched = Watched::register(started.pidfd, refused, &process, slot);
-        assert!(watched.is_err());
-        assert!(freed.await.is_err(), "the slot is dropped");
-        let reaped = sluice_launch::reap(pidfd.as_fd());
-        assert!(reaped.is_err(), "the process is still there: {reaped:?}");
-    }
-}
+#[path = "process_tests.rs"]
+mod tests;

@@ -2,8 +2,8 @@
 //!
 //! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it:
 //! first `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request
-//! body, timeouts and the end of the process meet here and nowhere else. Not here: the meaning of the bytes (`conversation`,
-//! `body_filter`), and how a process gets its request (`cgi`, `cgiplus`).
+//! body, timeouts and the end of the process meet here and nowhere else. Not here: what a silent script waits for (`silence`), the
+//! meaning of the bytes (`conversation`, `body_filter`), and how a process gets its request (`cgi`, `cgiplus`).
 //!
 //! The order of checks in each turn:
 //! ```text
@@ -12,9 +12,10 @@
 //!   5 the mailbox itself         6 the process's end         7 the time
 //! ```
 
+mod silence;
+
 use std::future::Future;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -22,18 +23,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_gateway::{Answer, Callout, Output, Scanner, ScriptControl};
-use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
+use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::tasks::yield_now;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use crate::blocked_read::{self, BlockedRead, PipeId};
+use crate::blocked_read::{self, BlockedRead};
 use crate::buffer::{Answering, Buffer};
 use crate::callout::Callouts;
 use crate::idle_timer::{Expired, IdleTimer};
 use crate::process::{Channels, Process};
-use crate::process_fault::{BadReply, Violation, WrongMode};
-use crate::pump::{Input, Pump};
+use crate::process_fault::{BadReply, Violation};
+use crate::pump::Pump;
 use crate::request_state::{Age, RequestState};
 
 /// How long the relay waits for the end of the process after the mailbox was closed, to learn its exit status. The reply of a
@@ -139,22 +140,6 @@ impl Relay {
         self.request = RequestState::Unread;
         self.has_served = process == Age::Used;
         self
-    }
-
-    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
-    pub(crate) fn wrong_mode(&self) -> Option<WrongMode> {
-        match self.request {
-            _ if self.has_served => None,
-            RequestState::InEnvironment => self.is_stuck.then_some(WrongMode::AwaitsRequest),
-            RequestState::Overtaken => Some(WrongMode::WroteUnasked),
-            RequestState::Unread if self.is_stuck && self.channels.cgiplusin.is_unread() => {
-                Some(WrongMode::AwaitsInput)
-            }
-            RequestState::Unread if self.process.exit().is_some() && self.channels.cgiplusin.is_unread() => {
-                Some(WrongMode::EndedUnasked)
-            }
-            RequestState::Unread | RequestState::Read => None,
-        }
     }
 
     /// Whether two replies have arrived together, so that the first may be that of the request before: the script wrote it
@@ -417,40 +402,6 @@ impl Relay {
         }
     }
 
-    /// Ready if the script waits for something that never comes.
-    fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<Violation> {
-        let Some(check) = &mut self.check else {
-            return Poll::Pending;
-        };
-        let found = ready!(Pin::new(check).poll(context)).ok().flatten();
-        self.check = None;
-        match found.and_then(|found| self.never_comes(found)) {
-            // Bytes in the mailbox may be a callout, and then the script waits for its answer.
-            Some(violation) if self.channels.mailbox.is_empty() => Poll::Ready(violation),
-            _ => Poll::Pending,
-        }
-    }
-
-    /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
-    /// more input than the body has. `wrong_mode` says what the first of them, and input before the first request, mean.
-    fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
-        let cgiplusin = &self.channels.cgiplusin;
-        let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of) == Some(found.pipe);
-        let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
-        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done);
-        match self.request {
-            // It waits for an answer, or the end of its reply is not certain yet.
-            _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
-            RequestState::InEnvironment => {
-                (!self.has_head && reads(cgiplusin.as_fd())).then_some(Violation::AwaitsNextRequest)
-            }
-            RequestState::Unread if cgiplusin.is_unread() => reads_input().then_some(Violation::AwaitsMoreInput),
-            _ if !found.is_alone => None,
-            _ if cgiplusin.is_all_read() && reads(cgiplusin.as_fd()) => Some(Violation::AwaitsNextRequest),
-            _ => (has_all_input() && reads_input()).then_some(Violation::AwaitsMoreInput),
-        }
-    }
-
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let read = ready!(self.channels.mailbox.poll_read(context));
         Poll::Ready(self.take_read(read))
@@ -568,33 +519,5 @@ impl Relay {
     pub(crate) fn fault(&self, violation: Violation) -> Fault {
         let process = self.process.describe();
         ScriptFault::BadReply(Arc::new(BadReply { process, violation })).into()
-    }
-
-    fn too_slow(&self, expired: Expired) -> Fault {
-        let process = Arc::new(self.process.describe());
-        match expired {
-            Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence {
-                process,
-                limit,
-                awaited: self.awaited(),
-                keeps_process: self.request != RequestState::InEnvironment,
-            }))
-            .into(),
-            Expired::Check => Fault::unexpected("a check is no time-out"),
-            Expired::Deadline(limit) => {
-                ScriptFault::DeadlineExceeded(Box::new(DeadlineExceeded { process, limit })).into()
-            }
-        }
-    }
-
-    /// What the script is expected to write next.
-    fn awaited(&self) -> Awaited {
-        match self.request {
-            _ if self.callouts.is_client_gone => Awaited::EndWithoutClient,
-            _ if self.has_head && self.callouts.control.silence_limit.is_some() => Awaited::BodyInOwnTime,
-            _ if self.has_head => Awaited::Body,
-            RequestState::Unread if self.channels.cgiplusin.is_unread() => Awaited::Start,
-            _ => Awaited::Head,
-        }
     }
 }

@@ -1,0 +1,64 @@
+//! The signals that end a script process: SIGTERM, then SIGKILL.
+//!
+//! Not here: when the first of them is due (`process`, whose watcher sends them).
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use sluice_launch::Signal;
+use tokio::time::Instant;
+
+use crate::process::Process;
+
+/// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
+/// process that waits for a disk.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// The next signal, and when.
+#[derive(Clone, Copy)]
+pub(crate) enum Escalation {
+    /// None is due.
+    None,
+    /// SIGTERM, at this time.
+    Term(Instant),
+    /// SIGKILL, at this time.
+    Kill(Instant),
+    /// No signal has helped.
+    GiveUp(Instant),
+}
+
+impl Escalation {
+    /// Waits until it is time for it.
+    pub(crate) async fn due(&self) {
+        match self {
+            Escalation::None => std::future::pending().await,
+            Escalation::Term(time) | Escalation::Kill(time) | Escalation::GiveUp(time) => {
+                tokio::time::sleep_until(*time).await;
+            }
+        }
+    }
+
+    /// SIGTERM at this time, unless a signal is due already.
+    pub(crate) fn or_term(self, time: Instant) -> Escalation {
+        match self {
+            Escalation::None => Escalation::Term(time),
+            other => other,
+        }
+    }
+
+    /// Asks the process group to end, unless that was done before.
+    pub(crate) fn terminate(self, process: &Process) -> Escalation {
+        if let Escalation::Kill(_) | Escalation::GiveUp(_) = self {
+            return self;
+        }
+        let _ = sluice_launch::kill_group(process.pid, Signal::Terminate);
+        Escalation::Kill(Instant::now() + process.kill_grace)
+    }
+
+    /// Kills the group, and the process itself in case that the group has members of another user only.
+    pub(crate) fn kill(process: &Process, pidfd: BorrowedFd<'_>) -> Escalation {
+        let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
+        let _ = sluice_launch::kill(pidfd, Signal::Kill);
+        Escalation::GiveUp(Instant::now() + process.kill_grace.max(UNKILLABLE_AFTER))
+    }
+}

@@ -1,0 +1,98 @@
+//! A script that is silent: what it waits for, and the fault if that never comes or takes too long.
+//!
+//! Not here: when a check is due (`idle_timer`), and how the process is observed (`blocked_read`).
+
+use std::future::Future;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
+
+use super::Relay;
+use crate::blocked_read::{BlockedRead, PipeId};
+use crate::idle_timer::Expired;
+use crate::process_fault::{Violation, WrongMode};
+use crate::pump::{Input, Pump};
+use crate::request_state::RequestState;
+
+impl Relay {
+    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
+    pub(crate) fn wrong_mode(&self) -> Option<WrongMode> {
+        match self.request {
+            _ if self.has_served => None,
+            RequestState::InEnvironment => self.is_stuck.then_some(WrongMode::AwaitsRequest),
+            RequestState::Overtaken => Some(WrongMode::WroteUnasked),
+            RequestState::Unread if self.is_stuck && self.channels.cgiplusin.is_unread() => {
+                Some(WrongMode::AwaitsInput)
+            }
+            RequestState::Unread if self.process.exit().is_some() && self.channels.cgiplusin.is_unread() => {
+                Some(WrongMode::EndedUnasked)
+            }
+            RequestState::Unread | RequestState::Read => None,
+        }
+    }
+
+    /// Ready if the script waits for something that never comes.
+    pub(super) fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<Violation> {
+        let Some(check) = &mut self.check else {
+            return Poll::Pending;
+        };
+        let found = ready!(Pin::new(check).poll(context)).ok().flatten();
+        self.check = None;
+        match found.and_then(|found| self.never_comes(found)) {
+            // Bytes in the mailbox may be a callout, and then the script waits for its answer.
+            Some(violation) if self.channels.mailbox.is_empty() => Poll::Ready(violation),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
+    /// more input than the body has. `wrong_mode` says what the first of them, and input before the first request, mean.
+    fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
+        let cgiplusin = &self.channels.cgiplusin;
+        let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of) == Some(found.pipe);
+        let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
+        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done);
+        match self.request {
+            // It waits for an answer, or the end of its reply is not certain yet.
+            _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
+            RequestState::InEnvironment => {
+                (!self.has_head && reads(cgiplusin.as_fd())).then_some(Violation::AwaitsNextRequest)
+            }
+            RequestState::Unread if cgiplusin.is_unread() => reads_input().then_some(Violation::AwaitsMoreInput),
+            _ if !found.is_alone => None,
+            _ if cgiplusin.is_all_read() && reads(cgiplusin.as_fd()) => Some(Violation::AwaitsNextRequest),
+            _ => (has_all_input() && reads_input()).then_some(Violation::AwaitsMoreInput),
+        }
+    }
+
+    pub(super) fn too_slow(&self, expired: Expired) -> Fault {
+        let process = Arc::new(self.process.describe());
+        match expired {
+            Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence {
+                process,
+                limit,
+                awaited: self.awaited(),
+                keeps_process: self.request != RequestState::InEnvironment,
+            }))
+            .into(),
+            Expired::Check => Fault::unexpected("a check is no time-out"),
+            Expired::Deadline(limit) => {
+                ScriptFault::DeadlineExceeded(Box::new(DeadlineExceeded { process, limit })).into()
+            }
+        }
+    }
+
+    /// What the script is expected to write next.
+    fn awaited(&self) -> Awaited {
+        match self.request {
+            _ if self.callouts.is_client_gone => Awaited::EndWithoutClient,
+            _ if self.has_head && self.callouts.control.silence_limit.is_some() => Awaited::BodyInOwnTime,
+            _ if self.has_head => Awaited::Body,
+            RequestState::Unread if self.channels.cgiplusin.is_unread() => Awaited::Start,
+            _ => Awaited::Head,
+        }
+    }
+}
