@@ -5,6 +5,7 @@
 //! started (`sluice_launch::is_alone`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
 //! nothing is found, and the time-out remains.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -34,6 +35,13 @@ impl PipeId {
             device: stat.st_dev,
             inode: stat.st_ino,
         })
+    }
+}
+
+/// As its link in `/proc/PID/fd` names it (proc(5)).
+impl fmt::Display for PipeId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "pipe:[{}]", self.inode)
     }
 }
 

@@ -30,9 +30,12 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         .route
         .pools
         .pool(&job.script, settings, &job.scripts.resources().processes);
-    let mut lease = pool.acquire(job.scripts.worker, None).await?;
+    let events = job.events();
+    let mut lease = pool.acquire(job.scripts.worker, None, &events).await?;
     let sentinels = new_sentinels()?;
     let variables = job.variables(Some(&sentinels), content_length);
+    events.begin_process(&sentinels);
+    events.variables(&variables, || job.inherited());
     let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
     let segment = job.segment()?;
     let arguments = match settings.passes_arguments {
@@ -46,12 +49,21 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         ended(exit);
         drop(reservation);
     };
-    let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
+    let (process, channels) =
+        process::start(&job.scripts, job.spec(sentinels), program, segment, &events, ended).await?;
     job.subject.note_phase(Phase::Process);
     process.begin_exchange(job.request.id, None);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
-    let relay = Relay::new(process, channels, scanner, callouts, source.map(Pump::once), idle_timer);
+    let relay = Relay::new(
+        process,
+        channels,
+        scanner,
+        callouts,
+        source.map(Pump::once),
+        idle_timer,
+        events,
+    );
     let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
     let reply = session.head().await?;
     job.subject.note_phase(Phase::FirstByte);

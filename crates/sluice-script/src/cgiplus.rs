@@ -12,12 +12,14 @@ use crate::job::{Job, new_sentinels};
 use crate::lease::Lease;
 use crate::mailbox::Silence;
 use crate::misbehaviour::Output;
+use crate::pool_note::note_use;
 use crate::process;
 use crate::pump::{BodySource, Pump};
 use crate::recent_scripts::ScriptId;
 use crate::relay::Relay;
 use crate::request_body::RequestBody;
 use crate::request_state::Age;
+use crate::script_events::ScriptEvents;
 use crate::session::Session;
 
 /// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its
@@ -34,21 +36,25 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     // An engine that has compiled a script is preferred for it.
     let script = job.script.engine.as_ref().map(|_| ScriptId::of(&job.script.file));
     let (mut attempt, mut overtaken) = (1, 0);
+    let events = job.events();
     loop {
         let pool = job
             .route
             .pools
             .pool(&job.script, job.settings(), &job.scripts.resources().processes);
-        let mut lease = pool.acquire(job.scripts.worker, script).await?;
+        let mut lease = pool.acquire(job.scripts.worker, script, &events).await?;
         let (idle, age) = match lease.take() {
-            Some(idle) => match rebind_to_worker(&job, idle)? {
-                Some(idle) => (idle, Age::Used),
+            Some(idle) => match rebind_to_worker(&job, idle, &events)? {
+                Some(idle) => {
+                    note_use(&lease, &idle.process, &events);
+                    (idle, Age::Used)
+                }
                 None => continue,
             },
-            None => (start(&job, &mut lease).await?, Age::New),
+            None => (start(&job, &mut lease, &events).await?, Age::New),
         };
         job.subject.note_phase(Phase::Process);
-        let relay = begin(&job, idle, pump.take(), content_length).with_record(age);
+        let relay = begin(&job, idle, pump.take(), content_length, &events).with_record(age);
         let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
         match session.head().await {
             Ok(reply) => {
@@ -62,6 +68,9 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
             // It ended while it was idle, or just now, or wrote what is no reply: this request never reached it.
             Err(fault) => {
                 tracing::debug!(id = %job.request.id, "given to another process: {fault}");
+                events.process(|| {
+                    "the request is given to another process, because this one has read nothing of it".into()
+                });
                 if let Some(process) = session.overtaken() {
                     job.scripts.misbehaviour.log(process, Output::BeforeRequest);
                     overtaken += 1;
@@ -87,12 +96,19 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u
 
 /// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because
 /// it has ended, or has written bytes outside a reply; it is stopped then. The server's fault: it cannot be moved.
-fn rebind_to_worker(job: &Job, idle: IdleProcess) -> Result<Option<IdleProcess>, Fault> {
+fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Result<Option<IdleProcess>, Fault> {
     let silence = idle.channels.mailbox.silence();
     if silence != Silence::Kept {
         if silence == Silence::Broken {
             job.scripts.misbehaviour.log(&idle.process, Output::BetweenRequests);
         }
+        events.process(|| {
+            let pid = idle.process.pid;
+            match silence {
+                Silence::Broken => format!("pid {pid} is stopped, because it wrote between two requests"),
+                _ => format!("pid {pid} is not used, because it has closed its mailbox, or has ended"),
+            }
+        });
         idle.process.stop();
         return Ok(None);
     }
@@ -115,15 +131,17 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess) -> Result<Option<IdleProcess>,
 }
 
 /// Starts a process for the lease.
-async fn start(job: &Job, lease: &mut Lease) -> Result<IdleProcess, Fault> {
+async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<IdleProcess, Fault> {
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let engine = job.script.engine.as_ref().map(|engine| engine.name());
     let environment = Environment::for_cgiplus(&sentinels, engine, &job.inherited(), &extra).into_bytes();
     let segment = job.segment()?;
+    events.begin_process(&sentinels);
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
     let ended = lease.exit_notice();
-    let (process, channels) = process::start(&job.scripts, job.spec(sentinels), program, segment, ended).await?;
+    let (process, channels) =
+        process::start(&job.scripts, job.spec(sentinels), program, segment, events, ended).await?;
     let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(IdleProcess {
         process,
@@ -135,7 +153,13 @@ async fn start(job: &Job, lease: &mut Lease) -> Result<IdleProcess, Fault> {
 }
 
 /// Prepares the request's record for CGIPLUSIN; the relay writes it.
-fn begin(job: &Job, idle: IdleProcess, pump: Option<Pump>, content_length: Option<u64>) -> Relay {
+fn begin(
+    job: &Job,
+    idle: IdleProcess,
+    pump: Option<Pump>,
+    content_length: Option<u64>,
+    events: &ScriptEvents,
+) -> Relay {
     let IdleProcess {
         process,
         mut channels,
@@ -145,11 +169,14 @@ fn begin(job: &Job, idle: IdleProcess, pump: Option<Pump>, content_length: Optio
     } = idle;
     let script = job.script.engine.as_ref().map(|_| job.script.file.as_path());
     process.begin_exchange(job.request.id, script);
+    events.begin_process(&process.sentinels);
     // The process has the sentinels in its environment.
     let variables = job.variables(None, content_length);
     let record = channels.cgiplusin.begin();
     encode_request(&variables, encoding, record);
+    events.variables(&variables, Vec::new);
+    events.record(&variables, encoding);
     let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
     callouts.encoding = Some(encoding);
-    Relay::new(process, channels, scanner, callouts, pump, idle_timer)
+    Relay::new(process, channels, scanner, callouts, pump, idle_timer, events.clone())
 }

@@ -114,6 +114,7 @@ impl Conversation {
                     self.obey(&mut reply);
                     self.filter.end_head(&reply, missing.filter(|_| !rest.is_empty()));
                     self.rest = rest;
+                    self.relay.events.process(|| head_text(&reply));
                     return Ok(reply);
                 }
                 Err(fault) => return Err(self.bad_head(fault).await),
@@ -286,4 +287,23 @@ impl Conversation {
         };
         Some(Poll::Ready(Err(self.relay.fault(Violation::Chunks(fault)))))
     }
+}
+
+/// What WATCH shows of a head that is complete.
+fn head_text(reply: &Reply) -> String {
+    let (kind, head) = match reply {
+        Reply::LocalRedirect(target) => return format!("local redirect to {target}"),
+        Reply::Document(head) => ("head of the reply", head),
+        Reply::ClientRedirect(head) => ("redirect of the client", head),
+        Reply::NonParsed(head) => ("head of a whole response (NPH)", head),
+    };
+    let length = match head.content_length {
+        Some(bytes) => format!("a body of {bytes} bytes"),
+        None if head.is_chunked => "a chunked body".into(),
+        None => "a body of unknown length".into(),
+    };
+    format!(
+        "{kind} is complete: status {}, {length} announced",
+        head.status.as_u16()
+    )
 }

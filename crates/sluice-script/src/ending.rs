@@ -15,6 +15,7 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -28,9 +29,13 @@ use crate::conversation::Conversation;
 use crate::idle_process::IdleProcess;
 use crate::lease::Lease;
 use crate::misbehaviour::Output;
+use crate::observed_process::time_text;
+use crate::pool_note::release_text;
+use crate::process::Process;
 use crate::process_fault::Violation;
 use crate::pump::Input;
 use crate::relay::Relay;
+use crate::script_events::ScriptEvents;
 use crate::scripts::Scripts;
 
 /// Chunks that a background task discards before the other tasks of the worker get their turn.
@@ -113,6 +118,7 @@ impl Ending {
 
     /// Ends the exchange.
     pub(crate) fn carry_out(self, mut conversation: Conversation) {
+        self.note(&conversation);
         match self {
             Ending::Complete => complete(conversation),
             Ending::Drain(limit) => drain(conversation, limit),
@@ -124,12 +130,57 @@ impl Ending {
                 if conversation.settings().mode.has_engine() && conversation.relay.has_read_request() {
                     conversation.lease.excuse();
                 }
-                let Relay { process, channels, .. } = conversation.relay;
+                let Relay {
+                    process,
+                    channels,
+                    events,
+                    ..
+                } = conversation.relay;
                 // Its input stays open until it has ended: otherwise half a body would look complete to it.
                 process.stop_holding(channels.input);
+                note_end(&conversation.scripts, &process, &events);
             }
         }
     }
+
+    /// Notes what happens to the process, and why.
+    fn note(&self, conversation: &Conversation) {
+        let Conversation { relay, filter, .. } = conversation;
+        relay.events.process(|| {
+            let (pid, totals) = (relay.process.pid, relay.events.totals());
+            match self {
+                Ending::Complete => format!("the reply is complete: {totals}"),
+                Ending::Drain(limit) | Ending::ClientGone(limit) => {
+                    let why = match self {
+                        Ending::ClientGone(_) => "the client has left, or is sent elsewhere",
+                        _ if filter.is_satisfied() => "all bytes that were announced have come",
+                        _ => "no body is wanted",
+                    };
+                    let limit = time_text(*limit);
+                    format!("pid {pid} may write on for {limit}, and nobody gets it: {why}; so far {totals}")
+                }
+                Ending::Stop if relay.process.exit().is_some() => {
+                    format!("pid {pid} has ended; it has written {totals}")
+                }
+                Ending::Stop => format!("pid {pid} is stopped (SIGTERM, then SIGKILL); it has written {totals}"),
+            }
+        });
+    }
+}
+
+/// Notes the end of a process that is not returned to its pool, once it has ended.
+fn note_end(scripts: &Scripts, process: &Arc<Process>, events: &ScriptEvents) {
+    if !events.is_on() {
+        return;
+    }
+    let (process, events) = (Arc::clone(process), events.clone());
+    scripts.tasks().spawn(async move {
+        poll_fn(|context| process.poll_exit(context)).await;
+        events.error_lines(process.take_watched_lines());
+        if let Some(text) = process.end_text() {
+            events.process(|| text);
+        }
+    });
 }
 
 /// A conversation in the background. Its process is stopped if this is dropped before the script has written all.
@@ -141,6 +192,7 @@ fn drain(mut conversation: Conversation, limit: Duration) {
     let is_satisfied = conversation.filter.is_satisfied();
     // One that was reported before has been logged.
     let _ = conversation.relay.take_failure_report();
+    let events = conversation.relay.events.clone();
     let mut draining = Draining(Some(conversation));
     let log = Rc::clone(&scripts);
     scripts.tasks().spawn(async move {
@@ -148,7 +200,8 @@ fn drain(mut conversation: Conversation, limit: Duration) {
         match tokio::time::timeout(limit, end).await {
             Ok(Err(fault)) if is_satisfied => log.warn(format_args!("after a complete reply: {fault}")),
             Ok(Err(fault)) => tracing::debug!("after its client has left: {fault}"),
-            Ok(Ok(())) | Err(_) => {}
+            Ok(Ok(())) => {}
+            Err(_) => events.process(|| format!("not done after {}", time_text(limit))),
         }
     });
 }
@@ -199,6 +252,8 @@ fn complete(conversation: Conversation) {
         ..
     } = conversation;
     if filter.surplus_bytes() > 0 {
+        let (bytes, events) = (filter.surplus_bytes(), &relay.events);
+        events.process(|| format!("{bytes} bytes over its Content-Length, or after its last chunk, were not sent"));
         scripts.warn(format_args!(
             "{}: {} bytes over its Content-Length, or after its last chunk, were not sent",
             relay.process.describe(),
@@ -216,17 +271,20 @@ fn complete(conversation: Conversation) {
         return_to_pool(&scripts, relay, lease);
     } else {
         relay.process.finish(route.settings.timeouts.output);
+        note_end(&scripts, &relay.process, &relay.events);
     }
 }
 
 /// Returns a process to its pool, ready for its next request; stops it if it cannot be made ready.
 fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
+    relay.events.error_lines(relay.process.take_watched_lines());
     relay.process.end_exchange();
     let Relay {
         process,
         mut channels,
         mut scanner,
         callouts,
+        events,
         has_body,
         ..
     } = relay;
@@ -235,7 +293,14 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
     }
     if scanner.has_trailing_output() {
         scripts.misbehaviour.log(&process, Output::AfterSentinel);
+        events.process(|| {
+            format!(
+                "pid {} is stopped: it wrote after the end sentinel (CGIPLUSEOF)",
+                process.pid
+            )
+        });
         process.stop();
+        note_end(scripts, &process, &events);
         return;
     }
     if has_body && let Some(Err(error)) = channels.input.as_ref().map(Input::drain) {
@@ -244,6 +309,7 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
             process.describe()
         ));
         process.stop();
+        note_end(scripts, &process, &events);
         return;
     }
     let Some(mut segment) = channels.segment.take() else {
@@ -261,21 +327,28 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         scanner,
     };
     if segment.needs_trim() {
-        scripts.tasks().spawn(trim(segment, idle, lease));
+        scripts.tasks().spawn(trim(segment, idle, lease, events));
     } else {
-        lease.release(idle.with_segment(segment));
+        release(lease, idle.with_segment(segment), &events);
     }
 }
 
 /// Returns a process to its pool after a thread has released the memory that an idle process does not keep. A write of the
 /// script to that memory delays the thread, and so the script's own process.
-async fn trim(mut segment: Segment, idle: IdleProcess, lease: Lease) {
+async fn trim(mut segment: Segment, idle: IdleProcess, lease: Lease, events: ScriptEvents) {
     let trimmed = spawn_blocking(move || {
         segment.trim();
         segment
     });
     match trimmed.await {
-        Ok(segment) => lease.release(idle.with_segment(segment)),
+        Ok(segment) => release(lease, idle.with_segment(segment), &events),
         Err(_) => idle.process.stop(),
     }
+}
+
+/// Returns a process to its pool, and notes what becomes of it.
+fn release(lease: Lease, idle: IdleProcess, events: &ScriptEvents) {
+    let pid = idle.process.pid;
+    let release = lease.release(idle);
+    events.process(|| release_text(release, pid));
 }

@@ -27,7 +27,7 @@ use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
 use sluice_settings::{ScriptSettings, ScriptSource};
-use sluice_watch::{Phase, Subject};
+use sluice_watch::{Item, Phase, Subject};
 
 use crate::callout::Callouts;
 use crate::default_environment::default_environment;
@@ -36,6 +36,7 @@ use crate::process::{Process, ProcessSpec};
 use crate::request::ScriptRequest;
 use crate::request_body::{RequestBody, Stored};
 use crate::route::{Map, Script, ScriptRoute};
+use crate::script_events::ScriptEvents;
 use crate::scripts::Scripts;
 use crate::search_path::find_program;
 
@@ -60,6 +61,15 @@ pub struct Job {
 impl Job {
     pub(crate) fn settings(&self) -> &ScriptSettings {
         &self.route.settings
+    }
+
+    /// With what it notes events for WATCH.
+    pub(crate) fn events(&self) -> ScriptEvents {
+        let module = match self.request.agent {
+            None => "script",
+            Some(_) => "agent",
+        };
+        ScriptEvents::new(&self.subject, module, || self.request.secrets())
     }
 
     /// The variables of the request; `sentinels` are among them if the process has none in its environment. `content_length` is that
@@ -123,6 +133,11 @@ impl Job {
         add(
             "HTTP_AUTHORIZATION",
             request.authorization.as_ref().map(HeaderValue::as_bytes),
+        );
+        // WASD: somebody watches, so that the script's own events are worth a callout.
+        add(
+            "WATCH_SCRIPT",
+            self.subject.wants(Item::Callouts).then_some(b"1".as_slice()),
         );
         variables
     }

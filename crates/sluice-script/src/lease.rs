@@ -16,10 +16,12 @@ use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::oneshot;
 
 use crate::idle_process::IdleProcess;
-use crate::pool::{Action, Decision, Pool, ProcessId, Reason, Refusal, Release, Room, Ticket};
+use crate::pool::{Action, Career, Decision, Pool, PoolView, ProcessId, Reason, Refusal, Release, Room, Ticket};
+use crate::pool_note::PoolNote;
 use crate::process_limit::{Member, Permit, PoolLimits};
 use crate::recent_scripts::ScriptId;
 use crate::route::Script;
+use crate::script_events::ScriptEvents;
 use crate::stamp::Stamp;
 
 /// Time between two log lines about a pool whose processes are all busy.
@@ -113,7 +115,13 @@ impl SharedPool {
 
     /// Waits for a process or for permission to start one; `script` is what an engine is to run. The script's fault, a 503: the queue is full, the wait took too long, or
     /// starts are delayed after failures.
-    pub(crate) async fn acquire(self: &Arc<Self>, worker: usize, script: Option<ScriptId>) -> Result<Lease, Fault> {
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        worker: usize,
+        script: Option<ScriptId>,
+        events: &ScriptEvents,
+    ) -> Result<Lease, Fault> {
+        let note = PoolNote::begin(self, events);
         let (entry, granted) = {
             let mut state = self.lock();
             let (mut permit, mut is_full) = (None, false);
@@ -126,7 +134,11 @@ impl SharedPool {
                     let idle = state.idle.remove(&id);
                     return Ok(self.lease(id, idle, None));
                 }
-                Decision::Start(id) => return Ok(self.lease(id, None, permit)),
+                Decision::Start(id) => {
+                    drop(state);
+                    note.start();
+                    return Ok(self.lease(id, None, permit));
+                }
                 Decision::Refuse(refusal) => {
                     let fault = self.refused(refusal, &state.pool);
                     drop(state);
@@ -136,8 +148,13 @@ impl SharedPool {
                 Decision::Wait(ticket) => {
                     let (grant, granted) = oneshot::channel();
                     state.waiting.insert(ticket, grant);
-                    let is_filling = 2 * state.pool.waiting() > self.settings.queue_max;
+                    let waiting = state.pool.waiting();
+                    let is_filling = 2 * waiting > self.settings.queue_max;
                     drop(state);
+                    match is_full {
+                        true => note.wait_for_room(waiting),
+                        false => note.wait(waiting),
+                    }
                     if is_filling {
                         self.report_waiting();
                     }
@@ -151,6 +168,7 @@ impl SharedPool {
         };
         let granted = self.wait(granted).await;
         drop(entry);
+        note.end_wait(granted.as_ref());
         granted.ok_or_else(|| {
             let full = self.full(&self.lock().pool);
             ScriptFault::QueueTimeout(Box::new(full)).into()
@@ -239,6 +257,16 @@ impl SharedPool {
             let actions = state.pool.replace_all(Reason::ScriptChanged);
             self.retire(state, &actions);
         }
+    }
+
+    /// Its state, for WATCH.
+    pub(crate) fn view(&self) -> PoolView {
+        self.lock().pool.view()
+    }
+
+    /// The file of its script, or the key of its engine.
+    pub(crate) fn script(&self) -> &Path {
+        &self.script
     }
 
     /// Whether there is no process and no request that waits.
@@ -380,6 +408,11 @@ impl Lease {
         idle
     }
 
+    /// What the process has done before, for WATCH. `None` if it has left its pool.
+    pub(crate) fn career(&self) -> Option<Career> {
+        self.pool.lock().pool.career(self.id)
+    }
+
     /// A function to call at the end of the process that the holder starts now, or to drop if no process was started. The process
     /// counts from now on, even if its client disconnects while it is being started.
     pub(crate) fn exit_notice(&mut self) -> impl FnOnce(Exit) + Send + use<> + 'static {
@@ -404,8 +437,8 @@ impl Lease {
         Arc::clone(&self.pool).start_waiting();
     }
 
-    /// Returns the process, which has replied completely and can serve again.
-    pub(crate) fn release(mut self, idle: IdleProcess) {
+    /// Returns the process, which has replied completely and can serve again. What becomes of it.
+    pub(crate) fn release(mut self, idle: IdleProcess) -> Release {
         self.state = LeaseState::Returned;
         let claim = self.pool.limits.claim(|| self.pool.member());
         let mut state = self.pool.lock();
@@ -415,6 +448,7 @@ impl Lease {
         let orphan = action.and_then(|action| self.pool.start(&mut state, action, &mut || permit.take()));
         self.pool.put(state, self.id, idle, release);
         drop(orphan);
+        release
     }
 }
 

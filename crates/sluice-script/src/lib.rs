@@ -18,6 +18,8 @@
 //!     │                  │      ├─ shebang              why a process could not be started
 //!     │                  │      └─ unwatched            the end of a process that nobody has taken
 //!     │                  ├─ resources                   bounds on what all scripts hold together
+//!     │                  ├─ script_events               what the exchange notes for WATCH
+//!     │                  │    └─ observed_process       what a silent process does
 //!     │                  └─ request_body ── framing     the body as the client sends it
 //!     │
 //!     ├─ session ─┬─ conversation ─┬─ relay ─┬─ mailbox        output
@@ -56,7 +58,9 @@ pub mod job;
 pub mod lease;
 mod mailbox;
 mod misbehaviour;
+mod observed_process;
 mod pool;
+mod pool_note;
 pub mod pools;
 mod process;
 mod process_fault;
@@ -71,6 +75,7 @@ mod request_pipe;
 mod request_state;
 pub mod resources;
 pub mod route;
+mod script_events;
 mod script_log;
 pub mod scripts;
 pub mod search_path;

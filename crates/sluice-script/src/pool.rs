@@ -131,6 +131,43 @@ pub(crate) enum Action {
     Start(Ticket, ProcessId),
 }
 
+/// How the last process of a pool has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The pool has ended it.
+    Retired(Reason),
+    /// By itself, or it was stopped after its exchange.
+    Ended,
+}
+
+impl fmt::Display for Departure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Departure::Retired(reason) => write!(out, "retired: {reason}"),
+            Departure::Ended => out.write_str("ended by itself, or stopped"),
+        }
+    }
+}
+
+/// The state of a pool, for WATCH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolView {
+    pub processes: usize,
+    pub idle: usize,
+    pub waiting: usize,
+    pub max: usize,
+    pub last_departure: Option<Departure>,
+}
+
+/// What a process has done before its present exchange, for WATCH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Career {
+    /// Requests that it has served.
+    pub served: u64,
+    /// Since when it was idle.
+    pub idle_since: Option<Instant>,
+}
+
 /// The processes of one script and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -142,6 +179,7 @@ pub(crate) struct Pool {
     last_number: u64,
     failures: u32,
     not_before: Option<Instant>,
+    last_departure: Option<Departure>,
     is_closed: bool,
 }
 
@@ -150,6 +188,8 @@ struct Slot {
     id: ProcessId,
     worker: usize,
     idle_since: Option<Instant>,
+    /// The same of the time before its present exchange.
+    was_idle_since: Option<Instant>,
     /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
     lifetime: Option<Option<Duration>>,
     served: u64,
@@ -163,7 +203,7 @@ struct Slot {
 
 impl Slot {
     fn lend(&mut self, worker: usize, script: Option<ScriptId>) -> ProcessId {
-        self.idle_since = None;
+        self.was_idle_since = self.idle_since.take();
         self.worker = worker;
         self.recent.add(script);
         self.id
@@ -189,6 +229,7 @@ impl Pool {
             last_number: 0,
             failures: 0,
             not_before: None,
+            last_departure: None,
             is_closed: false,
         }
     }
@@ -273,6 +314,26 @@ impl Pool {
         self.queue.len()
     }
 
+    /// Its state.
+    pub(crate) fn view(&self) -> PoolView {
+        PoolView {
+            processes: self.processes.len(),
+            idle: self.processes.iter().filter(|slot| slot.idle_since.is_some()).count(),
+            waiting: self.queue.len(),
+            max: self.settings.max,
+            last_departure: self.last_departure,
+        }
+    }
+
+    /// What a process has done so far. `None` if it is not in the pool.
+    pub(crate) fn career(&self, id: ProcessId) -> Option<Career> {
+        let slot = self.processes.iter().find(|slot| slot.id == id)?;
+        Some(Career {
+            served: slot.served,
+            idle_since: slot.idle_since.or(slot.was_idle_since),
+        })
+    }
+
     /// A waiting request has gone.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
         self.queue.retain(|waiting| waiting.ticket != ticket);
@@ -305,6 +366,7 @@ impl Pool {
         };
         if let Some(reason) = reason {
             self.remove(id);
+            self.last_departure = Some(Departure::Retired(reason));
             return (Release::Retire(reason), self.start_for_waiting(now, room));
         }
         (self.keep(id, now), None)
@@ -335,6 +397,7 @@ impl Pool {
     /// A process has ended by itself.
     pub(crate) fn ended(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Option<Action> {
         let slot = self.remove(id)?;
+        self.last_departure = Some(Departure::Ended);
         if self.backs_off && slot.served == 0 && slot.idle_since.is_none() && !slot.is_ending {
             self.failures += 1;
             if self.failures > FAILURES_FREE {
@@ -461,6 +524,9 @@ impl Pool {
             }
             !ends
         });
+        if !retired.is_empty() {
+            self.last_departure = Some(Departure::Retired(reason));
+        }
         retired
     }
 
@@ -491,6 +557,7 @@ impl Pool {
             id,
             worker,
             idle_since: None,
+            was_idle_since: None,
             lifetime: None,
             served: 0,
             recent,

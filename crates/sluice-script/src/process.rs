@@ -28,7 +28,7 @@ use std::time::Duration;
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{Exit, Program, Signal};
+use sluice_launch::{Exit, Program, Signal, Usage};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use tokio::io::Interest;
@@ -38,9 +38,11 @@ use tokio::time::Instant;
 
 use crate::escalation::Escalation;
 use crate::mailbox::Mailbox;
+use crate::observed_process::time_text;
 use crate::process_fault::{ProcessState, launch_fault};
 use crate::pump::Input;
 use crate::request_pipe::RequestPipe;
+use crate::script_events::{ScriptEvents, StartNote};
 use crate::script_log::ScriptLog;
 use crate::scripts::Scripts;
 use crate::shebang;
@@ -50,6 +52,9 @@ use crate::unwatched::{Unclaimed, Unwatched};
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
+
+/// Lines of standard error that wait to be noted for WATCH; further ones are not.
+const WATCHED_LINES_MAX: usize = 100;
 
 /// Characters that are kept of each of these lines.
 const ERROR_LINE_CHARACTERS_MAX: usize = 500;
@@ -67,6 +72,7 @@ pub(crate) struct Process {
     pub log: Arc<ScriptLog>,
     /// Bytes in the largest record; `None` if its mailbox is a stream.
     pub record_bytes_max: Option<usize>,
+    started: Instant,
     pub kill_grace: Duration,
     commands: watch::Sender<Command>,
     /// Its standard error, which the watcher reads.
@@ -89,11 +95,15 @@ enum Command {
 struct State {
     /// Set once it is reaped.
     exit: Option<Exit>,
+    /// What it has used; set with `exit`.
+    usage: Usage,
     waiter: Option<Waker>,
     /// How often its standard error was read to the end on request.
     errors_read: u64,
     /// The last lines of its standard error since the exchange began.
     error_lines: VecDeque<Box<str>>,
+    /// Lines that are not noted yet. `None` if nobody watches the exchange.
+    watched_lines: Option<Vec<Box<str>>>,
     /// The exchange that it works for.
     exchange: Option<UniqueId>,
     /// The script that an engine runs in it.
@@ -128,15 +138,17 @@ pub(crate) async fn start(
     spec: ProcessSpec,
     program: Program,
     segment: Segment,
+    events: &ScriptEvents,
     ended: impl FnOnce(Exit) + Send + 'static,
 ) -> Result<(Arc<Process>, Channels), Fault> {
+    let note = StartNote::begin(events, &program);
     let (announce, started) = oneshot::channel();
     scripts.launcher().launch(program, move |result| {
         // Fails if the request has gone; then the drop of the result ends the process.
-        let _ = announce.send(result.map(|started| Unclaimed::new(started, ended)));
+        let _ = announce.send(result.map(|started| (Unclaimed::new(started, ended), note.end())));
     });
-    let unclaimed = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
-        Ok(unclaimed) => unclaimed,
+    let (unclaimed, note) = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
+        Ok(started) => started,
         Err(error) => {
             let problem = match &spec.interpreter {
                 Some(interpreter) if error.is_script_fault() && interpreter.is_absolute() && !interpreter.exists() => {
@@ -145,13 +157,16 @@ pub(crate) async fn start(
                 None if error.is_script_fault() => shebang::diagnose(spec.script.as_str().into()).await,
                 _ => None,
             };
-            return Err(launch_fault(&spec.script, error, problem));
+            let fault = launch_fault(&spec.script, error, problem);
+            events.process(|| format!("not started: {fault}"));
+            return Err(fault);
         }
     };
     let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
     let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
     let process = Arc::new(Process::new(started.pid, spec, commands));
+    events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
     let watched = Watched::register(started.pidfd, started.stderr, &process, ended);
     let Watched { pidfd, errors, ended } = watched.map_err(unusable)?;
@@ -204,6 +219,7 @@ impl Process {
             site: spec.site,
             record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
             log: spec.log,
+            started: Instant::now(),
             kill_grace: spec.kill_grace,
             commands,
             errors: UnreadErrors::new(),
@@ -253,6 +269,26 @@ impl Process {
         state.exchange = Some(id);
         state.ended = None;
         state.error_lines.clear();
+        state.watched_lines = None;
+    }
+
+    /// Keeps the lines of its standard error until the exchange ends, for `take_watched_lines`.
+    pub(crate) fn watch_lines(&self) {
+        self.lock().watched_lines = Some(Vec::new());
+    }
+
+    /// The lines of its standard error since the last call, if somebody watches the exchange.
+    pub(crate) fn take_watched_lines(&self) -> Vec<Box<str>> {
+        self.lock()
+            .watched_lines
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// How long ago it was started.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Its work for the exchange is over.
@@ -335,11 +371,21 @@ impl Process {
     pub(crate) fn note_error(&self, line: &str) {
         let end = line.char_indices().nth(ERROR_LINE_CHARACTERS_MAX);
         let line = end.map_or(line, |(at, _)| &line[..at]);
-        let lines = &mut self.lock().error_lines;
-        if lines.len() == ERROR_LINES_MAX {
-            lines.pop_front();
+        let mut state = self.lock();
+        if state.error_lines.len() == ERROR_LINES_MAX {
+            state.error_lines.pop_front();
         }
-        lines.push_back(line.into());
+        state.error_lines.push_back(line.into());
+        if let Some(lines) = state
+            .watched_lines
+            .as_mut()
+            .filter(|lines| lines.len() < WATCHED_LINES_MAX)
+        {
+            lines.push(line.into());
+            if let Some(waiter) = &state.waiter {
+                waiter.wake_by_ref();
+            }
+        }
     }
 
     /// What is known of it now, for the log line of a failed exchange.
@@ -354,9 +400,31 @@ impl Process {
         }
     }
 
-    fn announce(&self, exit: Exit) {
+    /// How it has ended, and what it has used, once it is reaped.
+    pub(crate) fn end_text(&self) -> Option<String> {
+        let state = self.lock();
+        let (
+            exit,
+            Usage {
+                user,
+                system,
+                memory_bytes_max,
+            },
+        ) = (state.exit?, state.usage);
+        Some(format!(
+            "pid {} has ended: {exit}; it ran for {}, processor time {} user and {} system, at most {} KiB of memory",
+            self.pid,
+            time_text(self.age()),
+            time_text(user),
+            time_text(system),
+            memory_bytes_max / 1024
+        ))
+    }
+
+    fn announce(&self, exit: Exit, usage: Usage) {
         let mut state = self.lock();
         state.exit = Some(exit);
+        state.usage = usage;
         state.input = None;
         if let Some(waiter) = state.waiter.take() {
             waiter.wake();
@@ -465,11 +533,11 @@ async fn watch(
         }
     }
     end_session(&process).await;
-    let exit = match sluice_launch::reap(pidfd.get_ref().as_fd()) {
-        Ok(Some(exit)) => exit,
+    let (exit, usage) = match sluice_launch::reap_with_usage(pidfd.get_ref().as_fd()) {
+        Ok(Some(reaped)) => reaped,
         other => {
             tracing::error!(pid = process.pid, "script process cannot be reaped: {other:?}");
-            Exit::Code(255)
+            (Exit::Code(255), Usage::default())
         }
     };
     errors.finish();
@@ -478,7 +546,7 @@ async fn watch(
         script = &*process.script(),
         "script process ended: {exit}"
     );
-    process.announce(exit);
+    process.announce(exit, usage);
     if let Some(ended) = ended {
         ended(exit);
     }

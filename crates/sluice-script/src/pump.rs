@@ -80,6 +80,8 @@ pub(crate) struct Pump {
     /// that more than a pipe's capacity was written.
     /// Copied, because a chunk keeps the whole block alive that the connection was read into, and a client may send single bytes.
     unconfirmed: Option<Vec<u8>>,
+    /// Bytes written so far.
+    written: u64,
     is_done: bool,
 }
 
@@ -90,6 +92,7 @@ impl Pump {
             source,
             chunk: Bytes::new(),
             unconfirmed: None,
+            written: 0,
             is_done: false,
         }
     }
@@ -105,6 +108,11 @@ impl Pump {
     /// Whether everything was written, or the script has closed its input.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
     }
 
     /// The script has shown a sign of life: nothing needs to be sent again.
@@ -152,6 +160,7 @@ impl Pump {
             match input.0.try_write(&self.chunk) {
                 Ok(length) => {
                     has_moved = true;
+                    self.written += length as u64;
                     let written = self.chunk.split_to(length);
                     self.note_written(&written);
                 }

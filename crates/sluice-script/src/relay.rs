@@ -25,6 +25,7 @@ use bytes::Bytes;
 use sluice_gateway::{Answer, Callout, Output, Scanner, ScriptControl};
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::tasks::yield_now;
+use sluice_watch::Item;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
@@ -36,6 +37,7 @@ use crate::process::{Channels, Process};
 use crate::process_fault::{BadReply, Violation};
 use crate::pump::Pump;
 use crate::request_state::{Age, RequestState};
+use crate::script_events::ScriptEvents;
 
 /// How long the relay waits for the end of the process after the mailbox was closed, to learn its exit status. The reply of a
 /// script that closes its output and continues to work is complete.
@@ -68,6 +70,8 @@ pub(crate) struct Relay {
     pub channels: Channels,
     pub scanner: Box<Scanner>,
     pub callouts: Callouts,
+    /// What WATCH shows of it.
+    pub events: ScriptEvents,
     pump: Option<Pump>,
     /// There was a body: the script may have left some of it unread in its input.
     pub has_body: bool,
@@ -112,7 +116,11 @@ impl Relay {
         callouts: Callouts,
         pump: Option<Pump>,
         idle_timer: IdleTimer,
+        events: ScriptEvents,
     ) -> Relay {
+        if events.is_on() {
+            process.watch_lines();
+        }
         Relay {
             process,
             returned: None,
@@ -126,6 +134,7 @@ impl Relay {
             channels,
             scanner,
             callouts,
+            events,
             has_body: pump.is_some(),
             pump,
             idle_timer,
@@ -233,6 +242,18 @@ impl Relay {
 
     /// The next event. The fault is the script's (invalid output, its end, a timeout) or the client's (its body is bad).
     pub(crate) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
+        self.events.resume();
+        let event = self.poll_turns(context);
+        if self.events.is_on() {
+            self.events.error_lines(self.process.take_watched_lines());
+            if event.is_ready() {
+                self.events.pause();
+            }
+        }
+        event
+    }
+
+    fn poll_turns(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
         for _ in 0..TURNS_MAX {
             self.move_request(context)?;
             self.pass_answers(context)?;
@@ -308,8 +329,9 @@ impl Relay {
     fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
         let taken = self.callouts.buffer.take();
         let chunk = taken.map_err(|lie| self.fault(Violation::MemoryBuffer(lie)))?;
-        if chunk.is_some() {
+        if let Some(chunk) = &chunk {
             self.idle_timer.progress();
+            self.events.bulk(chunk.len());
         }
         Ok(chunk)
     }
@@ -320,6 +342,7 @@ impl Relay {
             Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
                 self.has_called_out = true;
+                self.events.callout(self.scanner.callout_line());
                 if let Callout::ScriptControl(control) = &request.request {
                     self.limit_times(control);
                 }
@@ -334,6 +357,9 @@ impl Relay {
             Output::Fault(fault) => return Err(self.fault(Violation::Output(fault))),
             Output::End => {
                 self.state = State::Ended;
+                self.events.note(Item::Mailbox, || {
+                    "the end sentinel (CGIPLUSEOF): the reply is complete".into()
+                });
                 self.end_buffer();
             }
         }
@@ -389,6 +415,7 @@ impl Relay {
             // The script waits for the client, which has its own limit.
             self.idle_timer.progress();
         }
+        self.note_silence(context);
         if let Poll::Ready(violation) = self.poll_stuck(context) {
             self.is_stuck = true;
             return Poll::Ready(Err(self.fault(violation)));
@@ -418,6 +445,7 @@ impl Relay {
                 if let Some(pump) = &mut self.pump {
                     pump.confirm();
                 }
+                self.events.output(&bytes);
                 self.scanner.push(bytes);
                 Ok(())
             }
@@ -433,6 +461,8 @@ impl Relay {
         // The mailbox is read first, then the pipe is asked: these bytes were written before the answer was given.
         if !self.channels.cgiplusin.is_unread() {
             self.request = RequestState::Read;
+            self.events
+                .process(|| "the script has read its request, and writes its reply".into());
         } else if !self.scanner.is_late_newline(bytes) {
             self.request = RequestState::Overtaken;
             return Err(self.fault(Violation::BeforeRequest));
@@ -448,6 +478,8 @@ impl Relay {
         }
         self.state = State::Closed;
         self.pause = None;
+        self.events
+            .note(Item::Mailbox, || "end-of-file: the script has closed its output".into());
         match self.scanner.finish() {
             // Bytes that could have been the start of a sentinel are body.
             Ok(held) => self.returned = held,
@@ -483,6 +515,10 @@ impl Relay {
             if pump.poll(input, context)? {
                 self.idle_timer.progress();
                 self.check = None;
+                let (bytes, events) = (pump.written(), &self.events);
+                events.note(Item::Cgiplusin, || {
+                    format!("standard input: {bytes} bytes of the request's body so far")
+                });
             }
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
             if pump.is_done() && self.request == RequestState::InEnvironment {
@@ -507,17 +543,20 @@ impl Relay {
     fn answer(&mut self, answer: Option<Answer>) -> Result<(), Fault> {
         match answer {
             None => Ok(()),
-            Some(answer) => self
-                .channels
-                .cgiplusin
-                .add(&answer.encode())
-                .map_err(|error| self.fault(Violation::Answers(error))),
+            Some(answer) => {
+                self.events.answer(&answer);
+                self.channels
+                    .cgiplusin
+                    .add(&answer.encode())
+                    .map_err(|error| self.fault(Violation::Answers(error)))
+            }
         }
     }
 
     /// A fault of the script, with the state of its process.
     pub(crate) fn fault(&self, violation: Violation) -> Fault {
         let process = self.process.describe();
+        self.events.process(|| format!("fault of {process}: {violation}"));
         ScriptFault::BadReply(Arc::new(BadReply { process, violation })).into()
     }
 }

@@ -303,6 +303,10 @@ impl Source for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(conversation) = self.conversation.take() {
+            if !self.has_failed {
+                let events = &conversation.relay.events;
+                events.process(|| "the client has left, or the response was aborted".into());
+            }
             let ending = if self.has_failed {
                 Ending::of_failed(&conversation)
             } else {

@@ -7,15 +7,21 @@ use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
 
 use super::Relay;
 use crate::blocked_read::{BlockedRead, PipeId};
 use crate::idle_timer::Expired;
+use crate::observed_process::{ObservedProcess, time_text};
 use crate::process_fault::{Violation, WrongMode};
 use crate::pump::{Input, Pump};
 use crate::request_state::RequestState;
+
+/// The channels of a process, for the events of WATCH.
+const CGIPLUSIN: &str = "CGIPLUSIN";
+const INPUT: &str = "its standard input";
 
 impl Relay {
     /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
@@ -68,8 +74,66 @@ impl Relay {
         }
     }
 
+    /// Notes from time to time, while the script is silent, what its process does.
+    pub(super) fn note_silence(&self, context: &mut Context<'_>) {
+        if !self.events.is_on() {
+            return;
+        }
+        if let Poll::Ready((silent, observed)) = self.events.poll_silence(self.process.pid, context) {
+            self.events.process(|| self.silence_text(silent, observed.as_deref()));
+            // The timer of the next one.
+            let _ = self.events.poll_silence(self.process.pid, context);
+        }
+    }
+
+    fn silence_text(&self, silent: Duration, observed: Option<&ObservedProcess>) -> String {
+        let (pid, seconds) = (self.process.pid, silent.as_secs());
+        let mut text = format!("pid {pid} has been silent for {seconds} s: ");
+        match observed {
+            Some(observed) => text.push_str(&observed.text(|file| self.channel(file))),
+            None => text.push_str("it has ended"),
+        }
+        let read = observed
+            .and_then(ObservedProcess::reads_from)
+            .and_then(|file| self.channel(file));
+        let cgiplusin = &self.channels.cgiplusin;
+        let hint = match self.awaited() {
+            _ if self.pump.as_ref().is_some_and(Pump::awaits_client) => {
+                "; the server waits for the client to send the rest of the request's body"
+            }
+            _ if self.request == RequestState::InEnvironment && read == Some(CGIPLUSIN) => {
+                "; a CGI script gets no request there: is it made for CGIplus?"
+            }
+            _ if read == Some(CGIPLUSIN) && cgiplusin.is_all_read() => {
+                "; it has read all that was sent there, and has not ended its reply: has it flushed its output, and written \
+                 CGIPLUSEOF?"
+            }
+            _ if read == Some(INPUT) => "; all that was received of the request's body was sent there",
+            Awaited::Start => "; it has not read its request (CGIPLUSIN)",
+            Awaited::Head => "; the head of its reply is not complete",
+            Awaited::Body | Awaited::BodyInOwnTime => "; its reply has not ended",
+            Awaited::EndWithoutClient => "; its client has left",
+        };
+        text.push_str(hint);
+        text
+    }
+
+    /// Which channel of the process a file is, by its link in /proc.
+    fn channel(&self, file: &str) -> Option<&'static str> {
+        let is = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of).is_some_and(|pipe| pipe.to_string() == file);
+        if is(self.channels.cgiplusin.as_fd()) {
+            return Some(CGIPLUSIN);
+        }
+        is(self.channels.input.as_ref().map(Input::as_fd)).then_some(INPUT)
+    }
+
     pub(super) fn too_slow(&self, expired: Expired) -> Fault {
         let process = Arc::new(self.process.describe());
+        self.events.process(|| match expired {
+            Expired::Silence(limit) => format!("{process} is stopped: silent for {}", time_text(limit)),
+            Expired::Deadline(limit) => format!("{process} is stopped: the request took {}", time_text(limit)),
+            Expired::Check => String::new(),
+        });
         match expired {
             Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence {
                 process,

@@ -1,0 +1,468 @@
+//! The events that an exchange with a script notes for WATCH.
+//!
+//! Here: with what they are noted, what masks the secrets of the exchange in them, and the count of the bytes of a reply. Not here: when
+//! something happens (`relay`, `ending`, `lease`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
+//! process does (`observed_process`).
+//!
+//! Masked are: variables by their names (`is_secret`); the values of the fields Authorization and Cookie, the password that an agent is
+//! asked about and the digits of the sentinels wherever they stand; header fields that are secrets in what the script writes.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use sluice_gateway::{Answer, RequestEncoding, Sentinels, Variables, encode_request};
+use sluice_launch::Program;
+use sluice_watch::mask::{self, HeadMask};
+use sluice_watch::{Direction, Hold, Item, SecretMask, Secrets, Subject};
+
+use crate::observed_process::{ObservedProcess, SilenceTimer, time_text};
+
+/// A client that takes the output no sooner than this is named as the one that the script waits for.
+const REPORTED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Parts of the names of variables whose values are secrets, whatever field or setting they come from.
+const SECRET_PARTS: [&str; 9] = [
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "SECRET",
+    "TOKEN",
+    "CREDENTIAL",
+    "API_KEY",
+    "APIKEY",
+    "PRIVATE_KEY",
+];
+
+/// Ends of the names of variables that are sentinels.
+const SENTINELS: [&str; 6] = [
+    "GATEWAY_EOF",
+    "GATEWAY_ESC",
+    "GATEWAY_EOT",
+    "CGIPLUSEOF",
+    "CGIPLUSESC",
+    "CGIPLUSEOT",
+];
+
+/// With what an exchange with a script notes its events; nothing if nobody watches. Clones are of the same exchange.
+#[derive(Clone)]
+pub(crate) struct ScriptEvents(Option<Rc<WatchedExchange>>);
+
+struct WatchedExchange {
+    subject: Subject,
+    /// The script may go on after the end of the exchange.
+    _hold: Hold,
+    module: &'static str,
+    /// Secrets of the request.
+    of_request: Secrets,
+    /// The same, and those of the process.
+    secrets: RefCell<Secrets>,
+    output: RefCell<OutputMask>,
+    counts: Counts,
+    /// Since when the output is not wanted.
+    paused: Cell<Option<Instant>>,
+    silence: RefCell<SilenceTimer>,
+}
+
+/// The masks of a script's output.
+#[derive(Default)]
+struct OutputMask {
+    secrets: SecretMask,
+    head: HeadMask,
+}
+
+/// What a script has written.
+#[derive(Default)]
+struct Counts {
+    reads: Cell<u64>,
+    mailbox: Cell<u64>,
+    buffer: Cell<u64>,
+    callouts: Cell<u64>,
+}
+
+/// Whether the value of a variable of this name is a secret.
+fn is_secret(name: &str) -> bool {
+    let field = |(_, field): (&str, &str)| is_secret_field(&field.replace('_', "-").to_ascii_lowercase());
+    SECRET_PARTS.iter().any(|part| name.contains(part))
+        || SENTINELS.iter().any(|end| name.ends_with(end))
+        || name.split_once("HTTP_").is_some_and(field)
+}
+
+/// Whether the value of a field of this name, in lower case, is a secret.
+pub(crate) fn is_secret_field(name: &str) -> bool {
+    ["authorization", "cookie", "api-key", "csrf-token"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
+impl ScriptEvents {
+    /// Nobody watches.
+    pub(crate) const NONE: ScriptEvents = ScriptEvents(None);
+
+    /// The events of an exchange; `module` is what they are noted for. `secrets` is called only if somebody watches.
+    pub(crate) fn new(subject: &Subject, module: &'static str, secrets: impl FnOnce() -> Secrets) -> ScriptEvents {
+        if subject.is_none() {
+            return ScriptEvents::NONE;
+        }
+        let of_request = secrets();
+        ScriptEvents(Some(Rc::new(WatchedExchange {
+            subject: subject.clone(),
+            _hold: subject.hold(),
+            module,
+            secrets: RefCell::new(of_request.clone()),
+            of_request,
+            output: RefCell::default(),
+            counts: Counts::default(),
+            paused: Cell::default(),
+            silence: RefCell::default(),
+        })))
+    }
+
+    /// Whether somebody watches.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether somebody may want events of this item.
+    pub(crate) fn wants(&self, item: Item) -> bool {
+        self.0.as_ref().is_some_and(|watched| watched.subject.wants(item))
+    }
+
+    /// Notes an event. Secrets in its text are masked.
+    pub(crate) fn note(&self, item: Item, text: impl FnOnce() -> String) {
+        if let Some(watched) = &self.0 {
+            watched
+                .subject
+                .note(item, watched.module, || watched.secrets.borrow().masked(text()));
+        }
+    }
+
+    /// Notes an event of the process.
+    pub(crate) fn process(&self, text: impl FnOnce() -> String) {
+        self.note(Item::Process, text);
+    }
+
+    /// The exchange has a process: its sentinels are secrets from now on, and nothing is known of its output yet.
+    pub(crate) fn begin_process(&self, sentinels: &Sentinels) {
+        if let Some(watched) = &self.0 {
+            let secrets = watched.of_request.and(sentinels.digits().as_bytes());
+            watched.output.replace(OutputMask {
+                secrets: SecretMask::new(&secrets),
+                head: HeadMask::new(),
+            });
+            watched.secrets.replace(secrets);
+            watched.silence.replace(SilenceTimer::default());
+        }
+    }
+
+    /// Notes the variables of the request, and those that the process has besides. `variables` is called only if somebody wants them.
+    pub(crate) fn variables<'a>(
+        &self,
+        variables: &Variables,
+        others: impl FnOnce() -> Vec<(&'a str, Cow<'static, [u8]>)>,
+    ) {
+        self.note(Item::Variables, || {
+            let mut text = format!("{} variables", variables.len());
+            if variables.dropped() > 0 {
+                let _ = write!(
+                    text,
+                    ", {} dropped (a NUL or a newline, or too long)",
+                    variables.dropped()
+                );
+            }
+            for (name, value) in variables.iter() {
+                let _ = write!(text, "\n{}={}", String::from_utf8_lossy(name), shown(name, value));
+            }
+            for (name, value) in others() {
+                let _ = write!(text, "\n(environment) {name}={}", shown(name.as_bytes(), &value));
+            }
+            text
+        });
+    }
+
+    /// Notes the record of a request that is written to CGIPLUSIN.
+    pub(crate) fn record(&self, variables: &Variables, encoding: RequestEncoding) {
+        self.received(|| {
+            let hide =
+                |name: &[u8], value: &[u8]| is_secret(&text(name)).then(|| mask::hidden(value.len()).into_bytes());
+            let mut record = Vec::new();
+            encode_request(&variables.with_values(hide), encoding, &mut record);
+            record
+        });
+    }
+
+    /// Notes bytes that are written to CGIPLUSIN.
+    fn received(&self, bytes: impl FnOnce() -> Vec<u8>) {
+        if let Some(watched) = &self.0 {
+            let masked = || {
+                let mut bytes = bytes();
+                watched.secrets.borrow().mask(&mut bytes);
+                bytes
+            };
+            watched
+                .subject
+                .note_bytes(Item::Cgiplusin, watched.module, Direction::Received, masked);
+        }
+    }
+
+    /// Notes bytes, or a record, that the script has written to its mailbox.
+    pub(crate) fn output(&self, bytes: &[u8]) {
+        let Some(watched) = &self.0 else { return };
+        watched.counts.reads.update(|reads| reads + 1);
+        watched.counts.mailbox.update(|all| all + bytes.len() as u64);
+        watched.silence.borrow_mut().restart();
+        let masked = || {
+            let mut shown = bytes.to_vec();
+            let mut masks = watched.output.borrow_mut();
+            masks.secrets.apply(&mut shown);
+            masks.head.apply(&mut shown);
+            shown
+        };
+        watched
+            .subject
+            .note_bytes(Item::Mailbox, watched.module, Direction::Sent, masked);
+    }
+
+    /// Notes lines that the script has written to its standard error.
+    pub(crate) fn error_lines(&self, lines: Vec<Box<str>>) {
+        for line in lines {
+            self.note(Item::Mailbox, || format!("standard error: {line}"));
+        }
+    }
+
+    /// Notes a line of a callout.
+    pub(crate) fn callout(&self, line: &[u8]) {
+        if let Some(watched) = &self.0 {
+            watched.counts.callouts.update(|callouts| callouts + 1);
+            watched.silence.borrow_mut().restart();
+            self.note(Item::Callouts, || text(line));
+        }
+    }
+
+    /// Notes the answer to a callout.
+    pub(crate) fn answer(&self, answer: &Answer) {
+        if self.is_on() {
+            self.note(Item::Callouts, || format!("answer: {:03} {}", answer.code, answer.text));
+            self.received(|| answer.encode());
+        }
+    }
+
+    /// Notes bytes of the memory buffer that are sent.
+    pub(crate) fn bulk(&self, bytes: usize) {
+        if let Some(watched) = &self.0 {
+            watched.counts.buffer.update(|all| all + bytes as u64);
+            watched.silence.borrow_mut().restart();
+            self.note(Item::Buffer, || {
+                format!("{bytes} bytes for the client, {} in all", watched.counts.buffer.get())
+            });
+        }
+    }
+
+    /// What the script has written in all, for the event of its end.
+    pub(crate) fn totals(&self) -> String {
+        let Some(watched) = &self.0 else { return String::new() };
+        let counts = &watched.counts;
+        let mut text = format!(
+            "{} bytes in {} reads of the mailbox",
+            counts.mailbox.get(),
+            counts.reads.get()
+        );
+        if counts.buffer.get() > 0 {
+            let _ = write!(text, ", {} bytes of the memory buffer", counts.buffer.get());
+        }
+        if counts.callouts.get() > 0 {
+            let _ = write!(text, ", {} callouts", counts.callouts.get());
+        }
+        text
+    }
+
+    /// No output is wanted until `resume`: the client has to take what it was given.
+    pub(crate) fn pause(&self) {
+        if let Some(watched) = &self.0 {
+            watched.paused.set(Some(Instant::now()));
+        }
+    }
+
+    /// Output is wanted again.
+    pub(crate) fn resume(&self) {
+        let Some(watched) = &self.0 else { return };
+        let Some(paused) = watched.paused.take().map(|since| since.elapsed()) else {
+            return;
+        };
+        if paused >= REPORTED_PAUSE {
+            watched.silence.borrow_mut().restart();
+            self.process(|| {
+                format!(
+                    "the client took {:.1} s to take what was sent; the script's further output waited meanwhile",
+                    paused.as_secs_f64()
+                )
+            });
+        }
+    }
+
+    /// Ready from time to time while the script is silent, with the time of its silence and what its process does.
+    pub(crate) fn poll_silence(
+        &self,
+        pid: i32,
+        context: &mut Context<'_>,
+    ) -> Poll<(Duration, Option<Box<ObservedProcess>>)> {
+        match &self.0 {
+            Some(watched) if watched.subject.wants(Item::Process) => watched.silence.borrow_mut().poll(pid, context),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// What is noted of the start of a process: how long it took, and which thread did it.
+pub(crate) struct StartNote(Option<Instant>);
+
+impl StartNote {
+    /// Notes that a program is to be started.
+    pub(crate) fn begin(events: &ScriptEvents, program: &Program) -> StartNote {
+        events.process(|| {
+            let words = program.arguments.iter().map(|word| word.to_string_lossy());
+            let words = words.collect::<Vec<_>>().join(" ");
+            format!("starts {words:?} in {}", program.directory.to_string_lossy())
+        });
+        StartNote(events.is_on().then(Instant::now))
+    }
+
+    /// The text about the start, on the thread that has started it.
+    pub(crate) fn end(&self) -> String {
+        let Some(begin) = self.0 else { return String::new() };
+        let thread = std::thread::current();
+        format!(
+            "in {} by {}",
+            time_text(begin.elapsed()),
+            thread.name().unwrap_or("a thread")
+        )
+    }
+}
+
+/// The value of a variable as it is shown.
+fn shown(name: &[u8], value: &[u8]) -> String {
+    match is_secret(&text(name)) {
+        true => mask::hidden(value.len()),
+        false => text(value),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_watch::{Content, Facts, Hub, Items, Spec, Watch, WorkerHub};
+
+    use super::*;
+
+    const DIGITS: [u8; 12] = [0xab; 12];
+
+    fn watched() -> (Watch, ScriptEvents) {
+        let hub = Hub::new();
+        let watch = hub
+            .watch(Spec {
+                items: Items::ALL,
+                ..Spec::default()
+            })
+            .unwrap();
+        let worker = WorkerHub::new(&hub);
+        let subject = worker.exchange(&Subject::NONE, Facts::default);
+        let secrets = || Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
+        (watch, ScriptEvents::new(&subject, "script", secrets))
+    }
+
+    /// All that was shown, as one text.
+    fn shown_by(watch: &Watch) -> String {
+        let taken = watch.take_until(Instant::now());
+        let texts = taken.events.iter().map(|event| match &event.content {
+            Content::Text(text) => text.clone(),
+            Content::Bytes { bytes, .. } => text(bytes),
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn names_of_secret_variables() {
+        for name in [
+            "HTTP_AUTHORIZATION",
+            "WWW_HTTP_COOKIE",
+            "HTTP_PROXY_AUTHORIZATION",
+            "HTTP_X_API_KEY",
+            "AUTH_PASSWORD",
+            "WWW_GATEWAY_EOF",
+            "CGIPLUSESC",
+            "WWW_FORM_PASSWORD",
+            "DB_PASSWD",
+            "GITHUB_TOKEN",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["HTTP_HOST", "AUTH_TYPE", "QUERY_STRING", "HTTP_ACCEPT", "PATH"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_in_no_event() {
+        let (watch, events) = watched();
+        let sentinels = Sentinels::from_random(DIGITS);
+        events.begin_process(&sentinels);
+        let mut variables = Variables::default();
+        for (name, value) in [
+            ("HTTP_AUTHORIZATION", "Basic c2VjcmV0"),
+            ("HTTP_COOKIE", "session=topsecret"),
+            ("AUTH_PASSWORD", "hunter22"),
+            ("QUERY_STRING", "a=hunter22"),
+            ("GATEWAY_EOF", sentinels.end()),
+            ("HTTP_HOST", "example.org"),
+        ] {
+            variables.set(name, value.as_bytes());
+        }
+        events.variables(&variables, || vec![("DB_PASSWORD", b"topsecret".as_slice().into())]);
+        for encoding in [RequestEncoding::Record, RequestEncoding::Struct] {
+            events.record(&variables, encoding);
+        }
+        events.output(b"Set-Cookie: session=topsecret\n\nhunt");
+        events.output(format!("er22 {}", sentinels.escape()).as_bytes());
+        events.callout(format!("WATCH: {} hunter22", sentinels.end()).as_bytes());
+        events.answer(&Answer::ok("hunter22"));
+        events.error_lines(vec!["hunter22".into()]);
+        let shown = shown_by(&watch);
+        for secret in ["c2VjcmV0", "topsecret", "hunter22", "er22", "abababab"] {
+            assert!(!shown.contains(secret), "{secret} in {shown}");
+        }
+        for part in [
+            "HTTP_HOST=example.org",
+            "HTTP_COOKIE=…(17 bytes)",
+            "answer: 200",
+            "$E-***",
+        ] {
+            assert!(shown.contains(part), "{part} not in {shown}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_while_nobody_watches() {
+        let events = ScriptEvents::new(&Subject::NONE, "script", || unreachable!("nobody watches"));
+        events.process(|| unreachable!("nobody watches"));
+        events.output(b"text");
+        events.pause();
+        events.resume();
+        assert!(!events.is_on() && events.totals().is_empty());
+    }
+
+    #[test]
+    fn events_after_the_end_of_the_exchange_are_shown() {
+        let (watch, events) = watched();
+        if let Some(watched) = &events.0 {
+            watched.subject.end();
+        }
+        events.process(|| "ended".into());
+        assert_eq!(shown_by(&watch), "ended");
+    }
+}
