@@ -115,8 +115,12 @@ impl Cache {
     }
 
     fn is_fresh(&self, cached: &Cached) -> bool {
-        let age = Duration::from_millis(self.now().saturating_sub(cached.checked_at()));
-        age < self.settings.revalidate_after
+        self.age(cached) < self.settings.revalidate_after
+    }
+
+    /// How long ago the file of an entry was last known to have this version.
+    pub(crate) fn age(&self, cached: &Cached) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(cached.checked_at()))
     }
 
     /// Notes that the file was compared and has not changed.

@@ -295,6 +295,31 @@ impl Directory {
         })
     }
 
+    /// Why `open_below` has refused a path, for WATCH.
+    pub(crate) fn refusal(&self, relative: &str, error: &io::Error) -> String {
+        if !is_withheld(error) {
+            return error.to_string();
+        }
+        let path = &*path_of(relative);
+        let is_private = |place: &OpenDirectory| place.private.iter().any(|private| place.is_in(path, private));
+        let is_of_server = |place: &OpenDirectory| place.withheld_below.iter().any(|file| file.is_at(path));
+        let place = self.place.get();
+        let why = match place {
+            _ if is_hidden(path) => "its name is hidden (a leading dot)",
+            _ if self.is_of_scripts() || path.iter().any(is_script_directory) => {
+                "it lies in a directory of scripts (cgi-bin, cgiplus-bin)"
+            }
+            Some(place) if is_private(place) => {
+                "it lies in a directory whose files are never served, such as that of scripts"
+            }
+            Some(place) if is_of_server(place) => "it is a file of the server: configuration, log or key",
+            _ if self.is_program(path) => "a route runs it as a script",
+            _ if self.is_withheld_name(path) => "its name is withheld, as those of backups are",
+            _ => "what it is, or what its link leads to, is never served: a script, or a file that is withheld",
+        };
+        why.to_owned()
+    }
+
     /// As `open_below`, but follows no symbolic links; for callers that change files.
     pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<File> {
         let place = self.place()?;

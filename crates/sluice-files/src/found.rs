@@ -13,6 +13,7 @@ use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFail
 use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
 use crate::directory::{Directory, is_withheld, missing_directory};
+use crate::file_events::FileEvents;
 use crate::links::refused_link;
 use crate::open_files::Sent;
 use crate::records::body::RecordBody;
@@ -65,6 +66,7 @@ pub(crate) struct Opened<'a> {
     pub file: File,
     pub metadata: Metadata,
     pub representation: Representation,
+    pub events: FileEvents<'a>,
 }
 
 /// The bytes of a file: in memory, or to be read while they are sent.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! lookup ──▶ cache ─────────▶ Found ──▶ variants ──▶ Selected ──▶ response
-//!       └──▶ directory ─▶ records
+//!       └──▶ directory ─▶ records       file_events: what WATCH shows of it
 //! ```
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub(crate) mod body;
 pub(crate) mod cache;
 pub mod directory;
 pub mod file_cache;
+pub mod file_events;
 pub(crate) mod found;
 pub mod links;
 pub mod listing;

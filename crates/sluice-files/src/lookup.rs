@@ -4,7 +4,7 @@
 //! content is kept (`cache`), record files (`records`), selecting a variant (`variants`), the response (`response`), and index
 //! pages and listings of a directory (sluice-server and `listing`).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
@@ -19,6 +19,7 @@ use crate::cache::fill::Fill;
 use crate::cache::{Cache, CacheLookup};
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
+use crate::file_events::FileEvents;
 use crate::found::{Found, Opened, not_found, open_fault};
 use crate::records::Records;
 use crate::representation::Representation;
@@ -44,6 +45,8 @@ pub struct Files<'a> {
     /// The variants that the route offers, if any. Routes that share cached files may differ in it, so nothing that is cached
     /// may depend on it.
     pub precompressed: Option<Precompressed>,
+    /// With what WATCH is shown how they are found.
+    pub events: FileEvents<'a>,
 }
 
 /// What a path stands for if no file is sent for it at once.
@@ -151,12 +154,18 @@ impl<'a> Files<'a> {
             None => CacheLookup::Miss,
         };
         if let CacheLookup::Fresh(cached) = looked_up {
+            self.events.note(|| self.hit_text(name, &cached));
             return Ok(Found::Cached(cached));
         }
-        let (file, metadata) = self
-            .directory
-            .open_below(name)
-            .map_err(|error| open_fault(name, error))?;
+        let (file, metadata) = self.directory.open_below(name).map_err(|error| {
+            self.events.note(|| {
+                let path = self.directory.path().join(name);
+                let why = self.directory.refusal(name, &error);
+                format!("{}: not opened: {why}", path.display())
+            });
+            open_fault(name, error)
+        })?;
+        self.events.note(|| self.opened_text(name, &metadata, &looked_up));
         if metadata.is_dir() {
             return Ok(Found::Directory);
         }
@@ -178,16 +187,59 @@ impl<'a> Files<'a> {
             file,
             metadata,
             representation,
+            events: self.events,
         };
         match (self.records, cache) {
             (Some(records), _) if Records::contain(&opened.file, &opened.metadata) => records.open(opened, cache),
             (_, Some(cache)) if cache.admits(&opened.metadata) => Ok(keep(cache, opened)),
-            _ => Ok(stream(
-                opened.representation,
-                Arc::new(opened.file),
-                opened.metadata.len(),
-            )),
+            _ => {
+                self.events.note(|| self.uncached_text(&opened.metadata));
+                Ok(stream(
+                    opened.representation,
+                    Arc::new(opened.file),
+                    opened.metadata.len(),
+                ))
+            }
         }
+    }
+
+    fn hit_text(&self, name: &str, cached: &Cached) -> String {
+        let path = self.directory.path().join(name);
+        let age = self.cache.map(|files| files.cache.age(cached)).unwrap_or_default();
+        format!(
+            "{}: from the cache, {} bytes; last compared with the file {} ms ago",
+            path.display(),
+            cached.content.len(),
+            age.as_millis()
+        )
+    }
+
+    fn opened_text(&self, name: &str, metadata: &Metadata, looked_up: &CacheLookup) -> String {
+        let path = self.directory.path().join(name);
+        let what = match metadata {
+            _ if metadata.is_dir() => "a directory".to_owned(),
+            _ if metadata.is_file() => format!("a file of {} bytes", metadata.len()),
+            _ => "neither a file nor a directory".to_owned(),
+        };
+        let in_cache = match looked_up {
+            CacheLookup::Stale(cached) if cached.is_current(metadata) => "; in the cache, and unchanged",
+            CacheLookup::Stale(_) => "; in the cache, and changed since",
+            _ if metadata.is_file() && self.cache().is_some() => "; not in the cache",
+            _ => "",
+        };
+        format!("{}: opened, {what}{in_cache}", path.display())
+    }
+
+    fn uncached_text(&self, metadata: &Metadata) -> String {
+        let why = match self.cache() {
+            None if self.cache.is_some() => "the route or site does not use the cache".to_owned(),
+            None => "there is no cache".to_owned(),
+            Some(files) if metadata.len() > files.cache.file_bytes_max() => {
+                format!("it has more than {} bytes", files.cache.file_bytes_max())
+            }
+            Some(_) => "it has just been changed, and the next change might not show in its date".to_owned(),
+        };
+        format!("not kept in the cache: {why}; read while it is sent")
     }
 }
 
@@ -201,11 +253,15 @@ fn keep(cache: &Arc<Cache>, opened: Opened<'_>) -> Found {
         let content = cache.content_of(content);
         let cached = Arc::new(Cached::new(opened.representation, content, &metadata));
         if file.metadata().is_ok_and(|now| cached.is_current(&now)) {
+            opened.events.note(|| "read, and kept in the cache".into());
             cache.insert(key, &cached);
         }
         return Found::Cached(cached);
     }
     let file = Arc::new(file);
+    opened
+        .events
+        .note(|| "read while it is sent, and into the cache in the background".into());
     cache.fill(Fill::new(key, &file, &opened.representation, &metadata), Cache::read);
     stream(opened.representation, file, metadata.len())
 }
@@ -217,7 +273,6 @@ fn stream(representation: Representation, file: Arc<File>, bytes: u64) -> Found 
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::path::Path;
     use std::time::{Duration, SystemTime};
 
@@ -226,6 +281,7 @@ mod tests {
 
     use super::*;
     use sluice_settings::{CacheSettings, CompressionSettings, FileSettings};
+    use sluice_watch::{Facts, Hub, Line, Spec, Subject, WorkerHub};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -246,6 +302,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
+            events: FileEvents::NONE,
         };
         let form = if path.ends_with('/') {
             PathForm::Directory
@@ -305,6 +362,56 @@ mod tests {
         let mut both = date;
         both.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"other\""));
         assert_eq!(get(root.path(), "/f.txt", &both).unwrap().status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn watch_is_shown_what_is_opened_and_what_is_cached_and_why_not() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["old.txt", "new.txt", ".hidden", "a~"] {
+            std::fs::write(root.path().join(name), "text").unwrap();
+        }
+        let file = std::fs::File::options()
+            .append(true)
+            .open(root.path().join("old.txt"))
+            .unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+            .unwrap();
+        let hub = Hub::new();
+        let watch = hub.watch(Spec::default()).unwrap();
+        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, Facts::default);
+        let directory = Directory::open(root.path()).unwrap();
+        let cache = FileCache::new(&CacheSettings::default());
+        let files = Files {
+            directory: &directory,
+            records: None,
+            cache: Some(&cache),
+            cache_use: CacheUse::On,
+            types: &Types::new(&FileSettings::default()),
+            compression: &Compression::new(&CompressionSettings::default()),
+            precompressed: None,
+            events: FileEvents::of(&subject),
+        };
+        for name in ["old.txt", "old.txt", "new.txt", ".hidden", "none", "cgi-bin/a"] {
+            let selected = files.look_up(name, PathForm::Any, &Method::GET, &HeaderMap::new());
+            let _ = selected.map(|selected| selected.respond(name, &Method::GET, &HeaderMap::new()));
+        }
+        let taken = watch.take_until(std::time::Instant::now());
+        let mut shown = String::new();
+        for event in &taken.events {
+            shown.push_str(&Line(event).to_string());
+        }
+        for text in [
+            "old.txt: opened, a file of 4 bytes; not in the cache",
+            "read, and kept in the cache",
+            "old.txt: from the cache, 4 bytes",
+            "the whole file, 4 bytes, entity tag \"",
+            "not kept in the cache: it has just been changed",
+            ".hidden: not opened: its name is hidden",
+            "none: not opened: No such file",
+            "a: not opened: it lies in a directory of scripts",
+        ] {
+            assert!(shown.contains(text), "{text} not in {shown}");
+        }
     }
 
     #[test]

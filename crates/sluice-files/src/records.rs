@@ -68,6 +68,9 @@ impl Records {
         {
             return self.convert_now(opened, &content, cache);
         }
+        opened
+            .events
+            .note(|| format!("records of format {format} are converted to lines while they are sent"));
         let file = Arc::new(opened.file);
         if let Some(cache) = cache {
             let key = Key::new(opened.directory, opened.name);
@@ -80,8 +83,16 @@ impl Records {
 
     /// Converts the content of a small file, and keeps the lines if there is a cache.
     fn convert_now(&self, opened: Opened<'_>, content: &[u8], cache: Option<&Arc<Cache>>) -> Result<Found, Fault> {
-        let lines = lines_of(content, self.settings.format)
-            .map_err(|error| ServerFault::io(Activity::File(opened.name.into()), error))?;
+        let format = self.settings.format;
+        let lines = lines_of(content, format).map_err(|error| {
+            opened.events.note(|| format!("records of format {format}: {error}"));
+            ServerFault::io(Activity::File(opened.name.into()), error)
+        })?;
+        opened.events.note(|| {
+            let (bytes, lines) = (content.len(), lines.len());
+            let kept = cache.map_or("", |_| ", kept in the cache");
+            format!("{bytes} bytes of records of format {format} converted to {lines} bytes of lines{kept}")
+        });
         let content = match cache {
             Some(cache) => cache.content_of(lines),
             None => Bytes::from(lines).into(),

@@ -13,7 +13,9 @@ use sluice_http::multipart::{Boundary, Multipart};
 use sluice_http::ranges;
 use sluice_http::ranges::Selection;
 use sluice_settings::Precompressed;
+use sluice_watch::Subject;
 
+use crate::file_events::{note, response_text};
 use crate::found::{Found, Stored, not_found};
 use crate::open_files::Sent;
 use crate::records::body::RecordBody;
@@ -33,6 +35,8 @@ pub struct Selected {
     pub(crate) found: Found,
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,
+    /// With what WATCH is shown what is sent.
+    pub(crate) subject: Subject,
 }
 
 impl Selected {
@@ -41,6 +45,16 @@ impl Selected {
     /// # Errors
     /// The client's fault: a condition fails (412), or no byte is in its ranges (416).
     pub fn respond(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
+        if self.subject.is_none() {
+            return self.respond_found(path, method, fields);
+        }
+        let subject = self.subject.clone();
+        let response = self.respond_found(path, method, fields);
+        note(&subject, || response_text(&response));
+        response
+    }
+
+    fn respond_found(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
         let offer = |mut representation: Representation| {
             representation.has_variants &= self.precompressed.is_some();
             representation

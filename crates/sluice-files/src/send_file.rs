@@ -28,6 +28,7 @@ use sluice_settings::compression::Compression;
 
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
+use crate::file_events::{FileEvents, response_text};
 use crate::found::not_found;
 use crate::lookup::Files;
 use crate::response::respond_stored;
@@ -236,6 +237,8 @@ pub struct SendContext<'a> {
     pub types: &'a Types,
     /// Which variants the site offers.
     pub compression: &'a Compression,
+    /// With what WATCH is shown how the file is found.
+    pub events: FileEvents<'a>,
 }
 
 impl SendFile {
@@ -265,9 +268,13 @@ impl SendFile {
             compression: context.compression,
             // No variants, because the script may state a content coding itself.
             precompressed: None,
+            events: context.events,
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = serve_named(files, &self.file.name, content_type, method, fields);
+        files
+            .events
+            .note(|| format!("{}: {}", self.field, response_text(&served)));
         let mut response = served.map_err(|fault| blame_script(&self.field, fault))?;
         if !is_plain {
             *response.status_mut() = self.status;

@@ -49,7 +49,13 @@ impl Files<'_> {
     /// The variant is being compressed, and the request waits for it.
     pub(crate) fn select(&self, name: &str, found: Found, fields: &HeaderMap) -> Result<Selected, Box<PendingVariant>> {
         let precompressed = self.precompressed;
-        let select = |found| Ok(Selected { found, precompressed });
+        let select = |found| {
+            Ok(Selected {
+                found,
+                precompressed,
+                subject: self.events.subject(),
+            })
+        };
         if self.precompressed.is_none() {
             return select(found);
         }
@@ -61,6 +67,8 @@ impl Files<'_> {
         };
         let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
+            self.events
+                .note(|| "no variant: the client accepts no content coding that the site offers".into());
             return select(found);
         }
         let beside = self.find_beside(name, &found, representation, &ranked);
@@ -69,7 +77,11 @@ impl Files<'_> {
         if let Some(task) = self.choose_task(&found, fields, &ranked, least) {
             let encoding = task.encoding;
             match self.compress_on_demand(name, task, representation) {
-                Compressed::Ready(variant) => return select(Found::Cached(variant)),
+                Compressed::Ready(variant) => {
+                    self.events
+                        .note(|| format!("the variant {encoding} that the server has compressed, from the cache"));
+                    return select(Found::Cached(variant));
+                }
                 Compressed::Pending(awaited) => {
                     // The entity tag is known before the variant exists. A client that does not send it gets whatever
                     // representation is ready.
@@ -79,11 +91,22 @@ impl Files<'_> {
                     {
                         return select(Found::NotModified(Box::new(variant)));
                     }
-                    return Err(PendingVariant::new(name, found, awaited));
+                    self.events
+                        .note(|| format!("the variant {encoding} is being compressed; the request waits for it"));
+                    return Err(PendingVariant::new(name, found, awaited, self.events.subject()));
                 }
-                Compressed::Unavailable => {}
+                Compressed::Unavailable => self
+                    .events
+                    .note(|| format!("the variant {encoding} cannot be compressed now, or is no smaller")),
             }
         }
+        self.events.note(|| match &beside {
+            Some(beside) => format!(
+                "the precompressed variant {:?} beside the file",
+                beside.representation.coding
+            ),
+            None => "no variant: there is none for what the client accepts".into(),
+        });
         match beside {
             Some(beside) => select(Found::Precompressed(Box::new((beside.representation, beside.stored)))),
             None => select(found),
@@ -171,6 +194,7 @@ mod tests {
     use super::*;
     use crate::directory::Directory;
     use crate::file_cache::FileCache;
+    use crate::file_events::FileEvents;
     use crate::types::Types;
     use sluice_http::body::ResponseBody;
     use sluice_settings::compression::Compression;
@@ -212,6 +236,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
+            events: FileEvents::NONE,
         };
         let pending = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
@@ -262,6 +287,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
+            events: FileEvents::NONE,
         };
         assert_eq!(request(&files).await, (true, None));
         assert_eq!(request(&files).await, (false, None));

@@ -11,6 +11,7 @@
 pub mod page;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,6 +27,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::directory::Directory;
+use crate::file_events::FileEvents;
 use crate::found::open_fault;
 use page::{ListingRequest, Page};
 
@@ -41,6 +43,9 @@ const README_BYTES_MAX: usize = 64 << 10;
 /// The names of a README, in order of precedence and in any case. README.html is listed but not shown, because a complete
 /// HTML document cannot be part of another page.
 const README_NAMES: [&str; 3] = ["README.md", "README.txt", "README"];
+
+/// Names that WATCH is shown as left out of a listing.
+const NOTES_MAX: usize = 100;
 
 /// Listings that are made at once, for all workers together, because each occupies a blocking thread.
 static PERMITS: Semaphore = Semaphore::const_new(4);
@@ -111,6 +116,7 @@ pub(crate) struct Readme {
 /// # Errors
 /// The server's fault: too many listings are being made (503), or the fault of `make`.
 pub async fn respond(
+    events: FileEvents<'_>,
     make: impl FnOnce() -> Result<Page, Fault> + Send + 'static,
 ) -> Result<Response<ResponseBody>, Fault> {
     let Ok(Ok(permit)) = timeout(PERMIT_TIMEOUT, PERMITS.acquire()).await else {
@@ -122,6 +128,7 @@ pub async fn respond(
         make()
     });
     let page = made.await.map_err(|error| ServerFault::Listing(Arc::new(error)))??;
+    events.note(|| page.notes.join("\n"));
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(page.body).into()));
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, page.format.content_type());
@@ -148,9 +155,20 @@ pub fn make(
         below,
         path: &request.path,
         site,
+        notes: RefCell::default(),
+        is_watched: request.is_watched,
     };
     let contents = reader.read().map_err(|error| open_fault(below, error))?;
-    page::page(contents, request, site).map_err(|error| ServerFault::Listing(Arc::new(error)).into())
+    let listed = contents.entries.len();
+    let page = page::page(contents, request, site).map_err(|error| ServerFault::Listing(Arc::new(error)))?;
+    let mut notes = reader.notes.take();
+    if request.is_watched {
+        notes.insert(
+            0,
+            format!("directory listing: {listed} entries, {} names left out", notes.len()),
+        );
+    }
+    Ok(Page { notes, ..page })
 }
 
 /// Reads a directory.
@@ -161,9 +179,20 @@ struct Reader<'a> {
     /// Its URL path, decoded, with a slash at the end.
     path: &'a str,
     site: &'a dyn ListingSite,
+    /// The names that are left out, and why, for WATCH.
+    notes: RefCell<Vec<String>>,
+    is_watched: bool,
 }
 
 impl Reader<'_> {
+    /// Notes that a name is left out.
+    fn leave_out(&self, name: &str, why: impl FnOnce() -> String) {
+        let mut notes = self.notes.borrow_mut();
+        if self.is_watched && notes.len() < NOTES_MAX {
+            notes.push(format!("{name}: {}", why()));
+        }
+    }
+
     fn read(&self) -> io::Result<Contents> {
         let (mut entries, mut is_truncated) = (Vec::new(), false);
         for (count, name) in Dir::new(self.directory.open_below(self.below)?.0)?.enumerate() {
@@ -192,7 +221,11 @@ impl Reader<'_> {
             read.file_type(),
             FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown
         );
-        if !may_be_served || name == "." || name == ".." {
+        if name == "." || name == ".." {
+            return None;
+        }
+        if !may_be_served {
+            self.leave_out(name, || "it is neither a file nor a directory".into());
             return None;
         }
         let (path, below) = (format!("{}{name}", self.path), self.below_of(name));
@@ -203,10 +236,17 @@ impl Reader<'_> {
             modified,
         };
         match self.site.entry_kind(&path, self.directory, &below) {
-            EntryKind::Elsewhere => None,
+            EntryKind::Elsewhere => {
+                self.leave_out(name, || {
+                    "a request for it is answered by something else, or the client may not have it".into()
+                });
+                None
+            }
             EntryKind::Script => Some(entry(EntryType::Script, None, None)),
             EntryKind::There => {
-                let (_, metadata) = self.directory.open_below(&below).ok()?;
+                let opened = self.directory.open_below(&below);
+                let refused = |error: &io::Error| self.leave_out(name, || self.directory.refusal(&below, error));
+                let (_, metadata) = opened.inspect_err(refused).ok()?;
                 let is_directory = metadata.is_dir();
                 if is_directory && self.site.entry_kind(&format!("{path}/"), self.directory, &below) != EntryKind::There
                 {
@@ -261,13 +301,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn request_without_a_permit_gets_503_and_retry_after() {
         let all = PERMITS.acquire_many(4).await.unwrap();
-        let fault = respond(|| unreachable!("no permit")).await.err().unwrap();
+        let fault = respond(FileEvents::NONE, || unreachable!("no permit"))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(fault.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(fault.retry_after(), Some(PERMIT_TIMEOUT));
         drop(all);
-        let fault = respond(|| Err(Fault::unexpected("made"))).await.err().unwrap();
+        let fault = respond(FileEvents::NONE, || Err(Fault::unexpected("made")))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(fault.to_string(), "made");
-        let fault = respond(|| panic!("on purpose")).await.err().unwrap();
+        let fault = respond(FileEvents::NONE, || panic!("on purpose")).await.err().unwrap();
         assert_eq!(fault.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(PERMITS.available_permits(), 4, "every permit was released");
     }

@@ -34,6 +34,8 @@ pub struct ListingRequest {
     column: Column,
     order: Order,
     format: MediaType,
+    /// Whether somebody wants to know what is left out, and why.
+    pub is_watched: bool,
 }
 
 /// The column by which entries are sorted.
@@ -57,6 +59,8 @@ pub struct Page {
     pub format: MediaType,
     /// Its text.
     pub body: String,
+    /// What WATCH is shown of it: the names that are left out, and why.
+    pub notes: Vec<String>,
 }
 
 /// The variables of a template. Their names are documented in docs/guides/listings-and-error-pages.md and must not change.
@@ -163,6 +167,7 @@ impl ListingRequest {
                 _ => column.first_order(),
             },
             format: choose(fields, &[MediaType::Html, MediaType::Json], MediaType::Html),
+            is_watched: false,
         }
     }
 }
@@ -219,6 +224,7 @@ pub(super) fn page(
     Ok(Page {
         format: request.format,
         body,
+        notes: Vec::new(),
     })
 }
 
@@ -252,6 +258,7 @@ pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateErr
         column: Column::Name,
         order: Order::Ascending,
         format: MediaType::Html,
+        is_watched: false,
     };
     template.render(values(&contents, &request))?;
     Ok(template)

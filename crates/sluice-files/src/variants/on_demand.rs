@@ -14,6 +14,7 @@ use sluice_http::encoding::Encoding;
 use sluice_http::encoding::encoder::{Effort, encode};
 use sluice_http::fault::Fault;
 use sluice_settings::Precompressed;
+use sluice_watch::Subject;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -131,15 +132,17 @@ pub struct PendingVariant {
     name: String,
     original: Found,
     variant: Awaited,
+    subject: Subject,
 }
 
 impl PendingVariant {
     /// Waits for a variant of `original`, which was found under `name`.
-    pub(super) fn new(name: &str, original: Found, variant: Awaited) -> Box<PendingVariant> {
+    pub(super) fn new(name: &str, original: Found, variant: Awaited, subject: Subject) -> Box<PendingVariant> {
         Box::new(PendingVariant {
             name: name.to_owned(),
             original,
             variant,
+            subject,
         })
     }
 
@@ -158,7 +161,13 @@ impl PendingVariant {
         };
         let found = variant.map_or(self.original, Found::Cached);
         let precompressed = Some(Precompressed::OnDemand);
-        Selected { found, precompressed }.respond(&self.name, method, fields)
+        let subject = self.subject;
+        Selected {
+            found,
+            precompressed,
+            subject,
+        }
+        .respond(&self.name, method, fields)
     }
 }
 
@@ -295,6 +304,7 @@ mod tests {
 
     use super::*;
     use crate::directory::Directory;
+    use crate::file_events::FileEvents;
     use crate::types::Types;
     use sluice_settings::compression::Compression;
     use sluice_settings::{CacheUse, CompressionSettings, FileSettings};
@@ -312,9 +322,10 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: Some(Precompressed::OnDemand),
+            events: FileEvents::NONE,
         };
         let respond = async |variant| {
-            let pending = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), variant);
+            let pending = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), variant, Subject::NONE);
             let response = pending.respond(&Method::GET, &HeaderMap::new()).await.unwrap();
             assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
             assert_eq!(response.body().length(), Some(4));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{Method, Response};
+use sluice_files::file_events::FileEvents;
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::send_file::{SendContext, SendDirectories};
@@ -88,10 +89,10 @@ pub(crate) fn answer(
     watched::decision(exchange, request, site, &decision);
     let passed = gate.pass(exchange, request, site, decision)?;
     exchange.subject.note_phase(Phase::Granted);
-    respond(request, passed)
+    respond(exchange, request, passed)
 }
 
-fn respond(request: &Request, passed: Passed) -> Result<Response<ResponseBody>, Unanswered> {
+fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Response<ResponseBody>, Unanswered> {
     match passed.into_answer() {
         Answer::File(selected) => Ok(selected.respond(request.path(), &request.method, &request.fields)?),
         Answer::FileOptions => Ok(sluice_files::response::respond_options()),
@@ -104,6 +105,7 @@ fn respond(request: &Request, passed: Passed) -> Result<Response<ResponseBody>, 
                 cache_use: site.cache,
                 types: &site.types,
                 compression: &site.compression,
+                events: FileEvents::of(&exchange.subject),
             };
             Ok(file.serve(&context, &request.method, &request.fields)?)
         }
@@ -183,7 +185,7 @@ fn send_file(
     let decision = decide_send_file(directories, &mut reply.head);
     let passed = gate.pass_file(exchange, request, decision)?;
     reply.accept();
-    respond(request, passed)
+    respond(exchange, request, passed)
 }
 
 /// The listing, made by a thread that may wait.
@@ -209,7 +211,7 @@ async fn list(
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
-    listing::respond(make).await
+    listing::respond(FileEvents::of(&exchange.subject), make).await
 }
 
 /// The user as a script sees them.

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use http::Uri;
 use sluice_files::file_cache::FileCache;
+use sluice_files::file_events::FileEvents;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::response::Selected;
 use sluice_files::send_file::{SendDirectories, SendFile};
@@ -52,6 +53,8 @@ pub(crate) struct Asked<'a> {
     pub attributes: RequestAttributes<'a>,
     pub cache: Option<&'a FileCache>,
     pub variants: Variants,
+    /// With what WATCH is shown how files are found.
+    pub file_events: FileEvents<'a>,
 }
 
 /// What a request is about.

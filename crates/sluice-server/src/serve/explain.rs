@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
+use sluice_files::file_events::FileEvents;
 use sluice_files::response::respond_options;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault};
@@ -361,6 +362,7 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, 
         cache: None,
         // Variants do not matter here: every one is of the same file.
         variants: Variants::Ignored,
+        file_events: FileEvents::NONE,
     };
     let decision = decide(site, &asked, &mut rounds);
     let path = match subject {

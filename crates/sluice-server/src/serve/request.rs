@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, Version, header};
 use hyper::body::{Body, Incoming};
+use sluice_files::file_events::FileEvents;
 use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
 use sluice_http::received::Receiver;
@@ -138,6 +139,7 @@ impl Request {
             },
             cache: self.config.cache.as_ref(),
             variants: Variants::Offered,
+            file_events: FileEvents::of(&exchange.subject),
         }
     }
 

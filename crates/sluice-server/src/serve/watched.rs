@@ -15,9 +15,9 @@ use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Phase};
 
 use crate::dispatch::Site;
+use crate::fault_log::Logged;
 use crate::serve::decide::{Answer, Decision, Later};
 use crate::serve::exchange::Exchange;
-use crate::serve::fault_log::Logged;
 use crate::serve::request::{Request, RequestSubject};
 use crate::serve::request_line::RequestLine;
 
@@ -143,6 +143,7 @@ fn answer_text(answer: &Answer, file: impl Fn() -> String) -> String {
         Answer::SendFile(_) => "answer: the file that the script names".to_owned(),
         Answer::Later(Later::Variant(_)) => format!("answer: file{}, which is being compressed", file()),
         Answer::Later(Later::Listing(_)) => "answer: the listing of the directory".to_owned(),
+        Answer::Later(Later::Report(report)) => format!("answer: the report {:?} about the server", report.name),
         Answer::Later(Later::Script(answer)) => {
             let (script, mode) = (&answer.script, answer.route.settings.mode.name());
             let mut text = format!("answer: script {} (mode {mode})", script.file.display());

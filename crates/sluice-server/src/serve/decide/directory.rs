@@ -79,6 +79,7 @@ impl AskedPath<'_> {
             types: &site.types,
             compression: &site.compression,
             precompressed: site.compression.files(compress),
+            events: self.asked.file_events,
         }
     }
 }
@@ -218,7 +219,8 @@ fn list<'s>(
         // The links of the listing are relative to the path that the client knows.
         _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly(original.path.as_str().into())),
         _ => {
-            let request = ListingRequest::of(original, asked.attributes.fields);
+            let mut request = ListingRequest::of(original, asked.attributes.fields);
+            request.is_watched = asked.file_events.is_on();
             Ok(Answer::Later(Later::Listing(Box::new(request))))
         }
     }

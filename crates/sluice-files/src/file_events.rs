@@ -1,0 +1,76 @@
+//! The events of files that WATCH shows (item `cache`).
+//!
+//! Here: with what a lookup notes them, and their wording where several files share it. Not here: who is shown them (`sluice_watch`).
+
+use http::{Response, StatusCode, header};
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::Fault;
+use sluice_watch::{Item, Subject};
+
+/// The part of the server that the events name.
+const MODULE: &str = "files";
+
+/// With what the lookup of a file notes its events. Nothing if nobody watches: then each note costs one comparison.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileEvents<'a>(Option<&'a Subject>);
+
+impl<'a> FileEvents<'a> {
+    /// Nobody watches.
+    pub const NONE: FileEvents<'static> = FileEvents(None);
+
+    /// The events of an exchange.
+    #[must_use]
+    pub fn of(subject: &'a Subject) -> FileEvents<'a> {
+        FileEvents(Some(subject).filter(|subject| subject.wants(Item::Cache)))
+    }
+
+    /// Whether somebody may want them.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The subject, for events after the lookup.
+    pub(crate) fn subject(self) -> Subject {
+        self.0.cloned().unwrap_or_default()
+    }
+
+    /// Notes an event.
+    pub(crate) fn note(self, text: impl FnOnce() -> String) {
+        if let Some(subject) = self.0 {
+            note(subject, text);
+        }
+    }
+}
+
+/// Notes an event of a file.
+pub(crate) fn note(subject: &Subject, text: impl FnOnce() -> String) {
+    subject.note(Item::Cache, MODULE, text);
+}
+
+/// What is sent of a file, and why not all of it.
+pub(crate) fn response_text(response: &Result<Response<ResponseBody>, Fault>) -> String {
+    let response = match response {
+        Ok(response) => response,
+        Err(fault) => return format!("not sent: {fault}"),
+    };
+    let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let length = || match response.body().length() {
+        Some(bytes) => format!("{bytes} bytes"),
+        None => "a body of unknown length".to_owned(),
+    };
+    let tag = field(header::ETAG).unwrap_or("none");
+    let mut text = match response.status() {
+        StatusCode::NOT_MODIFIED => format!("not modified: the client has this version, entity tag {tag}"),
+        StatusCode::PARTIAL_CONTENT => match field(header::CONTENT_RANGE) {
+            Some(range) => format!("a range: {range}"),
+            None => format!("several ranges, {}", length()),
+        },
+        _ => format!("the whole file, {}, entity tag {tag}", length()),
+    };
+    if let Some(coding) = field(header::CONTENT_ENCODING) {
+        text.push_str(", as the variant ");
+        text.push_str(coding);
+    }
+    text
+}
