@@ -10,15 +10,16 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::hmac;
 use quick_cache::sync::Cache;
+use sluice_report::access::FailureReport;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::credentials::Credentials;
-use crate::failures::{FailureLimit, Failures, Sender};
+use crate::failures::{FailureLimit, Failures, Sender, Who};
 use crate::rules::User;
 use crate::store::UserStore;
 use crate::verifier::{Job, QueueFull, Verifier};
@@ -86,6 +87,7 @@ pub struct Ticket {
     mac: Mac,
     generation: u64,
     sender: Sender,
+    who: Who,
     limit: FailureLimit,
     lifetime: Duration,
 }
@@ -137,6 +139,11 @@ impl AccessControl {
         })
     }
 
+    /// Who has sent wrong passwords and tokens. Any thread may call it.
+    pub fn failures(&self) -> FailureReport {
+        self.shared.failures.report(Instant::now(), SystemTime::now())
+    }
+
     /// Begins to verify credentials by the users file.
     ///
     /// # Errors
@@ -183,6 +190,11 @@ impl AccessControl {
             mac,
             generation,
             sender,
+            who: Who {
+                user: credentials.name.as_str().into(),
+                client: question.client,
+                realm: question.realm.into(),
+            },
             limit: *limit,
             lifetime: question.lifetime,
         })
@@ -214,7 +226,8 @@ impl Ticket {
     /// Counts that they are wrong; returns how long the answer is delayed.
     #[must_use]
     pub fn wrong(&self) -> Duration {
-        self.shared.failures.count(self.sender, self.limit, Instant::now())
+        let failures = &self.shared.failures;
+        failures.count(self.sender, &self.who, self.limit, Instant::now())
     }
 }
 

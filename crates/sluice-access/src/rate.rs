@@ -3,12 +3,11 @@
 //! Of each client only the time is kept at which its allowance is full again, so that a client that has been quiet needs no memory.
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use sluice_report::access::{LimitedClient, RateReport};
 use sluice_settings::rule::RateSettings;
 
 use crate::failures::network_of;
@@ -16,12 +15,18 @@ use crate::failures::network_of;
 /// Clients at most that are counted at once. When there are as many, those whose allowance is nearly full are forgotten.
 const CLIENTS_MAX: usize = 50_000;
 
+/// Clients at most that a report names.
+const REPORTED_MAX: usize = 50;
+
 /// The requests of the clients of a route.
 #[derive(Debug, Default)]
-pub struct RateTable {
+pub struct RateTable(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
     /// When the allowance of a client is full again.
-    full_at: Mutex<HashMap<u64, Instant>>,
-    hasher: RandomState,
+    full_at: HashMap<IpAddr, Instant>,
+    refused: u64,
 }
 
 impl RateTable {
@@ -30,26 +35,68 @@ impl RateTable {
     /// # Errors
     /// The client has none left; it has one again after this time.
     pub fn count(&self, settings: &RateSettings, client: IpAddr, now: Instant) -> Result<(), Duration> {
-        let key = self.hasher.hash_one(network_of(client));
-        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.lock();
+        let full_at = &mut table.full_at;
         if full_at.len() >= CLIENTS_MAX {
-            make_room(&mut full_at, now);
+            make_room(full_at, now);
         }
-        let one = settings.per / settings.requests.max(1);
-        let full = full_at.get(&key).copied().filter(|full| *full > now).unwrap_or(now);
-        let after = full + one;
-        match after.checked_duration_since(now + settings.per) {
-            Some(excess) if !excess.is_zero() => Err(excess),
-            _ => {
-                full_at.insert(key, after);
+        let client = network_of(client);
+        let full = full_at.get(&client).copied();
+        match excess(settings, full, now) {
+            Some(excess) => {
+                table.refused += 1;
+                Err(excess)
+            }
+            None => {
+                let full = full.filter(|full| *full > now).unwrap_or(now);
+                full_at.insert(client, full + one(settings));
                 Ok(())
             }
         }
     }
+
+    /// The state of the table. Any thread may call it.
+    pub fn report(&self, settings: &RateSettings, now: Instant) -> RateReport {
+        let table = self.lock();
+        let waiting = table.full_at.iter().filter_map(|(client, full)| {
+            let wait = excess(settings, Some(*full), now)?;
+            Some((*client, wait))
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable_by_key(|(client, wait)| (std::cmp::Reverse(*wait), *client));
+        waiting.truncate(REPORTED_MAX);
+        let limited = waiting.into_iter().map(|(client, wait)| LimitedClient {
+            client,
+            wait_millis: wait.as_millis().try_into().unwrap_or(u64::MAX),
+        });
+        RateReport {
+            route: settings.origin.clone(),
+            limit: settings.to_string(),
+            clients: table.full_at.values().filter(|full| **full > now).count(),
+            refused: table.refused,
+            limited: limited.collect(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time that one request costs of the allowance.
+fn one(settings: &RateSettings) -> Duration {
+    settings.per / settings.requests.max(1)
+}
+
+/// The time until a client has a request. `None` if it has one now.
+fn excess(settings: &RateSettings, full: Option<Instant>, now: Instant) -> Option<Duration> {
+    let full = full.filter(|full| *full > now).unwrap_or(now);
+    let excess = (full + one(settings)).checked_duration_since(now + settings.per)?;
+    Some(excess).filter(|excess| !excess.is_zero())
 }
 
 /// Removes those whose allowance is full, and at least an eighth: those that are next.
-fn make_room(full_at: &mut HashMap<u64, Instant>, now: Instant) {
+fn make_room(full_at: &mut HashMap<IpAddr, Instant>, now: Instant) {
     full_at.retain(|_, full| *full > now);
     if full_at.len() < CLIENTS_MAX / 8 * 7 {
         return;
@@ -93,6 +140,13 @@ mod tests {
         );
         (0..4).for_each(|_| assert_eq!(count(5000), Ok(())));
         assert!(count(5000).is_err());
+        let report = table.report(&settings, begin + Duration::from_millis(5000));
+        assert_eq!((report.limit.as_str(), report.clients, report.refused), ("4/s", 1, 4));
+        let limited = LimitedClient {
+            client,
+            wait_millis: 250,
+        };
+        assert_eq!(report.limited, [limited]);
     }
 
     #[test]
@@ -111,7 +165,7 @@ mod tests {
                 now + Duration::from_millis(number.into()),
             );
         }
-        let left = table.full_at.lock().unwrap().len();
+        let left = table.lock().full_at.len();
         assert!(left <= CLIENTS_MAX && left > CLIENTS_MAX / 2, "{left}");
     }
 }

@@ -11,23 +11,37 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sluice_report::access::{ThrottleReport, ThrottledKey, Whose};
 use sluice_settings::rule::{ThrottlePer, ThrottleSettings};
 use tokio::sync::oneshot;
 
 use crate::failures::network_of;
 
+/// Keys at most that a report names.
+const REPORTED_MAX: usize = 50;
+
 /// The requests of a route that are answered or wait.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    keys: Mutex<HashMap<u64, Requests>>,
+    table: Mutex<Table>,
     hasher: RandomState,
 }
 
-/// The requests of one key.
 #[derive(Debug, Default)]
+struct Table {
+    keys: HashMap<u64, Requests>,
+    /// Requests that found the queue full.
+    refused: u64,
+    /// Requests that have waited for too long.
+    timed_out: u64,
+}
+
+/// The requests of one key.
+#[derive(Debug)]
 struct Requests {
+    of: Whose,
     answered: usize,
     waiting: VecDeque<oneshot::Sender<Permit>>,
 }
@@ -58,13 +72,22 @@ pub enum Entered {
 impl Throttle {
     /// Lets a request of a client and user enter.
     pub fn enter(self: &Arc<Throttle>, settings: &ThrottleSettings, client: IpAddr, user: Option<&str>) -> Entered {
+        let client = network_of(client);
         let key = match (settings.per, user) {
             (ThrottlePer::Route, _) => 0,
             (ThrottlePer::User, Some(user)) => self.hasher.hash_one(user),
-            (ThrottlePer::Client | ThrottlePer::User, _) => self.hasher.hash_one(network_of(client)),
+            (ThrottlePer::Client | ThrottlePer::User, _) => self.hasher.hash_one(client),
         };
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let requests = keys.entry(key).or_default();
+        let mut table = self.lock();
+        let requests = table.keys.entry(key).or_insert_with(|| Requests {
+            of: match (settings.per, user) {
+                (ThrottlePer::Route, _) => Whose::Route,
+                (ThrottlePer::User, Some(user)) => Whose::User(user.to_owned()),
+                (ThrottlePer::Client | ThrottlePer::User, _) => Whose::Client(client),
+            },
+            answered: 0,
+            waiting: VecDeque::new(),
+        });
         if requests.answered < settings.at_once {
             requests.answered += 1;
             return Entered::Permit(self.permit(key));
@@ -73,11 +96,45 @@ impl Throttle {
             requests.waiting.retain(|place| !place.is_closed());
         }
         if requests.waiting.len() >= settings.queue {
+            table.refused += 1;
             return Entered::Refused;
         }
         let (sender, place) = oneshot::channel();
         requests.waiting.push_back(sender);
         Entered::Place(QueuePlace(place))
+    }
+
+    /// Counts a request that has waited for too long.
+    pub fn note_timeout(&self) {
+        self.lock().timed_out += 1;
+    }
+
+    /// The state of the throttle. Any thread may call it.
+    pub fn report(&self, settings: &ThrottleSettings) -> ThrottleReport {
+        let table = self.lock();
+        let keys = table.keys.values().map(|requests| ThrottledKey {
+            of: requests.of.clone(),
+            running: requests.answered,
+            waiting: requests.waiting.iter().filter(|place| !place.is_closed()).count(),
+        });
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort_by_key(|key| std::cmp::Reverse((key.waiting, key.running)));
+        let sum = |count: fn(&ThrottledKey) -> usize| keys.iter().map(count).sum();
+        let (running, waiting) = (sum(|key| key.running), sum(|key| key.waiting));
+        keys.truncate(REPORTED_MAX);
+        ThrottleReport {
+            route: settings.origin.clone(),
+            limit: settings.to_string(),
+            running,
+            waiting,
+            refused: table.refused,
+            timed_out: table.timed_out,
+            keys,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn permit(self: &Arc<Throttle>, key: u64) -> Permit {
@@ -91,8 +148,8 @@ impl Throttle {
     fn leave(self: &Arc<Throttle>, key: u64) {
         loop {
             let next = {
-                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-                let Entry::Occupied(mut entry) = keys.entry(key) else {
+                let mut table = self.lock();
+                let Entry::Occupied(mut entry) = table.keys.entry(key) else {
                     return;
                 };
                 match entry.get_mut().waiting.pop_front() {
@@ -166,13 +223,16 @@ mod tests {
             matches!(enter(), Entered::Place(_)),
             "the place of a client that has left is free"
         );
+        let report = throttle.report(&settings(ThrottlePer::Route));
+        assert_eq!((report.running, report.waiting, report.refused), (2, 2, 1));
+        assert_eq!(report.keys[0].of, Whose::Route);
         drop(first);
         let permit = one.0.try_recv().unwrap();
         assert!(two.0.try_recv().is_err());
         drop(permit);
         drop(two.0.try_recv().unwrap());
         drop(second);
-        assert!(throttle.keys.lock().unwrap().is_empty());
+        assert!(throttle.lock().keys.is_empty());
     }
 
     #[test]
@@ -193,6 +253,14 @@ mod tests {
         );
         assert!(!enters(ThrottlePer::User, "192.0.2.7", Some("ann")));
         assert!(enters(ThrottlePer::User, "192.0.2.7", Some("bob")));
+        let report = throttle.report(&settings(ThrottlePer::User));
+        assert_eq!((report.running, report.waiting, report.keys.len()), (6, 2, 4));
+        let ann = ThrottledKey {
+            of: Whose::User("ann".to_owned()),
+            running: 2,
+            waiting: 1,
+        };
+        assert!(report.keys[..2].contains(&ann), "{report:?}");
     }
 
     #[test]
@@ -208,6 +276,6 @@ mod tests {
         let waiting: Vec<_> = (0..200_000).map(|_| enter()).collect();
         drop(waiting);
         drop(first);
-        assert!(throttle.keys.lock().unwrap().is_empty());
+        assert!(throttle.lock().keys.is_empty());
     }
 }

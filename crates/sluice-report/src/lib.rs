@@ -9,6 +9,7 @@
 //! Not here: where the values come from (`sluice_server`).
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod action;
 pub mod chart;
 pub mod frame;

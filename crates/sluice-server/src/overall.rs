@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac;
+use sluice_report::access::AccessReport;
 use sluice_report::overview::Minute;
 use sluice_script::resources::Resources;
 use sluice_settings::Settings;
@@ -20,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::commands::{self, Command, CommandAnswer, CommandRequest};
 use crate::context::Context;
 use crate::dispatch::Config;
+use crate::serve::gate::Gate;
 use crate::status::{self, Processes, Status, WorkerCounts};
 
 /// Live pages at once; further ones get 503.
@@ -39,6 +41,7 @@ pub(crate) type WorkerQuestion = Box<dyn FnOnce(&Rc<Context>) + Send>;
 
 /// The parts of the server that it is made of.
 pub(crate) struct Parts {
+    pub gate: Arc<Gate>,
     pub addresses: Vec<String>,
     pub connections_max: usize,
     pub counts: Box<[Arc<WorkerCounts>]>,
@@ -113,6 +116,16 @@ impl Overall {
                 max: parts.resources.processes_max(),
             },
             cache,
+        }
+    }
+
+    /// The state of access control.
+    pub(crate) fn access(&self) -> AccessReport {
+        let limits = Arc::clone(&self.parts.config.load().limit_tables);
+        AccessReport {
+            failures: self.parts.gate.failures(),
+            throttles: limits.throttle_reports(),
+            rates: limits.rate_reports(),
         }
     }
 

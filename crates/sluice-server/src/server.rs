@@ -22,6 +22,7 @@ use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase::Phase;
 use sluice_net::tls;
 use sluice_net::unix::SocketFile;
+use sluice_report::access::AccessReport;
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings, WatchSettings};
@@ -126,7 +127,9 @@ impl Server {
         let counts: Box<[Arc<WorkerCounts>]> = (0..workers).map(|_| Arc::default()).collect();
         let config = Arc::new(ArcSwap::from_pointee(config));
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let gate = Arc::new(gate);
         let parts = Parts {
+            gate: Arc::clone(&gate),
             addresses: addresses.iter().map(ToString::to_string).collect(),
             connections_max: shares.connections_max,
             counts: counts.clone(),
@@ -142,7 +145,7 @@ impl Server {
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             launcher: Arc::new(launcher),
             log,
-            gate: Arc::new(gate),
+            gate,
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
@@ -272,6 +275,11 @@ impl Server {
     /// The active watches (WATCH).
     pub fn watches(&self) -> &Arc<Hub> {
         &self.shared.watches
+    }
+
+    /// The state of access control: wrong passwords, and the limits on requests. Any thread may call it.
+    pub fn access_report(&self) -> AccessReport {
+        self.shared.overall.access()
     }
 
     /// Reopens the access logs under their names, after they were renamed.

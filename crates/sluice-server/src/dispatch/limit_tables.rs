@@ -3,9 +3,11 @@
 //! Not here: what becomes of a request that reaches a limit (`serve::restrain`).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use sluice_access::rate::RateTable;
 use sluice_access::throttle::Throttle;
+use sluice_report::access::{RateReport, ThrottleReport};
 use sluice_settings::Settings;
 use sluice_settings::rule::{LimitUse, RateSettings, ThrottleSettings};
 
@@ -41,5 +43,18 @@ impl LimitTables {
     pub(crate) fn throttle(&self, settings: &Arc<ThrottleSettings>) -> Option<&Arc<Throttle>> {
         let found = self.throttles.iter().find(|(other, _)| Arc::ptr_eq(other, settings))?;
         Some(&found.1)
+    }
+
+    /// The state of all rates, in the order of their routes.
+    pub(crate) fn rate_reports(&self) -> Vec<RateReport> {
+        let now = Instant::now();
+        let report = |(settings, table): &(Arc<RateSettings>, RateTable)| table.report(settings, now);
+        self.rates.iter().map(report).collect()
+    }
+
+    /// The state of all throttles, in the order of their routes.
+    pub(crate) fn throttle_reports(&self) -> Vec<ThrottleReport> {
+        let report = |(settings, throttle): &(Arc<ThrottleSettings>, Arc<Throttle>)| throttle.report(settings);
+        self.throttles.iter().map(report).collect()
     }
 }

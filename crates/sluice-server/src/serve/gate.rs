@@ -8,6 +8,7 @@ use std::fmt;
 
 use sluice_access::control::AccessControl;
 use sluice_http::fault::{ClientFault, Fault, Forbidden, Misdirected};
+use sluice_report::access::FailureReport;
 use sluice_settings::rule::{Adjustments, CertificateUse, ClientCertificate, LimitUse};
 
 use crate::dispatch::Site;
@@ -138,6 +139,11 @@ impl Gate {
     ) -> Result<Passed, Fault> {
         self.check(&request.asked(exchange), &decision)?;
         decision.answer.map(Passed)
+    }
+
+    /// Who has sent wrong passwords. Any thread may call it.
+    pub(crate) fn failures(&self) -> FailureReport {
+        self.control.failures()
     }
 
     /// Asks the checks alone.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluice_access::throttle::{Entered, QueuePlace};
+use sluice_access::throttle::{Entered, QueuePlace, Throttle};
 use sluice_http::fault::{ClientFault, Fault, LimitReached};
 use sluice_settings::rule::{RateSettings, ThrottleSettings};
 use sluice_watch::Phase;
@@ -23,6 +23,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// A place in the queue of a throttle.
 pub(crate) struct Queued {
     settings: Arc<ThrottleSettings>,
+    throttle: Arc<Throttle>,
     place: QueuePlace,
 }
 
@@ -96,6 +97,7 @@ pub(crate) fn enter(
         }
         Entered::Place(place) => Err(Stopped::Queued(Box::new(Queued {
             settings: Arc::clone(settings),
+            throttle: Arc::clone(throttle),
             place,
         }))),
         Entered::Refused => Err(throttled(settings).into()),
@@ -108,7 +110,11 @@ impl Queued {
     /// # Errors
     /// The client's (503): it has waited for too long.
     pub(crate) async fn wait(self, exchange: &mut Exchange) -> Result<(), Fault> {
-        let Queued { settings, place } = self;
+        let Queued {
+            settings,
+            throttle,
+            place,
+        } = self;
         let began = Instant::now();
         let waited = timeout(settings.queue_timeout, place.wait()).await;
         exchange.subject.note_phase(Phase::Admitted);
@@ -129,7 +135,10 @@ impl Queued {
                 exchange.limits.permits.push((settings, permit));
                 Ok(())
             }
-            Ok(None) | Err(_) => Err(throttled(&settings)),
+            Ok(None) | Err(_) => {
+                throttle.note_timeout();
+                Err(throttled(&settings))
+            }
         }
     }
 }

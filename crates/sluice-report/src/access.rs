@@ -1,0 +1,112 @@
+//! The state of access control: wrong passwords, and the limits on requests.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The state of access control at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AccessReport {
+    /// Wrong passwords.
+    pub failures: FailureReport,
+    /// The throttles of the routes, in their order.
+    pub throttles: Vec<ThrottleReport>,
+    /// The rates of the routes, in their order.
+    pub rates: Vec<RateReport>,
+}
+
+/// The wrong passwords of which is known who has sent them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureReport {
+    /// Wrong passwords and tokens since the start of the server.
+    pub wrong: u64,
+    /// Requests that were refused (429) since then, because there had been too many wrong ones.
+    pub refused: u64,
+    /// Who has sent wrong ones, the latest first; of more than a thousand only the latest.
+    pub senders: Vec<FailedSender>,
+}
+
+/// Somebody who has sent wrong passwords.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedSender {
+    /// The name, whether there is such a user or not. `None` for a token.
+    pub user: Option<String>,
+    /// The address; of IPv6 that of the network of 64 bits.
+    pub client: IpAddr,
+    /// The realm in which it was last tried.
+    pub realm: String,
+    /// Wrong ones, since the sender has been in this list.
+    pub wrong: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// When the last wrong one was sent, seconds since 1970.
+    pub last: u64,
+    /// Until when further ones are refused, seconds since 1970. `None` if they are not.
+    pub refused_until: Option<u64>,
+}
+
+/// Whose requests are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Whose {
+    /// Everybody's.
+    Route,
+    /// Those of an address; of IPv6 those of a network of 64 bits, by its address.
+    Client(IpAddr),
+    /// Those of a user.
+    User(String),
+}
+
+/// The state of the throttle of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottleReport {
+    /// The place of the throttle in the configuration.
+    pub route: String,
+    /// Its settings, for people.
+    pub limit: String,
+    /// Requests that are being answered.
+    pub running: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Requests that were refused (503) since the start or the last reload, because the queue was full.
+    pub refused: u64,
+    /// Requests that were refused (503) because they had waited for too long.
+    pub timed_out: u64,
+    /// Whose requests they are, the most first; of more than fifty only these.
+    pub keys: Vec<ThrottledKey>,
+}
+
+/// The requests that are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottledKey {
+    /// Whose they are.
+    pub of: Whose,
+    /// Requests that are being answered.
+    pub running: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+}
+
+/// The state of the rate of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateReport {
+    /// The place of the limit in the configuration.
+    pub route: String,
+    /// The limit: `20/s`.
+    pub limit: String,
+    /// Clients whose allowance is not full.
+    pub clients: usize,
+    /// Requests that were refused (429) since the start or the last reload.
+    pub refused: u64,
+    /// The clients that would be refused now, those that must wait longest first; of more than fifty only these.
+    pub limited: Vec<LimitedClient>,
+}
+
+/// A client that has no request left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitedClient {
+    /// The address; of IPv6 that of the network of 64 bits.
+    pub client: IpAddr,
+    /// The time until it has one again.
+    pub wait_millis: u64,
+}
