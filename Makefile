@@ -7,6 +7,7 @@
 #   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
 #   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/
 #   make sdk     the C library and its programs: sdk/c/build/; the PHP engine, if libphp is installed: sdk/php/build/
+#                the agents for PAM and LDAP, if libpam and libldap are installed: sdk/agents/build/
 #   make install the server, and the engines and libraries in PREFIX/lib/sluice; after make build sdk; PREFIX=/usr/local, DESTDIR
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
@@ -44,6 +45,7 @@ test:
 	@tools/needs rust cc c++ curl dash git git-http-backend gitweb go kill lua5.4 openssl perl pkg-config python3 script valgrind
 	@tools/needs python3-bottle python3-django python3-flask python3-setuptools python3-venv python3-wheel perl-headers perl-modules
 	@tools/needs libphp php php-cgi adminer dokuwiki
+	@tools/needs libpam libldap pam-matrix slapd ldapmodify hg radicale
 	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
@@ -70,6 +72,7 @@ sdk:
 	@tools/needs perl-headers
 	@$(MAKE) --no-print-directory --silent -C sdk/perl all
 	@$(MAKE) --no-print-directory --silent -C sdk/php all
+	@$(MAKE) --no-print-directory --silent -C sdk/agents all
 
 # It builds nothing of the server, because root often has no cargo. Each language that can be installed has a target `install`.
 install:
@@ -118,6 +121,7 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/php test
 	@$(MAKE) --no-print-directory -C sdk/lua test
 	@$(MAKE) --no-print-directory -C sdk/shell test
+	@$(MAKE) --no-print-directory -C sdk/agents test
 
 # The same behaviours in every language and mode (conformance/README.md), and the page that says so.
 test-conformance: sdk
@@ -155,3 +159,4 @@ clean:
 	@$(MAKE) --no-print-directory -C sdk/python clean
 	@$(MAKE) --no-print-directory -C sdk/perl clean
 	@$(MAKE) --no-print-directory -C sdk/php clean
+	@$(MAKE) --no-print-directory -C sdk/agents clean

@@ -8,7 +8,7 @@
 //!   SDK/perl/engine.pl         run by perl
 //!   SDK/php/build/sluice-php   a program, as in a checkout; or SDK/php/sluice-php, installed
 //! ```
-//! SDK is what the configuration says, or else the first of `sdk_directories` that has the engine.
+//! SDK is what the configuration says, or else the first of the usual directories that has the engine (`sdk`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,15 +20,10 @@ use std::sync::Arc;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource};
 
+use crate::sdk;
 use crate::search_path::find_program;
 use crate::stamp::Stamp;
 use crate::watched_files::WatchedPath;
-
-/// The directories of an installed server, beside those that are found from the program.
-const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
-
-/// Where they are from the directory of the program: installed, and in a checkout.
-const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"];
 
 /// An engine of a route.
 #[derive(Debug)]
@@ -293,33 +288,12 @@ fn find_runner(engine: &Engine, program: &str) -> Result<PathBuf, MissingEngine>
     })
 }
 
-/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones.
 fn find_file(engine: &Engine, settings: &EngineSettings, names: &[&str]) -> Result<PathBuf, MissingEngine> {
-    let directories = match &settings.sdk {
-        Some(directory) => vec![directory.clone()],
-        None => sdk_directories(),
-    };
-    let mut paths = directories
-        .iter()
-        .flat_map(|directory| names.iter().map(|name| directory.join(name)));
-    let found = paths.find(|path| path.is_file());
-    found.ok_or_else(|| MissingEngine::File {
+    sdk::find(settings.sdk.as_deref(), names).map_err(|directories| MissingEngine::File {
         engine: engine.name().to_owned(),
         names: names.iter().map(ToString::to_string).collect(),
-        directories: directories.clone(),
+        directories,
     })
-}
-
-/// The directories in which engines are searched, without `.` and `..`.
-fn sdk_directories() -> Vec<PathBuf> {
-    let program = std::env::current_exe().ok();
-    let own = program.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
-    let beside = BESIDE_PROGRAM.iter().map(|path| {
-        let ups = path.matches("../").count();
-        let above = own.ancestors().nth(ups).unwrap_or(Path::new("/"));
-        above.join(path.trim_start_matches("../"))
-    });
-    beside.chain(INSTALLED.iter().map(PathBuf::from)).collect()
 }
 
 impl Display for MissingEngine {

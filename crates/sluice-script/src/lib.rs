@@ -8,7 +8,7 @@
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤
 //!     │                  ├─ job ── request, route       the request, the program, the variables
-//!     │                  │    └─ engine                 the program that runs many scripts
+//!     │                  │    └─ engine ── sdk          the program that runs many scripts
 //!     │                  ├─ pools ── lease ── pool      which request gets which process (idle_process)
 //!     │                  │    │    ├─ process_limit     bounds that pools share; default_processes
 //!     │                  │    │    └─ recent_scripts    what a process of an engine has run
@@ -59,6 +59,7 @@ pub mod lease;
 mod mailbox;
 mod misbehaviour;
 mod observed_process;
+pub mod own_agent;
 mod pool;
 mod pool_note;
 pub mod pools;
@@ -78,6 +79,7 @@ pub mod route;
 mod script_events;
 mod script_log;
 pub mod scripts;
+mod sdk;
 pub mod search_path;
 pub mod serve;
 mod session;

@@ -212,7 +212,7 @@ impl Server {
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let replaced = self.shared.config.swap(Arc::new(config));
         // Idle processes end now, busy ones after their reply.
-        for route in replaced.sites().flat_map(|site| site.script_routes()) {
+        for route in replaced.script_routes() {
             route.pools.close();
         }
     }

@@ -131,7 +131,7 @@ async fn tick(context: Rc<Context>) {
         }
         context.overall.note_second();
         sluice_launch::reap_orphans();
-        for route in config.sites().flat_map(|site| site.script_routes()) {
+        for route in config.script_routes() {
             route.pools.tick();
         }
     }
@@ -190,7 +190,7 @@ impl Worker {
         // Idle processes are asked to exit (end of file on CGIPLUSIN); those that have not ended by then are sent a
         // signal.
         let config = self.context.config();
-        let routes = || config.sites().flat_map(|site| site.script_routes());
+        let routes = || config.script_routes();
         routes().for_each(|route| route.pools.close());
         let grace = routes()
             .map(|route| route.settings.timeouts.kill_grace)

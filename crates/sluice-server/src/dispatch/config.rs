@@ -10,6 +10,7 @@ use sluice_files::withheld::WithheldFiles;
 use sluice_http::fault::Misdirected;
 use sluice_http::host;
 use sluice_log::{Log, SiteLog};
+use sluice_script::route::ScriptRoute;
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{AccessUse, UserSource};
@@ -17,6 +18,7 @@ use sluice_settings::site_choice::{HostMatch, SiteNames};
 use sluice_settings::{ListenAddress, ProxySettings, Settings, UnknownHosts};
 
 use crate::dispatch::limit_tables::LimitTables;
+use crate::dispatch::own_agents::OwnAgents;
 use crate::dispatch::script_sources::ScriptSources;
 use crate::dispatch::site::Site;
 use crate::dispatch::withheld::{self, withheld_files};
@@ -35,6 +37,8 @@ pub(crate) struct Config {
     pub limit_tables: Arc<LimitTables>,
     /// The users of the realms.
     users: Vec<Arc<UserStore>>,
+    /// The authentication agents that come with the server.
+    pub agents: OwnAgents,
     /// Lines for the log about files that are not sent although they lie below a served directory.
     pub notices: Vec<String>,
     /// The server's own, then those of the sites.
@@ -80,6 +84,7 @@ impl Config {
             cache: settings.cache.as_ref().map(FileCache::new),
             limit_tables: Arc::new(LimitTables::new(settings)),
             users: open_users(settings)?,
+            agents: OwnAgents::open(settings)?,
             notices,
             // Last, because a configuration that fails to open must leave the logs as they are.
             logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
@@ -98,6 +103,7 @@ impl Config {
             cache: Some(self.cache.as_ref()?.empty_copy()),
             limit_tables: Arc::clone(&self.limit_tables),
             users: self.users.clone(),
+            agents: self.agents.clone(),
             notices: Vec::new(),
             logs: self.logs.clone(),
         })
@@ -240,6 +246,12 @@ impl Config {
         ip.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
+    /// The routes that run scripts, of all sites, and those of the agents that come with the server.
+    pub(crate) fn script_routes(&self) -> impl Iterator<Item = &ScriptRoute> {
+        let of_sites = self.sites.iter().flat_map(|site| site.script_routes());
+        of_sites.chain(self.agents.routes())
+    }
+
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
         self.sites.iter()
     }
@@ -286,6 +298,7 @@ mod tests {
             proxies: ProxySettings::default(),
             limit_tables: Arc::default(),
             users: Vec::new(),
+            agents: OwnAgents::default(),
             cache: None,
             notices: Vec::new(),
             logs: Box::default(),

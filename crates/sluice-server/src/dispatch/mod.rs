@@ -7,6 +7,7 @@ pub(crate) mod exposed_programs;
 mod limit_tables;
 pub(crate) mod locate;
 mod map;
+mod own_agents;
 mod program;
 pub(crate) mod resolve;
 pub(crate) mod route;

@@ -38,7 +38,7 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
             Some(AccessUse::Limited(access)) => Some(&access.source),
             _ => None,
         })
-        .flat_map(|source| source.users.iter().chain(&source.groups))
+        .flat_map(|source| source.secret_files())
         .for_each(|path| files.add(path));
     // Where that fails, the output is closed, and there is no file.
     let _ = files.add_open(std::io::stdout());

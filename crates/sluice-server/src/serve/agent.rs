@@ -1,4 +1,5 @@
-//! Asking an authentication agent: a CGIplus script of the site that says whether a password or token is right.
+//! Asking an authentication agent: a CGIplus script of the site, or one that comes with the server, that says whether a password or token
+//! is right.
 //!
 //! Not here: how it is asked (`sluice_script::agent`), and what is remembered of its answers (`sluice_access::control`).
 
@@ -13,12 +14,13 @@ use sluice_access::store::UserStore;
 use sluice_access::users::check_name;
 use sluice_gateway::AgentAnswer;
 use sluice_http::fault::{Fault, ScriptFault};
-use sluice_script::agent;
+use sluice_http::target::Target;
 use sluice_script::job::Job;
 use sluice_script::request::{AgentQuestion, ScriptRequest, ScriptUser};
+use sluice_script::{agent, own_agent};
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessSettings, AccessUse, AgentSettings, UserSource};
+use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettings, UserSource};
 use sluice_watch::Phase;
 use tokio::time::sleep;
 
@@ -56,12 +58,11 @@ pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), O
             let Some(AccessUse::Limited(access)) = &route.changes.access else {
                 continue;
             };
-            if let Some(agent) = &access.source.agent {
-                agent_script(site, &agent.path).map_err(|fault| {
-                    let text = format!(
-                        "agent {:?}: {fault}: it is the path of a script of mode \"cgiplus\" in this site",
-                        agent.path
-                    );
+            // Those that come with the server are found when the configuration is opened.
+            if let Some(AgentProgram::Script(path)) = access.source.agent.as_ref().map(|agent| &agent.program) {
+                agent_script(site, path).map_err(|fault| {
+                    let text =
+                        format!("agent {path:?}: {fault}: it is the path of a script of mode \"cgiplus\" in this site");
                     OpenError::new(&access.origin, text)
                 })?;
             }
@@ -106,6 +107,21 @@ pub(crate) fn begin(
     }
 }
 
+/// The program of an agent that comes with the server.
+fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptAnswer, Fault> {
+    let absent = || Fault::unexpected("an authentication agent without a program");
+    let route = request.config.agents.route(agent).ok_or_else(absent)?;
+    Ok(ScriptAnswer {
+        script: own_agent::script(route).ok_or_else(absent)?,
+        route: Arc::clone(route),
+        target: Target::parse("/")?,
+        compress: false,
+        send_directories: Arc::default(),
+        redirect_url: None,
+        pass_authorization: false,
+    })
+}
+
 impl PendingAnswer {
     /// Asks the agent, and notes the result in the request.
     ///
@@ -113,7 +129,10 @@ impl PendingAnswer {
     /// The agent's: it has failed, is silent, has said nothing, or has named an impossible user.
     pub(crate) async fn ask(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let site = Arc::clone(request.site());
-        let answer = agent_script(&site, &self.agent.path)?;
+        let answer = match &self.agent.program {
+            AgentProgram::Script(path) => agent_script(&site, path)?,
+            AgentProgram::Own(_) => own_agent_script(request, &self.agent)?,
+        };
         let file = answer.script.file.clone();
         let said = agent::ask(Box::new(self.job(exchange, request, &site, answer))).await?;
         let AgentAnswer {

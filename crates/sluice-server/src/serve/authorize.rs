@@ -193,7 +193,8 @@ fn verify_password(
         return Err(unauthorized(access, Credentials::Missing).into());
     };
     let value = value.as_bytes();
-    let token = || credentials::Credentials::token(value).filter(|_| access.source.agent.is_some());
+    let takes_tokens = access.source.agent.as_ref().is_some_and(AgentSettings::takes_tokens);
+    let token = || credentials::Credentials::token(value).filter(|_| takes_tokens);
     let Some(credentials) = credentials::Credentials::parse(value).or_else(token) else {
         note_access(exchange, || {
             "Authorization is neither a name and password (Basic) nor a token that an agent takes".to_owned()
@@ -267,7 +268,7 @@ fn ask_agent(
         } else {
             format!("user {name:?}")
         };
-        format!("{who}: the agent {} {known}", agent.path)
+        format!("{who}: the agent {} {known}", agent.name())
     });
     match asked {
         Asked::Known(user) => {

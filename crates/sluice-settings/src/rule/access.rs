@@ -69,10 +69,91 @@ pub struct UserSource {
 /// An authentication agent: a CGIplus script that is asked whether a password is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentSettings {
-    /// The path of the script in its site.
-    pub path: String,
+    /// What is asked.
+    pub program: AgentProgram,
     /// AUTH_AGENT.
     pub parameters: String,
+}
+
+/// The script of an authentication agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentProgram {
+    /// That of this path of the site.
+    Script(String),
+    /// A program that comes with the server.
+    Own(OwnAgent),
+}
+
+/// An authentication agent that comes with the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnAgent {
+    /// Which one.
+    pub kind: OwnAgentKind,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// Processes at most.
+    pub processes_max: usize,
+    /// A file with a password of its own, which is never sent to clients.
+    pub password_file: Option<PathBuf>,
+    /// Whether it tells the groups of its users.
+    pub has_groups: bool,
+    /// The directory of the agents. `None`: searched beside the program, then where it is installed.
+    pub sdk: Option<PathBuf>,
+}
+
+/// The authentication agents that come with the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnAgentKind {
+    /// Accounts of the system, by PAM.
+    Pam,
+    /// A directory server, by LDAP.
+    Ldap,
+}
+
+impl OwnAgentKind {
+    /// All of them.
+    pub const ALL: [OwnAgentKind; 2] = [OwnAgentKind::Pam, OwnAgentKind::Ldap];
+
+    /// The name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            OwnAgentKind::Pam => "pam",
+            OwnAgentKind::Ldap => "ldap",
+        }
+    }
+
+    /// The agent with a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<OwnAgentKind> {
+        OwnAgentKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl AgentSettings {
+    /// The name for people: the path of a script, or that of an agent of the server.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.program {
+            AgentProgram::Script(path) => path,
+            AgentProgram::Own(agent) => agent.kind.name(),
+        }
+    }
+
+    /// The agent, if it comes with the server.
+    #[must_use]
+    pub fn own(&self) -> Option<&OwnAgent> {
+        match &self.program {
+            AgentProgram::Own(agent) => Some(agent),
+            AgentProgram::Script(_) => None,
+        }
+    }
+
+    /// Whether it may know tokens (`Authorization: Bearer`).
+    #[must_use]
+    pub fn takes_tokens(&self) -> bool {
+        self.own().is_none()
+    }
 }
 
 impl UserSource {
@@ -80,6 +161,13 @@ impl UserSource {
     #[must_use]
     pub fn has_users(&self) -> bool {
         self.asks_for_passwords() || self.remote_user_from.is_some() || self.certificate_user
+    }
+
+    /// The files with passwords, hashes and groups, which are never sent to clients.
+    pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
+        let own = self.agent.as_ref().and_then(AgentSettings::own);
+        let of_agent = own.and_then(|agent| agent.password_file.as_ref());
+        self.users.iter().chain(&self.groups).chain(of_agent)
     }
 
     /// Whether users can prove who they are by a password.
@@ -300,7 +388,19 @@ pub fn split_name(name: &str) -> Vec<String> {
         }
         is_escaped = letter == '\\' && !is_escaped;
     }
-    attributes.iter().map(|attribute| attribute.trim().to_owned()).collect()
+    attributes
+        .iter()
+        .map(|attribute| trimmed(attribute).to_owned())
+        .collect()
+}
+
+/// An attribute without the blanks around it; one that is escaped is a part of it.
+fn trimmed(attribute: &str) -> &str {
+    let attribute = attribute.trim_start();
+    let end = attribute.trim_end();
+    let escapes = end.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    let blank = attribute[end.len()..].chars().next().filter(|_| escapes % 2 == 1);
+    &attribute[..end.len() + blank.map_or(0, char::len_utf8)]
 }
 
 /// As the entry is written.
@@ -452,6 +552,7 @@ mod tests {
             split_name("CN=Ann\\, Miss, O=A\\\\,C=X"),
             ["CN=Ann\\, Miss", "O=A\\\\", "C=X"]
         );
+        assert_eq!(split_name("CN=a\\  , O=b\\\\ "), ["CN=a\\ ", "O=b\\\\"]);
     }
 
     #[test]

@@ -21,8 +21,8 @@ mod replacement;
 mod throttle;
 
 pub use access::{
-    Access, AccessEntry, AccessRule, AccessSettings, AccessUse, AgentSettings, Networks, Require, UserSource, is_read,
-    split_name,
+    Access, AccessEntry, AccessRule, AccessSettings, AccessUse, AgentProgram, AgentSettings, Networks, OwnAgent,
+    OwnAgentKind, Require, UserSource, is_read, split_name,
 };
 pub use change::{Adjustments, BodyBounds, CertificateUse, Changes, Expiry, FieldChange, HeadChanges};
 pub use condition::{ClientCertificate, Conditions, Miss, RequestAttributes, Scheme, check_bracketed};

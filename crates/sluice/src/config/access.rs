@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use sluice_settings::rule::{AccessRule, AccessSettings, AgentSettings, Require, UserSource};
+use sluice_settings::rule::{
+    AccessRule, AccessSettings, AgentProgram, AgentSettings, OwnAgent, OwnAgentKind, Require, UserSource,
+};
 
+use super::agents::{LDAP_KEY, PAM_KEY, pam_without_settings};
 use super::description::Fallback::{Value, Words};
 use super::document::At;
 use super::key::{Bounds, Key, Kind, Section};
@@ -16,12 +19,20 @@ use super::table::Table;
 /// The longest time for which a verified password is remembered, and for which further ones are refused: a day.
 const DAY_MILLIS: u64 = 86_400_000;
 
+/// What `agent` names.
+enum AgentName {
+    Path(String),
+    Own(OwnAgentKind),
+}
+
 /// The section while it is read.
 pub(super) struct Draft {
     realm: String,
     source: UserSource,
-    agent: Option<String>,
+    agent: Option<AgentName>,
     agent_parameters: String,
+    /// The settings of the agents that come with the server.
+    pub(super) own_agents: Vec<AgentSettings>,
     require: Require,
     allow: Option<Vec<String>>,
     allow_write: Option<Vec<String>>,
@@ -38,6 +49,7 @@ impl Default for Draft {
             source: UserSource::default(),
             agent: None,
             agent_parameters: String::new(),
+            own_agents: Vec::new(),
             require: Require::Any,
             allow: None,
             allow_write: None,
@@ -52,29 +64,7 @@ impl Default for Draft {
 impl Draft {
     /// Completes the section: checks its keys together. `None` if something is wrong.
     pub(super) fn finish(mut self, table: &Table<'_>) -> Option<AccessSettings> {
-        match (self.agent.take(), &self.source.users) {
-            (Some(_), Some(_)) => {
-                table.refuse(
-                    "agent",
-                    "either a users file or an agent verifies passwords: remove one of users and agent",
-                );
-                return None;
-            }
-            (Some(path), None) => {
-                self.source.agent = Some(AgentSettings {
-                    path,
-                    parameters: std::mem::take(&mut self.agent_parameters),
-                });
-            }
-            (None, _) if !self.agent_parameters.is_empty() => {
-                table.refuse(
-                    "agent_parameters",
-                    "there is no agent: add agent = \"/…\", or remove this",
-                );
-                return None;
-            }
-            (None, _) => {}
-        }
+        self.source.agent = self.finish_agent(table)?;
         let parse = |name: &'static str, texts: &[String]| {
             let rule = AccessRule::parse(self.require, texts.iter().map(String::as_str));
             rule.map_err(|message| table.refuse(name, &message)).ok()
@@ -99,13 +89,76 @@ impl Draft {
         })
     }
 
+    /// The agent. The outer `None` if something is wrong.
+    #[expect(clippy::option_option, reason = "an agent may be absent, or wrong")]
+    fn finish_agent(&mut self, table: &Table<'_>) -> Option<Option<AgentSettings>> {
+        let refuse = |name: &'static str, message: &str| {
+            table.refuse(name, message);
+            None
+        };
+        let kind_of = |agent: &AgentSettings| agent.own().map(|own| own.kind);
+        let name = match (self.agent.take(), self.own_agents.as_slice()) {
+            // What is wrong with them was reported.
+            (None, []) if table.has("pam") || table.has("ldap") => return None,
+            (None, [agent]) => kind_of(agent).map(AgentName::Own),
+            (None, [_, _, ..]) => {
+                return refuse(
+                    "ldap",
+                    "either PAM or LDAP verifies passwords: remove one of pam and ldap",
+                );
+            }
+            (Some(AgentName::Own(kind)), agents) if agents.iter().any(|agent| kind_of(agent) != Some(kind)) => {
+                return refuse(
+                    "agent",
+                    "pam and ldap are the settings of these agents: remove those of the other one",
+                );
+            }
+            (Some(AgentName::Path(_)), [_, ..]) => {
+                return refuse(
+                    "agent",
+                    "is a script; pam and ldap are the settings of agent = \"pam\" and \"ldap\": remove one of them",
+                );
+            }
+            (name, _) => name,
+        };
+        if !matches!(name, Some(AgentName::Path(_))) && !self.agent_parameters.is_empty() {
+            let message = match name {
+                None => "there is no agent: add agent = \"/…\", or remove this",
+                Some(_) => "are for scripts: this agent has its settings in pam = { … } or ldap = { … }",
+            };
+            return refuse("agent_parameters", message);
+        }
+        if name.is_some() && self.source.users.is_some() {
+            let key = ["agent", "pam", "ldap"].into_iter().find(|key| table.has(key));
+            let message = "either a users file or an agent verifies passwords: remove one of users and agent";
+            return refuse(key.unwrap_or("users"), message);
+        }
+        Some(match (name, self.own_agents.pop()) {
+            (None, _) => None,
+            (Some(AgentName::Path(path)), _) => Some(AgentSettings {
+                program: AgentProgram::Script(path),
+                parameters: std::mem::take(&mut self.agent_parameters),
+            }),
+            (Some(AgentName::Own(_)), Some(agent)) => Some(agent),
+            (Some(AgentName::Own(OwnAgentKind::Pam)), None) => Some(pam_without_settings(table)),
+            // A wrong table was reported.
+            (Some(AgentName::Own(OwnAgentKind::Ldap)), None) if table.has("ldap") => return None,
+            (Some(AgentName::Own(OwnAgentKind::Ldap)), None) => {
+                return refuse(
+                    "agent",
+                    "needs to know the server: add ldap = { server = \"ldaps://…\", base = \"dc=…\" }",
+                );
+            }
+        })
+    }
+
     /// Whether there are users if rules name them, and groups if rules name those.
     fn check_source(&self, rules: [&AccessRule; 2], table: &Table<'_>) -> bool {
         let names_users = rules.iter().any(|rule| rule.names_users());
         if names_users && !self.source.has_users() {
             table.report(
-                "access: who are the users? Add users = \"FILE\" (\"sluice passwd --create FILE USER\" makes one), agent = \"/…\", \
-                 certificate_user = true or remote_user_from = \"X-Remote-User\"",
+                "access: who are the users? Add users = \"FILE\" (\"sluice passwd --create FILE USER\" makes one), agent = \"pam\", \
+                 ldap = { server = \"…\" }, agent = \"/…\", certificate_user = true or remote_user_from = \"X-Remote-User\"",
             );
             return false;
         }
@@ -114,10 +167,17 @@ impl Draft {
             return false;
         }
         // An agent names the groups of its users.
-        let has_groups = self.source.groups.is_some() || self.source.agent.is_some();
+        let agent = self.source.agent.as_ref();
+        let own = agent.and_then(AgentSettings::own);
+        let has_groups =
+            self.source.groups.is_some() || agent.is_some() && own.is_none_or(|own: &OwnAgent| own.has_groups);
         if let (Some(group), false) = (rules.iter().find_map(|rule| rule.groups().next()), has_groups) {
+            let of_directory = match own {
+                Some(_) => " group_base = \"…\" in ldap, the part of the directory that has the groups, or",
+                None => "",
+            };
             table.report(&format!(
-                "access: who is in the group \"{group}\"? Add groups = \"FILE\", a file with lines as in \"{group}: ann bob\""
+                "access: who is in the group \"{group}\"? Add{of_directory} groups = \"FILE\", a file with lines as in \"{group}: ann bob\""
             ));
             return false;
         }
@@ -159,18 +219,21 @@ pub(super) static ACCESS: Section<Draft> = Section {
         Key {
             name: "agent",
             kind: Kind::Text(|access, path, _| {
-                if !path.starts_with('/') {
-                    return Err(
-                        "must be a path of this site, as in \"/agents/ldap\", for which a route has a script"
-                            .to_owned(),
-                    );
-                }
-                access.agent = Some(path);
+                access.agent = Some(match OwnAgentKind::named(&path) {
+                    Some(kind) => AgentName::Own(kind),
+                    None if path.starts_with('/') => AgentName::Path(path),
+                    None => {
+                        return Err(
+                            "must be \"pam\", \"ldap\", or a path of this site, as in \"/agents/check\", for which a route has a script"
+                                .to_owned(),
+                        );
+                    }
+                });
                 Ok(())
             }),
-            default: Words("none"),
-            text: "The path of a script of mode `cgiplus` in this site that is asked whether a password or a token is right, instead of a users \
-                   file. See [Agents](../guides/access.md#agents).",
+            default: Words("none, or the one whose settings are there (`pam`, `ldap`)"),
+            text: "What is asked whether a password is right, instead of a users file: `pam` (accounts of the system), `ldap` (a directory server), or \
+                   the path of a script of mode `cgiplus` in this site, which may know tokens, too. See [Agents](../guides/access.md#agents).",
             example: "\"/agents/check\"",
         },
         Key {
@@ -186,6 +249,8 @@ pub(super) static ACCESS: Section<Draft> = Section {
             text: "A text for the agent, which gets it as `AUTH_AGENT`.",
             example: "\"ldaps://ldap.example.org\"",
         },
+        PAM_KEY,
+        LDAP_KEY,
         Key {
             name: "groups",
             kind: Kind::Path(|access, path, _| {

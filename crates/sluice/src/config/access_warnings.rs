@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sluice_access::store::Loaded;
-use sluice_settings::rule::{AccessEntry, AccessSettings, AccessUse};
+use sluice_settings::rule::{AccessEntry, AccessSettings, AccessUse, AgentSettings, OwnAgentKind};
 use sluice_settings::{ListenAddress, Settings};
 
 /// The bits of a mode that let others than owner and group read or write.
@@ -26,13 +26,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let mut lines = BTreeSet::new();
     for access in rules {
         let source = &access.source;
-        lines.extend(
-            source
-                .users
-                .iter()
-                .chain(&source.groups)
-                .filter_map(|path| open_file(path)),
-        );
+        lines.extend(source.secret_files().filter_map(|path| open_file(path)));
         lines.extend(unknown_names(access));
         let origin = &access.origin;
         if source.remote_user_from.is_some() && settings.proxies.trusted.is_empty() {
@@ -45,6 +39,17 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
         {
             lines.insert(format!(
                 "{origin}: no address or site asks clients for certificates (client_authorities), so no client has one"
+            ));
+        }
+        let own = source.agent.as_ref().and_then(AgentSettings::own);
+        if own.is_some_and(|own| own.kind == OwnAgentKind::Ldap)
+            && source
+                .agent
+                .as_ref()
+                .is_some_and(|agent| agent.parameters.contains("\tclear_text="))
+        {
+            lines.insert(format!(
+                "{origin}: ldap: clear_text: everybody between this machine and the directory server can read the passwords"
             ));
         }
         if source.asks_for_passwords() && !access.clear_text && is_clear_text_only(settings) {

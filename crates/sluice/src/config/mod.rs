@@ -11,6 +11,7 @@
 
 mod access;
 mod access_warnings;
+mod agents;
 mod cache;
 mod changes;
 mod client_certificates;

@@ -1,6 +1,7 @@
 //! The configuration as a whole: an invented file system to read it on, and files that are really read.
 
 mod addresses;
+mod agents;
 mod directories;
 mod docs;
 mod engines;

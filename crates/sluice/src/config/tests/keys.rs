@@ -86,8 +86,21 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         "[[site.route]].access" => match (key.name, value.is_some()) {
             ("agent", true) => &[("realm", "'base'")],
             ("agent_parameters", true) => &[("agent", "'/base'")],
+            ("pam" | "ldap", true) => &[],
             _ => &[("users", "'base'")],
         },
+        "[[site.route]].access.pam" => &[],
+        "[[site.route]].access.ldap" => {
+            const SERVER: (&str, &str) = ("server", "'ldap://a'");
+            match (key.name, value.is_some()) {
+                ("user_dn" | "base", true) => &[SERVER],
+                ("user_dn", false) | ("base", false) => &[SERVER, ("base", "'o=b'")],
+                ("bind_dn", true) => &[SERVER, ("base", "'o=b'"), ("bind_password_file", "'base'")],
+                ("bind_password_file", true) => &[SERVER, ("base", "'o=b'"), ("bind_dn", "'cn=base'")],
+                ("group_filter" | "group_attribute", _) => &[SERVER, ("base", "'o=b'"), ("group_base", "'o=g'")],
+                _ => &[SERVER, ("base", "'o=b'")],
+            }
+        }
         "[[site.route]].throttle" => &[("at_once", "3")],
         "[[site.route]].redirect" => &[("to", "'/base'")],
         "[[site.route]].when" if value.is_none() => &[("method", "'BASE'")],
@@ -151,6 +164,8 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             "{{ path = '/base/*', when = {inner}, files = {{ directory = 'base' }} }}"
         )),
         "[[site.route]].access" => route(format!("{{ path = '/base/*', access = {inner} }}")),
+        "[[site.route]].access.pam" => route(format!("{{ path = '/base/*', access = {{ pam = {inner} }} }}")),
+        "[[site.route]].access.ldap" => route(format!("{{ path = '/base/*', access = {{ ldap = {inner} }} }}")),
         "[[site.route]].throttle" => route(format!("{{ path = '/base/*', throttle = {inner} }}")),
         "[[site.route]].refuse" => route(format!("{{ path = '/base/*', refuse = {inner} }}")),
         "[[site.route]].headers" => route(format!(
@@ -187,7 +202,7 @@ fn every_key_is_read_and_its_example_changes_the_settings() {
         // The number of processors is the default, whatever it is here.
         let other = match key.name {
             "workers" => Some("1"),
-            "server" => Some("{ workers = 1 }"),
+            "server" if section.title().is_empty() => Some("{ workers = 1 }"),
             _ => None,
         };
         let (with, without) = (

@@ -1,0 +1,144 @@
+//! The authentication agents that come with the server: where their programs are, and how they run.
+//!
+//! ```text
+//!   SDK/agents/build/sluice-ldap   as in a checkout; or SDK/agents/sluice-ldap, installed
+//! ```
+//! They run as scripts of mode `cgiplus`, of a route of their own that no path leads to. Not here: asking one (`agent`).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sluice_settings::rule::{OwnAgent, OwnAgentKind};
+use sluice_settings::{Mode, ScriptSettings, ScriptSource};
+
+use crate::engine::Engines;
+use crate::pools::Pools;
+use crate::route::{Script, ScriptRoute};
+use crate::sdk;
+use crate::stamp::Stamp;
+
+/// An agent has this much more time than its own limit, within which it can say why there is no answer.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Questions after which a process is replaced, because the modules of PAM may not free all that they take.
+const QUESTIONS_MAX: u64 = 1000;
+
+/// Questions that wait for a process. Further ones get 503.
+const QUEUE_MAX: usize = 100;
+
+/// The program of an agent is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingAgent {
+    kind: OwnAgentKind,
+    directories: Vec<PathBuf>,
+}
+
+fn names(kind: OwnAgentKind) -> [&'static str; 2] {
+    match kind {
+        OwnAgentKind::Pam => ["agents/build/sluice-pam", "agents/sluice-pam"],
+        OwnAgentKind::Ldap => ["agents/build/sluice-ldap", "agents/sluice-ldap"],
+    }
+}
+
+/// Finds the program of an agent.
+///
+/// # Errors
+/// It is not there.
+pub fn find(agent: &OwnAgent) -> Result<PathBuf, MissingAgent> {
+    sdk::find(agent.sdk.as_deref(), &names(agent.kind)).map_err(|directories| MissingAgent {
+        kind: agent.kind,
+        directories,
+    })
+}
+
+/// The route of an agent, for its processes. `origin` is the place in the configuration.
+///
+/// # Errors
+/// Its program is not there.
+pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, MissingAgent> {
+    let mut settings = ScriptSettings::new(ScriptSource::File(find(agent)?), Mode::Cgiplus);
+    settings.timeouts.reply = agent.timeout + GRACE;
+    settings.pool.max = agent.processes_max;
+    settings.pool.requests_max = Some(QUESTIONS_MAX);
+    settings.pool.queue_max = QUEUE_MAX;
+    settings.pool.queue_timeout = agent.timeout;
+    let engines = Engines::default();
+    Ok(ScriptRoute {
+        pools: Pools::new(&settings, &engines),
+        settings,
+        interpreters: Vec::new(),
+        engines,
+        site: "*".to_owned(),
+        origin: origin.to_owned(),
+        other_mode: None,
+    })
+}
+
+/// The program of the route of an agent. A process of a program that was replaced is replaced, too.
+#[must_use]
+pub fn script(route: &ScriptRoute) -> Option<Script> {
+    let ScriptSource::File(file) = &route.settings.source else {
+        return None;
+    };
+    let stamp = std::fs::metadata(file).map_or(Stamp::NONE, |about| Stamp::of(&about));
+    Some(Script {
+        file: file.clone(),
+        name: String::new(),
+        path_info: None,
+        interpreter: None,
+        engine: None,
+        stamp,
+    })
+}
+
+impl fmt::Display for MissingAgent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let directories: Vec<_> = self.directories.iter().map(|path| path.display().to_string()).collect();
+        let (library, package) = match self.kind {
+            OwnAgentKind::Pam => ("PAM", "libpam0g-dev"),
+            OwnAgentKind::Ldap => ("LDAP", "libldap-dev"),
+        };
+        write!(
+            out,
+            "the agent for {library} is not there ({} in {}): build it (make sdk, with the package {package}), or write sdk = \"…\" into \
+             [server]",
+            names(self.kind).join(" or "),
+            directories.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_found_in_a_checkout_or_where_it_is_installed() {
+        let sdk = tempfile::tempdir().unwrap();
+        let agent = OwnAgent {
+            kind: OwnAgentKind::Ldap,
+            timeout: Duration::from_secs(10),
+            processes_max: 3,
+            password_file: None,
+            has_groups: false,
+            sdk: Some(sdk.path().to_owned()),
+        };
+        let missing = find(&agent).unwrap_err().to_string();
+        let expected = format!(
+            "the agent for LDAP is not there (agents/build/sluice-ldap or agents/sluice-ldap in {}): build it (make sdk, with the package \
+             libldap-dev), or write sdk = \"…\" into [server]",
+            sdk.path().display()
+        );
+        assert_eq!(missing, expected);
+        std::fs::create_dir(sdk.path().join("agents")).unwrap();
+        let program = sdk.path().join("agents/sluice-ldap");
+        std::fs::write(&program, "").unwrap();
+        let route = open(&agent, "sluice.toml:7").unwrap();
+        assert_eq!(
+            (route.settings.pool.max, route.settings.timeouts.reply.as_secs()),
+            (3, 12)
+        );
+        assert_eq!(script(&route).unwrap().file, program);
+    }
+}

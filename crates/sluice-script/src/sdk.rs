@@ -1,0 +1,37 @@
+//! Where the programs are that come with the server: engines and authentication agents.
+
+use std::path::{Path, PathBuf};
+
+/// The directories of an installed server, beside those that are found from the program.
+const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
+
+/// Where they are from the directory of the program: installed, and in a checkout.
+const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"];
+
+/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones.
+///
+/// # Errors
+/// None of them exists, in none of these directories.
+pub(crate) fn find(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
+    let directories = match sdk {
+        Some(directory) => vec![directory.to_owned()],
+        None => directories(),
+    };
+    let mut paths = directories
+        .iter()
+        .flat_map(|directory| names.iter().map(|name| directory.join(name)));
+    let found = paths.find(|path| path.is_file());
+    found.ok_or_else(|| directories.clone())
+}
+
+/// The directories in which they are searched, without `.` and `..`.
+fn directories() -> Vec<PathBuf> {
+    let program = std::env::current_exe().ok();
+    let own = program.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let beside = BESIDE_PROGRAM.iter().map(|path| {
+        let ups = path.matches("../").count();
+        let above = own.ancestors().nth(ups).unwrap_or(Path::new("/"));
+        above.join(path.trim_start_matches("../"))
+    });
+    beside.chain(INSTALLED.iter().map(PathBuf::from)).collect()
+}

@@ -1,0 +1,401 @@
+//! `[[site.route]].access.pam` and `.ldap`: the settings of the authentication agents that come with the server.
+//!
+//! An agent gets them as one text, `NAME=VALUE` separated by tabs (`sdk/agents/agent.c`). Not here: where the agents are and how they run
+//! (`sluice_script::own_agent`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sluice_settings::rule::{AgentProgram, AgentSettings, OwnAgent, OwnAgentKind};
+
+use super::access::Draft;
+use super::description::Fallback::{Required, Value, Words};
+use super::document::{Document, FileKind};
+use super::key::{Bounds, Key, Kind, Nested, Section};
+use super::section::to_usize;
+use super::table::{Table, Written};
+
+/// The directory of PAM's services, for the check that one exists.
+const PAM_DIRECTORIES: [&str; 3] = ["/etc/pam.d", "/usr/lib/pam.d", "/usr/etc/pam.d"];
+
+/// The section of an agent while it is read.
+pub(super) struct AgentDraft {
+    /// Settings by their names, in the order of the file.
+    values: Vec<(&'static str, String)>,
+    timeout: Duration,
+    processes_max: usize,
+    directory: Option<PathBuf>,
+    password_file: Option<PathBuf>,
+}
+
+impl AgentDraft {
+    fn new() -> AgentDraft {
+        AgentDraft {
+            values: Vec::new(),
+            timeout: Duration::from_secs(10),
+            processes_max: 4,
+            directory: None,
+            password_file: None,
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        let found = self.values.iter().find(|(other, _)| *other == name)?;
+        Some(&found.1)
+    }
+
+    fn finish(self, kind: OwnAgentKind, document: &Document<'_>) -> AgentSettings {
+        let timeout = ("timeout", self.timeout.as_secs_f64().to_string());
+        let has_groups = kind == OwnAgentKind::Pam || self.value("group_base").is_some();
+        let values: Vec<_> = [timeout]
+            .into_iter()
+            .chain(self.values)
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        AgentSettings {
+            program: AgentProgram::Own(OwnAgent {
+                kind,
+                timeout: self.timeout,
+                processes_max: self.processes_max,
+                password_file: self.password_file,
+                has_groups,
+                sdk: document.sdk(),
+            }),
+            parameters: values.join("\t"),
+        }
+    }
+}
+
+/// Takes a setting that is a text of one line.
+fn take(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(), String> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err("must be a text of one line".to_owned());
+    }
+    agent.values.push((written.name, text));
+    Ok(())
+}
+
+/// Takes a setting that is a file, which must exist.
+fn take_path(agent: &mut AgentDraft, path: &Path, written: &Written<'_>) -> Result<(), String> {
+    let text = path.to_str().map(str::to_owned);
+    if let FileKind::Missing(reason) = (written.document().inspect)(path) {
+        let message = format!("{}: {}: {reason}", written.name, path.display());
+        written.document().report_missing(written.line, message);
+    }
+    take(agent, text.unwrap_or_default(), written)
+}
+
+/// Takes a template with the name of the user in it.
+fn take_template(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(), String> {
+    match text.contains("%u") || written.name == "group_filter" && text.contains("%d") {
+        true => take(agent, text, written),
+        false => Err("must have %u where the name of the user is".to_owned()),
+    }
+}
+
+/// Takes a filter (RFC 4515).
+fn take_filter(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(), String> {
+    let count = |letter: char| text.chars().filter(|other| *other == letter).count();
+    if !text.starts_with('(') || !text.ends_with(')') || count('(') != count(')') {
+        return Err("must be a filter in parentheses, as in \"(uid=%u)\"".to_owned());
+    }
+    take_template(agent, text, written)
+}
+
+/// Takes the servers, separated by blanks.
+fn take_servers(agent: &mut AgentDraft, servers: &[String], written: &Written<'_>) -> Result<(), String> {
+    let scheme = |server: &String| server.split_once("://").map(|(scheme, _)| scheme.to_owned());
+    let schemes: Vec<_> = servers.iter().map(scheme).collect();
+    if let Some((server, _)) = servers.iter().zip(&schemes).find(|(server, scheme)| {
+        !matches!(scheme.as_deref(), Some("ldaps" | "ldap" | "ldapi")) || server.contains([' ', ','])
+    }) {
+        return Err(format!(
+            "{server:?} must be an address as in \"ldaps://ldap.example.org\"; ldap:// is for StartTLS, ldapi:// for a socket of this machine"
+        ));
+    }
+    if schemes.windows(2).any(|two| two[0] != two[1]) {
+        return Err("all servers must be reached in the same way: ldaps://, ldap:// or ldapi://".to_owned());
+    }
+    take(agent, servers.join(" "), written)
+}
+
+const TIMEOUT: Key<AgentDraft> = Key {
+    name: "timeout",
+    kind: Kind::Duration(
+        Bounds {
+            least: 100,
+            most: 300_000,
+            hint: "",
+        },
+        |agent, time| agent.timeout = time,
+    ),
+    default: Value("\"10s\""),
+    text: "How long an answer may take. After that time the visitor gets 502, or 504 if the process is stuck, which is then killed.",
+    example: "\"3s\"",
+};
+
+const PROCESSES: Key<AgentDraft> = Key {
+    name: "processes",
+    kind: Kind::Number {
+        unit: "processes",
+        bounds: Bounds {
+            least: 1,
+            most: 1000,
+            hint: "",
+        },
+        set: |agent, count| agent.processes_max = to_usize(count),
+    },
+    default: Value("4"),
+    text: "Processes of the agent at most: so many passwords are verified at once. They are started when they are needed.",
+    example: "8",
+};
+
+static PAM: Section<AgentDraft> = Section {
+    title: "[[site.route]].access.pam",
+    text: "The settings of `agent = \"pam\"`: accounts of the system, by the modules of PAM. See \
+           [System accounts](../guides/access.md#system-accounts-pam).",
+    keys: &[
+        Key {
+            name: "service",
+            kind: Kind::Text(|agent: &mut AgentDraft, name, written| {
+                let is_name = name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+                if !is_name || name.starts_with('.') {
+                    return Err("must be the name of a file in /etc/pam.d, as in \"sluice\"".to_owned());
+                }
+                take(agent, name, written)
+            }),
+            default: Words("`sluice`"),
+            text: "The name of the service: `/etc/pam.d/NAME` says which modules are asked.",
+            example: "\"intranet\"",
+        },
+        Key {
+            name: "directory",
+            kind: Kind::Path(|agent, path, written| {
+                take_path(agent, &path, written)?;
+                agent.directory = Some(path);
+                Ok(())
+            }),
+            default: Words("`/etc/pam.d`, and the other directories of the system"),
+            text: "The directory of the service's file.",
+            example: "\"pam.d\"",
+        },
+        TIMEOUT,
+        PROCESSES,
+    ],
+};
+
+pub(super) const PAM_KEY: Key<Draft> = Key {
+    name: "pam",
+    kind: Kind::Table(&Nested {
+        section: &PAM,
+        off: None,
+        begin: |_: &Draft, _| AgentDraft::new(),
+        end: |access, agent, table| {
+            check_service(&agent, table.line, table.document);
+            access.own_agents.push(agent.finish(OwnAgentKind::Pam, table.document));
+        },
+    }),
+    default: Words("none"),
+    text: "The settings of `agent = \"pam\"`.",
+    example: "{ service = \"intranet\" }",
+};
+
+/// `agent = "pam"` alone, in the section with this key.
+pub(super) fn pam_without_settings(table: &Table<'_>) -> AgentSettings {
+    let agent = AgentDraft::new();
+    check_service(&agent, table.line_of("agent"), table.document);
+    agent.finish(OwnAgentKind::Pam, table.document)
+}
+
+/// Reports a service without a file: PAM would take the rules of `other`.
+fn check_service(agent: &AgentDraft, line: usize, document: &Document<'_>) {
+    let service = agent.value("service").unwrap_or("sluice");
+    let directories: Vec<PathBuf> = match &agent.directory {
+        Some(directory) => vec![directory.clone()],
+        None => PAM_DIRECTORIES.iter().map(PathBuf::from).collect(),
+    };
+    let inspect = document.inspect;
+    let is_missing = |directory: &PathBuf| matches!(inspect(&directory.join(service)), FileKind::Missing(_));
+    if directories.iter().all(is_missing) {
+        let message = format!(
+            "pam: the service \"{service}\" has no file ({}): write one, as docs/guides/access.md shows",
+            directories[0].join(service).display()
+        );
+        document.report_missing(line, message);
+    }
+}
+
+static LDAP: Section<AgentDraft> = Section {
+    title: "[[site.route]].access.ldap",
+    text: "The settings of `agent = \"ldap\"`: the users of a directory server. See [LDAP](../guides/access.md#ldap).",
+    keys: &[
+        Key {
+            name: "server",
+            kind: Kind::Words(|agent: &mut AgentDraft, servers, written| take_servers(agent, &servers, written)),
+            default: Required,
+            text: "The directory server, or several, which are tried in this order: `ldaps://NAME`, `ldap://NAME` with StartTLS, or `ldapi://SOCKET` \
+                   on this machine.",
+            example: "\"ldaps://ldap2.example.org\"",
+        },
+        Key {
+            name: "base",
+            kind: Kind::Text(take),
+            default: Words("none: needed without `user_dn`"),
+            text: "The entry below which the users are.",
+            example: "\"ou=staff,dc=example,dc=org\"",
+        },
+        Key {
+            name: "filter",
+            kind: Kind::Text(take_filter),
+            default: Words("`(uid=%u)`"),
+            text: "Finds the entry of a user (RFC 4515). `%u` is the name, with its special characters escaped.",
+            example: "\"(&(objectClass=person)(mail=%u))\"",
+        },
+        Key {
+            name: "bind_dn",
+            kind: Kind::Text(take),
+            default: Words("none: the search is anonymous"),
+            text: "The entry as which users and groups are searched.",
+            example: "\"cn=web,dc=example,dc=org\"",
+        },
+        Key {
+            name: "bind_password_file",
+            kind: Kind::Path(|agent, path, written| {
+                take_path(agent, &path, written)?;
+                agent.password_file = Some(path);
+                Ok(())
+            }),
+            default: Words("none: needed with `bind_dn`"),
+            text: "A file whose first line is the password of `bind_dn`. It should be readable by the server's user only, and is never sent to clients.",
+            example: "\"ldap.secret\"",
+        },
+        Key {
+            name: "user_dn",
+            kind: Kind::Text(take_template),
+            default: Words("none: users are searched"),
+            text: "The name of a user's entry, with `%u` for the name of the user, instead of a search: `uid=%u,ou=people,dc=example,dc=org`, or for Active \
+                   Directory `%u@example.org`.",
+            example: "\"uid=%u,ou=people,dc=example,dc=org\"",
+        },
+        Key {
+            name: "name_attribute",
+            kind: Kind::Text(take),
+            default: Words(
+                "the attribute that `filter` compares with `%u`; with `user_dn`, what the server says of who is bound",
+            ),
+            text: "The attribute of a user's entry whose first value is REMOTE_USER, and the name in rules. The spelling is that of the directory: a user \
+                   who logs in as `ANN` is `ann`.",
+            example: "\"uid\"",
+        },
+        Key {
+            name: "group_base",
+            kind: Kind::Text(take),
+            default: Words("none: the directory names no groups"),
+            text: "The entry below which the groups are.",
+            example: "\"ou=groups,dc=example,dc=org\"",
+        },
+        Key {
+            name: "group_filter",
+            kind: Kind::Text(take_filter),
+            default: Words("`(|(member=%d)(uniqueMember=%d)(memberUid=%u))`"),
+            text: "Finds the groups of a user. `%d` is the name of the user's entry, `%u` the name of the user.",
+            example: "\"(member=%d)\"",
+        },
+        Key {
+            name: "group_attribute",
+            kind: Kind::Text(take),
+            default: Words("`cn`"),
+            text: "The attribute of a group's entry whose first value is the name in `group:` entries.",
+            example: "\"ou\"",
+        },
+        Key {
+            name: "ca_file",
+            kind: Kind::Path(|agent, path, written| take_path(agent, &path, written)),
+            default: Words("the certificates of the system"),
+            text: "The certificates of the authorities that may have signed that of the server, as PEM.",
+            example: "\"ldap-ca.pem\"",
+        },
+        Key {
+            name: "clear_text",
+            kind: Kind::Flag(|agent, is_allowed| {
+                if is_allowed {
+                    agent.values.push(("clear_text", "1".to_owned()));
+                }
+            }),
+            default: Value("false"),
+            text: "Whether passwords are sent to `ldap://` without TLS, which everybody on the way can read.",
+            example: "true",
+        },
+        TIMEOUT,
+        PROCESSES,
+    ],
+};
+
+pub(super) const LDAP_KEY: Key<Draft> = Key {
+    name: "ldap",
+    kind: Kind::Table(&Nested {
+        section: &LDAP,
+        off: None,
+        begin: |_: &Draft, _| AgentDraft::new(),
+        end: |access, agent, table| {
+            if check_ldap(&agent, table) {
+                access.own_agents.push(agent.finish(OwnAgentKind::Ldap, table.document));
+            }
+        },
+    }),
+    default: Words("none"),
+    text: "The settings of `agent = \"ldap\"`.",
+    example: "{ server = \"ldaps://ldap.example.org\", base = \"dc=example,dc=org\" }",
+};
+
+/// Reports settings of a directory server that do not go together.
+fn check_ldap(agent: &AgentDraft, table: &Table<'_>) -> bool {
+    let has = |name: &str| table.has(name);
+    let refuse = |name: &'static str, message: &str| {
+        table.refuse(name, message);
+        false
+    };
+    match (has("user_dn"), has("base")) {
+        (true, true) => {
+            return refuse(
+                "user_dn",
+                "either a search or a template finds a user: remove user_dn, or base and filter",
+            );
+        }
+        (true, false) if has("filter") => {
+            return refuse("filter", "user_dn finds the user without a search: remove one of them");
+        }
+        (true, false) if has("bind_dn") => {
+            return refuse(
+                "bind_dn",
+                "with user_dn nothing is searched as another entry than the user's: remove it",
+            );
+        }
+        (false, false) if has("server") => {
+            table.report("ldap: where are the users? Add base = \"ou=people,dc=example,dc=org\", or user_dn = \"uid=%u,ou=people,dc=example,dc=org\"");
+            return false;
+        }
+        _ => {}
+    }
+    match (has("bind_dn"), has("bind_password_file")) {
+        (true, false) => return refuse("bind_dn", "needs its password: add bind_password_file = \"FILE\""),
+        (false, true) => return refuse("bind_password_file", "whose password is it? Add bind_dn = \"cn=…\""),
+        _ => {}
+    }
+    let is_plain = agent.value("server").is_some_and(|server| server.starts_with("ldap:"));
+    if has("clear_text") && has("server") && !is_plain {
+        return refuse("clear_text", "is for ldap:// only: remove it");
+    }
+    for (name, needed) in [("group_filter", "group_base"), ("group_attribute", "group_base")] {
+        if has(name) && !has(needed) {
+            return refuse(
+                name,
+                "there are no groups: add group_base = \"ou=groups,dc=example,dc=org\", or remove it",
+            );
+        }
+    }
+    // Without a server, that was reported.
+    agent.value("server").is_some()
+}
