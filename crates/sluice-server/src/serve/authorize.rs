@@ -186,12 +186,20 @@ fn verify_password(
     if let Some(name) = request.identity.wrong(&access.source) {
         return Err(unauthorized(access, Credentials::Wrong(name.into())).into());
     }
-    let Some(value) = request.fields.get(header::AUTHORIZATION) else {
+    let mut values = request.fields.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
         note_access(exchange, || {
             "the request has no Authorization: the client is asked for a password".to_owned()
         });
         return Err(unauthorized(access, Credentials::Missing).into());
     };
+    // Of several, a proxy or script might take another one for the user's (RFC 9110 §5.3: it is no list).
+    if values.next().is_some() {
+        note_access(exchange, || {
+            "the request has several fields Authorization, which name nobody".to_owned()
+        });
+        return Err(unauthorized(access, Credentials::Unusable).into());
+    }
     let value = value.as_bytes();
     let takes_tokens = access.source.agent.as_ref().is_some_and(AgentSettings::takes_tokens);
     let token = || credentials::Credentials::token(value).filter(|_| takes_tokens);

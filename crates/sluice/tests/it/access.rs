@@ -3,6 +3,7 @@
 //! Here: what the tests share. The password of every user is `open sesame`.
 
 mod agents;
+mod attacks;
 mod gate;
 mod identity;
 mod limits;
