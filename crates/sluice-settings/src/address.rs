@@ -92,12 +92,8 @@ impl Peers {
             self.has_unix = true;
             return Ok(());
         }
-        let network = match text.parse::<IpAddr>() {
-            Ok(address) => IpNet::from(address),
-            Err(_) => text.parse().map_err(
-                |_| "write an address, a network as in \"10.0.0.0/8\", or \"unix:\" for all clients of unix sockets",
-            )?,
-        };
+        let network = parse_network(text)
+            .ok_or("write an address, a network as in \"10.0.0.0/8\", or \"unix:\" for all clients of unix sockets")?;
         if network.trunc() != network {
             return Err(format!("has bits after its prefix: write \"{}\"", network.trunc()));
         }
@@ -150,6 +146,16 @@ impl fmt::Display for Peers {
     }
 }
 
+/// Parses an address alone or with a number of bits. Not by `IpNet`, which takes `010.0.0.0/8`: other programs read that as octal.
+pub(crate) fn parse_network(text: &str) -> Option<IpNet> {
+    let Some((address, bits)) = text.split_once('/') else {
+        return Some(text.parse::<IpAddr>().ok()?.into());
+    };
+    let is_number = (1..=3).contains(&bits.len()) && bits.bytes().all(|byte| byte.is_ascii_digit());
+    let bits = bits.parse().ok().filter(|_| is_number)?;
+    IpNet::new(address.parse().ok()?, bits).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +201,8 @@ mod tests {
             "proxy.example",
             "unix",
             "10.0.0.1:80",
+            "010.0.0.0/8",
+            "10.0.0.0/+8",
             "10.0.0.0-10.0.0.9",
         ] {
             let message = peers(&[text]).unwrap_err();

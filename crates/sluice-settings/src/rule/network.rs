@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::address::parse_network;
 use crate::rule::glob::Word;
 
 /// The message for an invalid network.
@@ -29,10 +30,7 @@ impl From<IpNet> for Network {
 
 impl Word for Network {
     fn read(text: &str) -> Result<Network, String> {
-        let network: IpNet = match text.contains('/') {
-            true => text.parse().map_err(|_| NOTATION.to_owned())?,
-            false => text.parse::<IpAddr>().map_err(|_| NOTATION.to_owned())?.into(),
-        };
+        let network = parse_network(text).ok_or(NOTATION)?;
         if network.trunc() != network {
             let bits = network.prefix_len();
             return Err(format!(
@@ -97,6 +95,10 @@ mod tests {
             ("example.org", "must be an address or a network"),
             ("10.0.0.0/33", "must be an address or a network"),
             ("10.0.0.0/", "must be an address or a network"),
+            ("10.0.0.0/+8", "must be an address or a network"),
+            ("010.0.0.0/8", "must be an address or a network"),
+            ("010.0.0.1", "must be an address or a network"),
+            ("fe80::1%eth0/64", "must be an address or a network"),
             ("10.1.2.3/8", "write \"10.0.0.0/8\""),
             ("2001:db8::1/32", "write \"2001:db8::/32\""),
             ("::ffff:127.0.0.1", "write \"127.0.0.1\""),
