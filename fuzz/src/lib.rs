@@ -7,9 +7,12 @@
 
 pub mod accept;
 pub mod accept_encoding;
+pub mod access_rule;
+pub mod agent_answer;
 pub mod callout;
 pub mod chunked;
 pub mod conditions;
+pub mod credentials;
 pub mod forwarded;
 pub mod host;
 pub mod input;
@@ -22,6 +25,7 @@ pub mod reply_head;
 pub mod ring;
 pub mod scanner;
 pub mod target;
+pub mod users_file;
 pub mod variables;
 
 /// Asserts the properties of one parser for one input.
@@ -31,9 +35,12 @@ pub type Check = fn(&[u8]);
 pub const TARGETS: &[(&str, Check)] = &[
     ("accept", accept::check),
     ("accept_encoding", accept_encoding::check),
+    ("access_rule", access_rule::check),
+    ("agent_answer", agent_answer::check),
     ("callout", callout::check),
     ("chunked", chunked::check),
     ("conditions", conditions::check),
+    ("credentials", credentials::check),
     ("forwarded", forwarded::check),
     ("host", host::check),
     ("log_format", log_format::check),
@@ -45,5 +52,6 @@ pub const TARGETS: &[(&str, Check)] = &[
     ("ring", ring::check),
     ("scanner", scanner::check),
     ("target", target::check),
+    ("users_file", users_file::check),
     ("variables", variables::check),
 ];
