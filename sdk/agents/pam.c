@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Groups of an account that are told to the server. */
+/* Groups of an account that the server gets. */
 #define GROUPS_MAX 500
 
 /* Bytes of what the modules say. */

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac;
+use sluice_access::control::AccessControl;
 use sluice_report::access::AccessReport;
 use sluice_report::overview::Minute;
 use sluice_script::resources::Resources;
@@ -21,7 +22,6 @@ use tokio::time::{Instant, timeout_at};
 use crate::commands::{self, Command, CommandAnswer, CommandRequest};
 use crate::context::Context;
 use crate::dispatch::Config;
-use crate::serve::gate::Gate;
 use crate::status::{self, Processes, Status, WorkerCounts};
 
 /// Live pages at once; further ones get 503.
@@ -41,7 +41,7 @@ pub(crate) type WorkerQuestion = Box<dyn FnOnce(&Rc<Context>) + Send>;
 
 /// The parts of the server that it is made of.
 pub(crate) struct Parts {
-    pub gate: Arc<Gate>,
+    pub access: Arc<AccessControl>,
     pub addresses: Vec<String>,
     pub connections_max: usize,
     pub counts: Box<[Arc<WorkerCounts>]>,
@@ -123,7 +123,7 @@ impl Overall {
     pub(crate) fn access(&self) -> AccessReport {
         let limits = Arc::clone(&self.parts.config.load().limit_tables);
         AccessReport {
-            failures: self.parts.gate.failures(),
+            failures: self.parts.access.failures(),
             throttles: limits.throttle_reports(),
             rates: limits.rate_reports(),
         }

@@ -127,9 +127,8 @@ impl Server {
         let counts: Box<[Arc<WorkerCounts>]> = (0..workers).map(|_| Arc::default()).collect();
         let config = Arc::new(ArcSwap::from_pointee(config));
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
-        let gate = Arc::new(gate);
         let parts = Parts {
-            gate: Arc::clone(&gate),
+            access: Arc::clone(gate.control()),
             addresses: addresses.iter().map(ToString::to_string).collect(),
             connections_max: shares.connections_max,
             counts: counts.clone(),
@@ -145,7 +144,7 @@ impl Server {
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             launcher: Arc::new(launcher),
             log,
-            gate,
+            gate: Arc::new(gate),
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),

@@ -144,7 +144,7 @@ def make_certificates(directory):
 
 
 def free_port():
-    """A port that was free a moment ago: slapd cannot be told to choose one."""
+    """A port that was free a moment ago: slapd cannot choose one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

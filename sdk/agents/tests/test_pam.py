@@ -114,7 +114,7 @@ class Exec(PamCase):
         self.assertEqual(self.ask("/page", "bob", "open sesame"), "bob|")
 
     def test_no_process_shows_the_password(self):
-        # A question that hangs, while its process is looked at.
+        # A question that hangs, so that its process can be seen.
         with self.server.connect() as client:
             client.get("/page", basic("hangs", "visible7"))
             self.assertTrue(testing.wait_until(lambda: len(self.server.processes()) >= 2))

@@ -5,10 +5,10 @@
 //! only this file makes one.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sluice_access::control::AccessControl;
 use sluice_http::fault::{ClientFault, Fault, Forbidden, Misdirected};
-use sluice_report::access::FailureReport;
 use sluice_settings::rule::{Adjustments, CertificateUse, ClientCertificate, LimitUse};
 
 use crate::dispatch::Site;
@@ -31,7 +31,7 @@ pub(crate) trait Check: Send + Sync {
 pub(crate) struct Gate {
     checks: Vec<Box<dyn Check>>,
     /// The proofs of users, for routes with access rules.
-    control: AccessControl,
+    control: Arc<AccessControl>,
 }
 
 /// Requires a certificate of the client where the decision says so.
@@ -83,7 +83,7 @@ impl Gate {
     pub(crate) fn new() -> Result<Gate, String> {
         Ok(Gate {
             checks: vec![Box::new(RequireCertificate)],
-            control: AccessControl::new()?,
+            control: Arc::new(AccessControl::new()?),
         })
     }
 
@@ -92,7 +92,7 @@ impl Gate {
     pub(crate) fn with(check: impl Check + 'static) -> Gate {
         Gate {
             checks: vec![Box::new(check)],
-            control: AccessControl::new().unwrap(),
+            control: Arc::new(AccessControl::new().unwrap()),
         }
     }
 
@@ -141,9 +141,9 @@ impl Gate {
         decision.answer.map(Passed)
     }
 
-    /// Who has sent wrong passwords. Any thread may call it.
-    pub(crate) fn failures(&self) -> FailureReport {
-        self.control.failures()
+    /// The proofs of users, for reports.
+    pub(crate) fn control(&self) -> &Arc<AccessControl> {
+        &self.control
     }
 
     /// Asks the checks alone.
