@@ -9,6 +9,7 @@ mod identity;
 mod limits;
 mod passwd;
 mod throttle;
+mod watched;
 
 use crate::harness::{Response, Server, Setup, write_with_mode};
 
@@ -18,6 +19,10 @@ const HASH: &str = "$2y$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW
 /// A script that prints what it knows of the user.
 const WHO: &str =
     "printf 'Content-Type: text/plain\\n\\n'; env | grep -E '^(AUTH_|REMOTE_USER|HTTP_AUTHORIZATION|HTTP_X_)' | sort";
+
+/// A script that reports its begin, and waits at a gate.
+const WAITING_SCRIPT: &str =
+    "echo begun > \"$TEST_DIR/events\"; read line < \"$TEST_DIR/gate\"; printf 'Content-Type: text/plain\\n\\ndone'";
 
 /// A setup with the users ann, bob and eve, and the groups staff (ann, bob) and editors (ann).
 fn setup() -> Setup {

@@ -50,5 +50,6 @@ mod targets;
 mod tls;
 mod turns;
 mod watch;
+mod watch_stages;
 mod withheld;
 mod workout;

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 
-use super::{basic, request, setup, status};
+use super::{WAITING_SCRIPT, basic, request, setup, status};
 use crate::harness::{DEADLINE, FifoReader, Gate, Server, run};
 
 #[test]
@@ -54,14 +54,10 @@ fn a_rate_counts_before_passwords_are_verified() {
     }
 }
 
-/// A script that reports its begin, and waits at a gate.
-const WAITING: &str =
-    "echo begun > \"$TEST_DIR/events\"; read line < \"$TEST_DIR/gate\"; printf 'Content-Type: text/plain\\n\\ndone'";
-
 #[test]
 fn requests_wait_for_a_permit_and_too_many_are_refused() {
     let setup = setup()
-        .script("wait", WAITING)
+        .script("wait", WAITING_SCRIPT)
         .route("path = \"/cgi-bin/wait\"\nthrottle = { at_once = 1, queue = 1, queue_timeout = \"1m\" }");
     let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
     let server = setup.start();
