@@ -66,7 +66,6 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
     );
     let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
     let reply = session.head().await?;
-    job.subject.note_phase(Phase::FirstByte);
     Ok((session, reply))
 }
 

@@ -57,10 +57,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         let relay = begin(&job, idle, pump.take(), content_length, &events).with_record(age);
         let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
         match session.head().await {
-            Ok(reply) => {
-                job.subject.note_phase(Phase::FirstByte);
-                return Ok((session, reply));
-            }
+            Ok(reply) => return Ok((session, reply)),
             Err(fault) if age == Age::New || attempt == ATTEMPTS_MAX || overtaken == OVERTAKEN_MAX => {
                 return Err(fault);
             }

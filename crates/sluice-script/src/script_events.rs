@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use sluice_gateway::{Answer, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::Program;
 use sluice_watch::mask::{self, HeadMask};
-use sluice_watch::{Direction, Hold, Item, SecretMask, Secrets, Subject};
+use sluice_watch::{Direction, Hold, Item, Phase, SecretMask, Secrets, Subject};
 
 use crate::observed_process::{ObservedProcess, SilenceTimer, time_text};
 
@@ -211,6 +211,9 @@ impl ScriptEvents {
     /// Notes bytes, or a record, that the script has written to its mailbox.
     pub(crate) fn output(&self, bytes: &[u8]) {
         let Some(watched) = &self.0 else { return };
+        if watched.counts.reads.get() == 0 {
+            watched.subject.note_phase(Phase::FirstByte);
+        }
         watched.counts.reads.update(|reads| reads + 1);
         watched.counts.mailbox.update(|all| all + bytes.len() as u64);
         watched.silence.borrow_mut().restart();

@@ -30,8 +30,6 @@ pub enum Phase {
     Stored,
     /// A script process was found or started.
     Process,
-    /// The process has its request.
-    Asked,
     /// The script has written its first byte.
     FirstByte,
     /// The head of the response was made.
@@ -43,14 +41,13 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Phase; 11] = [
+    const ALL: [Phase; 10] = [
         Phase::Decided,
         Phase::Identified,
         Phase::Admitted,
         Phase::Granted,
         Phase::Stored,
         Phase::Process,
-        Phase::Asked,
         Phase::FirstByte,
         Phase::Head,
         Phase::LastByte,
@@ -67,7 +64,6 @@ impl Phase {
             Phase::Granted => "granted",
             Phase::Stored => "stored",
             Phase::Process => "process",
-            Phase::Asked => "asked",
             Phase::FirstByte => "first-byte",
             Phase::Head => "head",
             Phase::LastByte => "last-byte",
@@ -85,9 +81,8 @@ impl Phase {
             Phase::Granted => "access rules and limits",
             Phase::Stored => "request body received",
             Phase::Process => "script process found or started",
-            Phase::Asked => "request written to the process",
             Phase::FirstByte => "script worked until its first byte",
-            Phase::Head => "head of the response made",
+            Phase::Head => "reply's head, response made",
             Phase::LastByte => "body produced and taken by the client",
             Phase::End => "end",
         }
@@ -209,11 +204,11 @@ mod tests {
         }
         let text = timing.to_string();
         assert!(
-            text.starts_with("12.340 ms\n     0.000 ms      0.000 ms  decided "),
+            text.starts_with("11.106 ms\n     0.000 ms      0.000 ms  decided "),
             "{text}"
         );
         assert_eq!(text.parse(), Ok(timing.clone()));
-        assert_eq!(timing.total_us(), 12_340);
+        assert_eq!(timing.total_us(), 11_106);
         let json = serde_json::to_string(&timing.moments[1]).unwrap();
         assert_eq!(json, r#"{"phase":"identified","at_us":1234}"#);
         assert_eq!("1 ms\nx".parse::<Timing>(), Err(NotATiming));

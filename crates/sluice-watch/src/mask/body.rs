@@ -4,6 +4,7 @@
 
 use crate::mask::json::JsonMask;
 use crate::mask::masks::{Masks, NAME_BYTES_MAX};
+use crate::mask::pairs::PairMask;
 use crate::mask::parts::PartsMask;
 
 /// The mask of one body.
@@ -18,7 +19,8 @@ enum Kind {
     Hidden,
     /// A form or JSON, whatever its type says: `curl -d` sends anything as a form.
     Unknown(Masks),
-    Form(FormMask),
+    /// The pairs in a value, such as the query of a URL, are masked too.
+    Form(FormMask, PairMask),
     Parts(Box<PartsMask>),
     Json(JsonMask),
 }
@@ -50,13 +52,19 @@ impl BodyMask {
         {
             self.0 = match first {
                 b'{' | b'[' => Kind::Json(JsonMask::new(masks)),
-                _ => Kind::Form(FormMask::new(masks)),
+                _ => Kind::Form(FormMask::new(masks), PairMask::new(masks)),
             };
         }
         match &mut self.0 {
             Kind::Shown | Kind::Unknown(_) => {}
             Kind::Hidden => bytes.fill(b'*'),
-            Kind::Form(mask) => mask.apply(bytes),
+            Kind::Form(form, pairs) => {
+                let mut in_pairs = bytes.to_vec();
+                pairs.apply(&mut in_pairs);
+                form.apply(bytes);
+                let masked = bytes.iter_mut().zip(in_pairs).filter(|(_, other)| *other == b'*');
+                masked.for_each(|(byte, _)| *byte = b'*');
+            }
             Kind::Parts(mask) => mask.apply(bytes),
             Kind::Json(mask) => mask.apply(bytes),
         }
@@ -148,6 +156,11 @@ mod tests {
             "a=b\r\npassword=*******\r\nc=d",
         );
         check("", "a=b;pwd=1;2&c=3", "a=b;pwd=***&c=3");
+        check(
+            "text/plain",
+            "REFERER=http://a.test/?token=abc\nA=b",
+            "REFERER=http://a.test/?token=***\nA=b",
+        );
     }
 
     #[test]

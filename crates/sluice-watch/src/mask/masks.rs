@@ -1,14 +1,19 @@
 //! What is secret, by its name: fields of heads, forms, queries and JSON.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::mask::body::BodyMask;
+use crate::secrets::Secrets;
 
 /// Names of which a part is one of these are those of secrets, whatever the configuration says: RFC 9110 §11.6.2 and §11.7.2, RFC 6265 §4.
 const HEAD_WORDS: [&str; 2] = ["authorization", "cookie"];
 
 /// The schemes of Authorization that are shown beside the length of what follows (RFC 7617, RFC 6750, RFC 7616, RFC 4559).
 const SCHEMES: [&str; 4] = ["Basic", "Bearer", "Digest", "Negotiate"];
+
+/// Shorter parts of a field's value are not searched elsewhere.
+const PART_BYTES_MIN: usize = 6;
 
 /// The bytes of a name that are compared at most.
 pub(super) const NAME_BYTES_MAX: usize = 256;
@@ -94,25 +99,75 @@ impl Masks {
             return text.to_owned();
         }
         let mut shown = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('=') {
-            shown.push_str(before);
-            shown.push('=');
+        let mut at = 0;
+        for value in self.values_in(text) {
+            shown.push_str(&text[at..value.start]);
+            shown.push_str(&hidden(value.len()));
+            at = value.end;
+        }
+        shown.push_str(&text[at..]);
+        shown
+    }
+
+    /// Where the values of secret names stand in a text.
+    fn values_in(&self, text: &str) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some(equals) = text[from..].find('=').map(|at| from + at) {
+            let before = &text[from..equals];
             let name = before
                 .rsplit(|letter| !may_be_in_name(letter))
                 .next()
                 .unwrap_or_default();
-            rest = after;
+            from = equals + 1;
             if self.is_secret(name.as_bytes()) {
-                let end = after.find(ends_value).unwrap_or(after.len());
-                if end > 0 {
-                    shown.push_str(&hidden(end));
-                }
-                rest = &after[end..];
+                let value = &text[from..];
+                let value = &value[..value.find(ends_value).unwrap_or(value.len())];
+                // In a message it stands behind a target.
+                let value = value.strip_suffix(':').unwrap_or(value);
+                let end = from + value.len();
+                found.extend((end > from).then_some(from..end));
+                from = end;
             }
         }
-        shown.push_str(rest);
-        shown
+        found
+    }
+
+    /// The secrets in the head of a request, to mask them wherever they stand: a response may repeat them. `fields` are names and values.
+    pub fn secrets_of<'a>(
+        &self,
+        fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+        query: Option<&'a str>,
+    ) -> Secrets {
+        let mut secrets: Vec<Vec<u8>> = Vec::new();
+        let mut texts: Vec<String> = query.map(str::to_owned).into_iter().collect();
+        for (name, value) in fields {
+            if !self.is_secret(name.as_bytes()) {
+                texts.push(String::from_utf8_lossy(value).into_owned());
+                continue;
+            }
+            secrets.push(value.to_vec());
+            // `Basic TOKEN`, `a=VALUE; b=VALUE`.
+            for part in value.split(|byte| matches!(byte, b' ' | b';' | b',')) {
+                let after_name = part.splitn(2, |byte| *byte == b'=').nth(1);
+                let is_long = |part: &&[u8]| part.len() >= PART_BYTES_MIN;
+                secrets.extend(
+                    [Some(part), after_name]
+                        .into_iter()
+                        .flatten()
+                        .filter(is_long)
+                        .map(<[u8]>::to_vec),
+                );
+            }
+        }
+        for text in &texts {
+            for value in self.values_in(text) {
+                let value = &text[value];
+                secrets.push(value.as_bytes().to_vec());
+                secrets.push(decoded(value.replace('+', " ").as_bytes()));
+            }
+        }
+        Secrets::new(secrets.iter().map(Vec::as_slice))
     }
 
     /// The mask of a body. `content_type` is the value of that field; a body that is compressed is not decoded.
@@ -146,8 +201,16 @@ fn ends_value(letter: char) -> bool {
 
 /// The letters and digits of a name, decoded, in lower case.
 fn plain(name: &[u8]) -> String {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name;
+    let bytes = decoded(name);
+    let text = String::from_utf8_lossy(&bytes);
+    let letters = text.chars().filter(|letter| letter.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// The bytes that are percent-encoded (RFC 3986 §2.1).
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
     while let [first, after @ ..] = rest {
         rest = after;
         match (first, after) {
@@ -158,9 +221,7 @@ fn plain(name: &[u8]) -> String {
             _ => bytes.push(*first),
         }
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let letters = text.chars().filter(|letter| letter.is_alphanumeric());
-    letters.flat_map(char::to_lowercase).collect()
+    bytes
 }
 
 fn digit(byte: u8) -> u8 {
@@ -213,12 +274,29 @@ mod tests {
                 "\"GET /?pwd=a HTTP/1.1\" 200 \"?pwd=b\"",
                 "\"GET /?pwd=…(1 bytes) HTTP/1.1\" 200 \"?pwd=…(1 bytes)\"",
             ),
+            ("GET /?pwd=abc: not there", "GET /?pwd=…(3 bytes): not there"),
             ("a=b=c", "a=b=c"),
             ("password", "password"),
         ] {
             assert_eq!(masks.text(text), shown);
         }
         assert_eq!(Masks::off().text("token=a"), "token=a");
+    }
+
+    #[test]
+    fn the_secrets_of_a_request_are_known_wherever_they_stand() {
+        let fields = [
+            ("authorization", b"Basic dXNlcjpw".as_slice()),
+            ("cookie", b"id=abcdefgh; x=y"),
+            ("host", b"a.test.example"),
+        ];
+        let secrets = Masks::default().secrets_of(fields, Some("user=somebody&password=two+w%6frds"));
+        let shown = secrets.masked("dXNlcjpw abcdefgh a.test.example somebody two words two+w%6frds".into());
+        assert_eq!(shown, "******** ******** a.test.example somebody ********* ***********");
+        assert_eq!(
+            format!("{:?}", Masks::off().secrets_of(fields, Some("password=abcd"))),
+            "Secrets(0)"
+        );
     }
 
     #[test]
