@@ -12,9 +12,10 @@ use std::task::Waker;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_http::received::{Received, Receiver};
 use sluice_membuf::SealedMemfd;
-use sluice_watch::Subject;
+use sluice_watch::{Item, Subject};
 
 use crate::client_certificates::ShownCertificate;
+use crate::close_reason::CloseReason;
 use crate::outgoing::{Outgoing, OutgoingBody};
 use crate::send_budget::SendBudget;
 use crate::vacancies::Vacancies;
@@ -58,6 +59,13 @@ pub struct Connection {
     demand: Cell<Option<Demand>>,
     /// With what it notes events for WATCH.
     subject: RefCell<Subject>,
+    /// The generation of the list of watches when the subject was looked up.
+    watch_generation: Cell<u32>,
+    /// Its client is a proxy: which clients its requests come from is known only by these.
+    is_of_proxy: Cell<bool>,
+    /// Somebody may want to be shown the bytes of the exchange under way.
+    are_octets_wanted: Cell<bool>,
+    close_reason: Cell<Option<CloseReason>>,
 }
 
 /// What the worker wants of a connection.
@@ -102,6 +110,10 @@ impl Connection {
             has_unsent: Cell::new(false),
             demand: Cell::new(None),
             subject: RefCell::new(Subject::NONE),
+            watch_generation: Cell::new(0),
+            is_of_proxy: Cell::new(false),
+            are_octets_wanted: Cell::new(true),
+            close_reason: Cell::new(None),
         }
     }
 
@@ -110,8 +122,54 @@ impl Connection {
         self.subject.borrow().clone()
     }
 
-    pub(crate) fn set_subject(&self, subject: &Subject) {
-        self.subject.replace(subject.clone());
+    /// Whether somebody watches it.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.subject.borrow().is_none()
+    }
+
+    /// The generation of the list of watches when the subject was looked up.
+    pub(crate) fn watch_generation(&self) -> u32 {
+        self.watch_generation.get()
+    }
+
+    pub(crate) fn set_subject(&self, subject: Subject, generation: u32) {
+        self.subject.replace(subject);
+        self.watch_generation.set(generation);
+    }
+
+    /// Notes whether the client is a proxy whose requests name their clients.
+    pub(crate) fn set_of_proxy(&self, is_of_proxy: bool) {
+        self.is_of_proxy.set(is_of_proxy);
+    }
+
+    pub(crate) fn is_of_proxy(&self) -> bool {
+        self.is_of_proxy.get()
+    }
+
+    /// Notes that nobody wants to be shown the bytes of the exchange that has begun, because no watch can match it. In HTTP/2 the bytes
+    /// of several exchanges are mixed, so there this has no effect.
+    pub fn skip_octets(&self) {
+        self.are_octets_wanted.set(self.outgoing.is_http2());
+    }
+
+    /// Notes that the next bytes may be those of an exchange that somebody watches.
+    pub(crate) fn want_octets(&self) {
+        self.are_octets_wanted.set(true);
+    }
+
+    pub(crate) fn are_octets_wanted(&self) -> bool {
+        self.are_octets_wanted.get()
+    }
+
+    /// Notes why it is closed, unless a reason is known already.
+    pub(crate) fn close_because(&self, reason: CloseReason) {
+        if self.close_reason.get().is_none() {
+            self.close_reason.set(Some(reason));
+        }
+    }
+
+    pub(crate) fn close_reason(&self) -> CloseReason {
+        self.close_reason.get().unwrap_or_default()
     }
 
     /// A connection of no worker.
@@ -237,8 +295,11 @@ impl Connection {
                 self.vacancies.notify();
                 return None;
             }
-            Demand::MakeRoom => {}
-            Demand::FreeMemory => self.abort(),
+            Demand::MakeRoom => self.close_because(CloseReason::MakesRoom),
+            Demand::FreeMemory => {
+                self.close_because(CloseReason::FreesMemory);
+                self.abort();
+            }
         }
         Some(demand)
     }
@@ -305,6 +366,9 @@ impl Connection {
 
     /// Notes that everything has been sent.
     pub(crate) fn flushed(&self) {
+        if self.is_watched() {
+            self.note_flushed();
+        }
         if self.is_busy() {
             return;
         }
@@ -313,6 +377,30 @@ impl Connection {
             self.idle_since.set(self.vacancies.next_number());
             self.vacancies.notify_if_wanted();
         }
+    }
+
+    /// Tells those who watch that the responses of the exchanges that have ended were sent.
+    #[cold]
+    fn note_flushed(&self) {
+        if self.outgoing.has_chunks() {
+            return;
+        }
+        let subject = self.subject();
+        subject.sent();
+        if !self.is_busy() && self.has_unsent.get() {
+            subject.forget_bytes();
+            if self.outgoing.is_http2() {
+                self.note_kept();
+            }
+        }
+    }
+
+    /// Notes that it waits for its next request.
+    pub(crate) fn note_kept(&self) {
+        let exchanges = self.exchanges();
+        self.subject().note(Item::Connection, "net", || {
+            format!("kept after request {exchanges}: waits for the next one")
+        });
     }
 
     /// Aborts a response that is delimited by the end of the connection: the socket is reset instead of closed, because
@@ -403,6 +491,6 @@ mod tests {
     #[test]
     fn the_state_of_an_idle_connection_is_small() {
         // Ten thousand of them are 3 MB.
-        assert!(size_of::<Connection>() <= 304, "{} bytes", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 320, "{} bytes", size_of::<Connection>());
     }
 }

@@ -41,6 +41,8 @@ pub struct Front {
     client_counts: Arc<ClientCounts>,
     log: FrontLog,
     watches: WorkerHub,
+    /// The generation of the list of watches at the last tick.
+    watch_generation: Cell<u32>,
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
     /// Seconds since the worker started.
@@ -85,6 +87,7 @@ impl Front {
             client_counts: limits.client_counts,
             log: FrontLog::default(),
             watches: WorkerHub::new(hub),
+            watch_generation: Cell::new(0),
             phases,
             is_draining: Cell::new(false),
             tick: Cell::new(0),
@@ -158,12 +161,33 @@ impl Front {
 
     /// The subject of a connection, with the watches that are active now.
     pub fn subject(&self, connection: &Connection) -> Subject {
-        let subject = self.watches.connection(&connection.subject(), || Facts {
-            client: Some(connection.endpoints().client.ip().to_string()),
-            ..Facts::default()
-        });
-        connection.set_subject(&subject);
-        subject
+        let generation = self.watches.generation();
+        if connection.watch_generation() != generation {
+            let subject = self.watches.connection(&connection.subject(), || facts(connection));
+            connection.set_subject(subject, generation);
+        }
+        connection.subject()
+    }
+
+    /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
+    pub(crate) fn know_client(&self, connection: &Connection) {
+        let subject = connection.subject();
+        subject.know(|known| known.client = facts(connection).client);
+        if subject.is_over() {
+            connection.set_subject(Subject::NONE, connection.watch_generation());
+        }
+    }
+
+    /// Drops the subjects of connections that nobody watches any more: those that are idle would keep them until they are used.
+    fn drop_subjects(&self) {
+        let generation = self.watches.generation();
+        if self.watch_generation.replace(generation) != generation {
+            self.slots.for_each(|connection| {
+                if connection.is_watched() {
+                    self.subject(connection);
+                }
+            });
+        }
     }
 
     /// The log lines about connections.
@@ -192,6 +216,7 @@ impl Front {
         log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, Instant::now()));
         self.log.log_due();
         self.watches.tick();
+        self.drop_subjects();
         self.tick.set(self.tick.get() + 1);
         self.slots.wake_due(self.tick.get());
     }
@@ -224,6 +249,15 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         log_suppressed(self.refused.take());
+    }
+}
+
+/// What is known of a connection before its requests.
+fn facts(connection: &Connection) -> Facts {
+    let client = connection.endpoints().client.ip();
+    Facts {
+        client: (!connection.is_of_proxy()).then(|| client.to_string()),
+        ..Facts::default()
     }
 }
 

@@ -18,13 +18,14 @@ use hyper_util::rt::TokioIo;
 use sluice_http::tasks::yield_now;
 use sluice_settings::limits::Limits;
 
+use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::half_close::{HalfClose, Step};
-use crate::http_connection::HttpConnection;
+use crate::http_connection::{Cause, HttpConnection};
 use crate::minor_version::FollowingBody;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
-use crate::stream::SharedStream;
+use crate::stream::{ClientSide, SharedStream};
 use crate::turn::ExchangeTurn;
 
 /// Bytes that hyper reads ahead, and collects for one write.
@@ -40,15 +41,28 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
             // hyper takes it for the end of the connection.
-            _ if http.stream.borrow().has_other_major_version() => return Some(other_major_version()),
+            _ if http.stream.borrow().has_other_major_version() => {
+                http.slot.close_because(CloseReason::HeadRefused);
+                return Some(other_major_version());
+            }
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
-            Ok(Outcome::HeadTimedOut) if http.slot.has_part_of_head() => return Some(head_timed_out()),
-            Ok(_) => return None,
+            Ok(Outcome::HeadTimedOut) if http.slot.has_part_of_head() => {
+                http.slot.close_because(CloseReason::HeadTimedOut);
+                return Some(head_timed_out());
+            }
+            Ok(outcome) => {
+                http.slot.close_because(reason_of_end(http, outcome));
+                return None;
+            }
             Err(error) => {
                 let refusal = refusal_of(&error);
-                if refusal.is_none() {
+                if refusal.is_some() {
+                    http.slot.close_because(CloseReason::HeadRefused);
+                } else {
                     // The client left, or a response was aborted: its exchange has logged that.
                     tracing::debug!("connection from {}: {error}", http.slot.endpoints().client);
+                    let cause = if error.is_user() { Cause::Body } else { Cause::Other };
+                    http.slot.close_because(http.reason_of_error(&error, cause));
                 }
                 return refusal;
             }
@@ -87,6 +101,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     let mut monitor = ConnectionMonitor::new(connection, front.tick());
     let (mut turn, mut half_close) = (ExchangeTurn::new(connection), HalfClose::default());
     let outcome = poll_fn(|context| {
+        http.join_watches();
         if connection.due_demand().is_some() {
             return Poll::Ready(Ok(Outcome::Closed));
         }
@@ -122,6 +137,18 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     Ok(outcome)
 }
 
+/// Why a connection ends without an error, if that is not known yet.
+fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
+    match http.stream.borrow().client() {
+        ClientSide::Closed => CloseReason::ClientClosed,
+        ClientSide::Reset => CloseReason::ClientReset,
+        ClientSide::Open if http.front.is_draining() => CloseReason::Draining,
+        ClientSide::Open if outcome != Outcome::Closed => CloseReason::Idle,
+        ClientSide::Open if http.slot.expects_no_more() => CloseReason::LastRequest,
+        ClientSide::Open => CloseReason::LastResponse,
+    }
+}
+
 /// hyper knows from the head whether there is a body.
 fn following_body(request: &Request<Incoming>) -> FollowingBody {
     match request.body().is_end_stream() {
@@ -141,12 +168,14 @@ fn check<S>(
     let wait = stream.client_wait(monitor.now());
     if !monitor.is_fast_enough(connection, wait, limits) {
         http.front.log().slow(connection);
+        connection.close_because(CloseReason::TooSlow);
         connection.abort();
         return Action::Close(Outcome::Closed);
     }
     // hyper does not read while it waits for a response.
     if connection.is_busy() && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
     {
+        connection.close_because(CloseReason::ClientLeft);
         return Action::Close(Outcome::Closed);
     }
     if stream.is_sending() {

@@ -20,14 +20,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
+use sluice_watch::Item;
 
+use crate::close_reason::CloseReason;
 use crate::coalescer::{CoalescedStream, WriteCoalescer};
 use crate::connection::{Connection, Demand};
-use crate::http_connection::HttpConnection;
+use crate::http_connection::{Cause, HttpConnection};
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::outgoing::{Delivery, STREAMS_MAX};
 use crate::send_allowance::ClientWait;
 use crate::service::Service;
+use crate::stream::ClientSide;
 
 /// Bytes that a client may send of one body before they are read, and of all bodies of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -150,6 +153,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let mut ended = None;
     let mut monitor = ConnectionMonitor::new(connection, front.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
+        http.join_watches();
         if let Some(demand) = connection.due_demand() {
             if demand == Demand::MakeRoom {
                 // One GOAWAY, for which there is room, because nothing was under way.
@@ -182,9 +186,18 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
     })
     .await;
-    if let Err(error) = result {
-        tracing::debug!("connection from {}: {error}", connection.endpoints().client);
-    }
+    connection.close_because(match result {
+        Ok(()) if front.is_draining() => CloseReason::Draining,
+        Ok(()) => match stream.borrow().client() {
+            ClientSide::Reset => CloseReason::ClientReset,
+            ClientSide::Open if monitor.is_shutting_down() => CloseReason::Idle,
+            ClientSide::Open | ClientSide::Closed => CloseReason::ClientClosed,
+        },
+        Err(error) => {
+            tracing::debug!("connection from {}: {error}", connection.endpoints().client);
+            http.reason_of_error(&*error, Cause::Other)
+        }
+    });
 }
 
 /// Checks once a second whether the connection goes on.
@@ -194,6 +207,9 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     let is_sending = stream.is_sending();
     let action = check_sent(connection, wait, limits, monitor, || {
         http.front.log().slow(connection);
+        connection.subject().note(Item::Connection, "net", || {
+            "a response was too slow: its client took less than send_timeout and send_rate allow".into()
+        });
     });
     if is_sending {
         monitor.restart_idle_time(connection);
@@ -222,6 +238,7 @@ fn check_sent(
         return Action::Continue;
     }
     log();
+    connection.close_because(CloseReason::TooSlow);
     connection.abort();
     Action::Close(())
 }
@@ -232,7 +249,10 @@ fn check_idle(connection: &Connection, limits: &Limits, monitor: &mut Connection
     let timeout = limits.head_timeout;
     let notice = GOAWAY_NOTICE.min(timeout / 4);
     match monitor.idle_time(connection) {
-        Some(idle) if idle >= timeout && monitor.is_shutting_down() => Action::Close(()),
+        Some(idle) if idle >= timeout && monitor.is_shutting_down() => {
+            connection.close_because(CloseReason::Idle);
+            Action::Close(())
+        }
         Some(idle) if idle >= timeout - notice && !monitor.is_shutting_down() => Action::ShutDown,
         _ => Action::Continue,
     }

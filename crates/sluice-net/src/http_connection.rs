@@ -1,11 +1,15 @@
 //! A connection whose protocol is known: what `http1` and `http2` work with.
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::rc::Rc;
 
+use crate::close_reason::CloseReason;
+use crate::connection_events;
 use crate::front::Front;
+use crate::service::Service;
 use crate::slots::Slot;
-use crate::stream::ClientStream;
+use crate::stream::{ClientSide, ClientStream};
 
 /// A connection that speaks HTTP. The fields are dropped in this order, so the socket is closed before its slot becomes
 /// free.
@@ -14,4 +18,48 @@ pub(crate) struct HttpConnection<S> {
     pub service: Rc<S>,
     pub stream: Rc<RefCell<ClientStream>>,
     pub slot: Slot,
+}
+
+/// What has caused an error of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The body of a response, which was aborted.
+    Body,
+    /// The client, the network or a rule of the protocol.
+    Other,
+}
+
+impl<S: Service> HttpConnection<S> {
+    /// Has it looked up who watches the connection, if a watch has come or gone. To be called before bytes are read or written.
+    pub(crate) fn join_watches(&self) {
+        if self.slot.watch_generation() != self.front.watches().generation() {
+            self.look_up_watches();
+        }
+    }
+
+    /// Why the connection ends with this error, which is noted. It may be that a response was aborted.
+    pub(crate) fn reason_of_error(&self, error: &dyn Error, cause: Cause) -> CloseReason {
+        match (cause, self.stream.borrow().client()) {
+            (Cause::Body, _) => CloseReason::Aborted,
+            (_, ClientSide::Closed) => CloseReason::ClientClosed,
+            (_, ClientSide::Reset) => CloseReason::ClientReset,
+            (Cause::Other, ClientSide::Open) => {
+                connection_events::note_error(&self.slot, error);
+                CloseReason::Error
+            }
+        }
+    }
+
+    #[cold]
+    fn look_up_watches(&self) {
+        let connection = &self.slot;
+        let was_watched = connection.is_watched();
+        connection.set_of_proxy(self.service.is_trusted_proxy(&connection.endpoints()));
+        self.front.subject(connection);
+        if !was_watched || !connection.is_watched() {
+            // It has missed bytes.
+            self.stream.borrow_mut().forget_wire();
+            connection_events::note_joined(connection);
+        }
+    }
 }

@@ -10,8 +10,11 @@
 
 mod client_certificates;
 pub mod client_counts;
+mod close_reason;
 mod coalescer;
 pub mod connection;
+mod connection_events;
+pub mod frames;
 pub mod front;
 mod front_log;
 mod half_close;
@@ -38,3 +41,4 @@ mod transport;
 mod turn;
 pub mod unix;
 mod vacancies;
+mod wire;

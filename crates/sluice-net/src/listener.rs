@@ -22,6 +22,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::client_counts::Counted;
+use crate::connection_events;
 use crate::front::Front;
 use crate::serve_connection::serve_connection;
 use crate::service::Service;
@@ -175,6 +176,7 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
                 let Some(counted) = count(&front, &*service, &endpoints, index) else {
                     let most = front.client_counts().connections_max();
                     front.log().over_client_limit(&endpoints, most);
+                    connection_events::note_over_client_limit(&front, &endpoints, most);
                     continue;
                 };
                 // After accepting, because a waiting listener must not hold a slot that another listener could use.
@@ -184,6 +186,11 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
                     () = &mut draining => return,
                 }
                 let slot = slots.take(front.connection(endpoints), counted);
+                if front.watches().is_on() {
+                    slot.set_listener(index);
+                    slot.set_of_proxy(front.has_proxy_protocol(index) || service.is_trusted_proxy(&endpoints));
+                    connection_events::note_accepted(&front, &slot, slot.number());
+                }
                 let (front, service) = (Rc::clone(&front), Rc::clone(&service));
                 let tasks = front.tasks().clone();
                 tasks.spawn(serve_connection(front, service, socket, slot, index));

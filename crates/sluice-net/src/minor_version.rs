@@ -78,6 +78,12 @@ impl MinorVersion {
         self.is_without_body = body == FollowingBody::No;
     }
 
+    /// Whether the next byte certainly begins a head or an empty line before it. Of HTTP/1 only.
+    pub(crate) fn is_before_head(&self, parser: Parser) -> bool {
+        let is_after_head = self.is_after_empty_line && self.is_without_body && parser == Parser::Waits;
+        is_after_head || matches!(self.part, Part::Before)
+    }
+
     /// Whether a request was refused because of its major version.
     pub(crate) fn is_other_major(&self) -> bool {
         self.is_other_major
@@ -89,7 +95,7 @@ impl MinorVersion {
     /// # Errors
     /// The client's: the major version is not 1 (505).
     pub(crate) fn adjust(&mut self, bytes: &mut [u8], parser: Parser) -> io::Result<()> {
-        if self.is_after_empty_line && self.is_without_body && parser == Parser::Waits {
+        if self.is_before_head(parser) {
             self.part = Part::Before;
         }
         self.is_after_empty_line = bytes.ends_with(b"\r\n\r\n");

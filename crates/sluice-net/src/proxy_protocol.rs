@@ -14,9 +14,11 @@ use std::str::FromStr;
 use sluice_http::endpoints::Endpoints;
 use sluice_settings::Peers;
 use sluice_settings::limits::Limits;
+use sluice_watch::Item;
 use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
+use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::front::Front;
 use crate::socket::Socket;
@@ -72,6 +74,8 @@ pub(crate) async fn receive(
         };
         tracing::warn!("connection from {peer} closed: {refusal}");
     }
+    connection.close_because(CloseReason::ProxyHeader);
+    connection.subject().note(Item::Connection, "proxy", || refusal);
     false
 }
 

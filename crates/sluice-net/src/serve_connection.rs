@@ -18,7 +18,10 @@ use tokio::time::timeout;
 
 use crate::client_certificates;
 use crate::client_certificates::ShownCertificate;
+use crate::close_reason::CloseReason;
 use crate::connection::Connection;
+use crate::connection_events;
+use crate::connection_events::Handshake;
 use crate::front::Front;
 use crate::half_close::ClientEnd;
 use crate::http_connection::HttpConnection;
@@ -100,10 +103,12 @@ pub(crate) fn serve_connection<S: Service>(
             }
             Stage::Opening(_) | Stage::Closed => None,
         };
+        connection_events::note_closing(&connection);
         if let Stage::Http1(http) | Stage::Http2(http) = mem::replace(&mut stage, Stage::Closed) {
             // Boxed, so that the memory for closing is not part of every open connection.
             Box::pin(close(http, refusal)).await;
         }
+        connection_events::note_closed(&connection);
     }
 }
 
@@ -140,9 +145,14 @@ fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize)
     match protocol.proxy_protocol.take() {
         None => begin_http(accepted, socket, protocol),
         Some(proxies) => Stage::Opening(Box::pin(async move {
-            let Accepted { front, slot, .. } = &accepted;
+            let Accepted { front, slot, service } = &accepted;
             let limits = accepted.limits();
+            let proxy = slot.endpoints();
             if proxy_protocol::receive(front, &limits, slot, &mut socket, &proxies).await {
+                if slot.is_watched() {
+                    slot.set_of_proxy(service.is_trusted_proxy(&slot.endpoints()));
+                    connection_events::note_proxy_header(front, slot, &proxy);
+                }
                 begin_http(accepted, socket, protocol)
             } else {
                 Stage::Closed
@@ -168,6 +178,7 @@ fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: L
         None if protocol.http2 => Stage::Opening(Box::pin(async move {
             let limit = accepted.limits().head_timeout;
             let Some(version) = peek_version(limit, &mut socket).await else {
+                accepted.slot.close_because(CloseReason::NothingSent);
                 return Stage::Closed;
             };
             Stage::http(accepted.into_http(Transport::Clear(socket)), version)
@@ -185,6 +196,7 @@ async fn handshake(
     tls: Arc<ListenerTls>,
 ) -> Option<Transport> {
     let (client, limit) = (connection.endpoints().client, limits.head_timeout);
+    let watched = Handshake::begin(connection);
     let handshake = async {
         let mut first = [0];
         match poll_fn(|context| socket.poll_peek(context, &mut first)).await {
@@ -197,16 +209,21 @@ async fn handshake(
         }
     };
     match timeout(limit, handshake).await {
-        Ok(Ok(transport)) => Some(transport),
+        Ok(Ok(transport)) => {
+            watched.note_done(connection, &transport);
+            return Some(transport);
+        }
         Ok(Err(error)) => {
             log_failure(front, limits, client, &error);
-            None
+            watched.note_failed(&error);
         }
         Err(_) => {
             tracing::debug!("connection from {client}: no TLS handshake within {limit:?}");
-            None
+            watched.note_timed_out(limit);
         }
     }
+    connection.close_because(CloseReason::Handshake);
+    None
 }
 
 /// Logs why a handshake failed.

@@ -109,6 +109,11 @@ impl ConnectionSlots {
         }
     }
 
+    /// Calls `f` with every connection.
+    pub(crate) fn for_each(&self, f: impl FnMut(&Rc<Connection>)) {
+        self.taken.borrow().values().for_each(f);
+    }
+
     /// The connection whose response bytes have used most memory for longest.
     pub(crate) fn most_waiting(&self) -> Option<Rc<Connection>> {
         let taken = self.taken.borrow();
@@ -157,6 +162,13 @@ impl ConnectionSlots {
 /// Whether a connection has been idle since this moment, and was not asked to make room yet.
 fn is_idle_since(connection: &Connection, since: u64) -> bool {
     connection.is_idle() && connection.idle_since() == since && !connection.makes_room()
+}
+
+impl Slot {
+    /// Its number among all that the worker has had.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl Deref for Slot {

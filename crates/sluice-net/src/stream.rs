@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sluice_http::received::Receiver;
 use sluice_http::tasks::yield_now;
 use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,6 +26,7 @@ use crate::minor_version::{FollowingBody, MinorVersion, Parser};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
 use crate::turn::ReadTurn;
+use crate::wire::{Position, Wire};
 
 /// How long the client may take to make room for `close_notify`.
 const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -61,6 +63,21 @@ pub(crate) struct ClientStream {
     status_line_sent: usize,
     /// The last byte sent is a leading zero of the size of a chunk that has not been written.
     ends_with_zero: bool,
+    /// Nothing was sent since the last complete flush.
+    is_flushed: bool,
+    client: ClientSide,
+    /// What a watch wants of the bytes; made with the first bytes that are watched.
+    wire: Option<Box<Wire>>,
+}
+
+/// What reading and writing have shown of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientSide {
+    Open,
+    /// It sends no more.
+    Closed,
+    /// It has reset the connection.
+    Reset,
 }
 
 impl ClientStream {
@@ -77,7 +94,20 @@ impl ClientStream {
             written_in: 0,
             status_line_sent: 0,
             ends_with_zero: false,
+            is_flushed: true,
+            client: ClientSide::Open,
+            wire: None,
         }
+    }
+
+    /// What reading and writing have shown of the client.
+    pub(crate) fn client(&self) -> ClientSide {
+        self.client
+    }
+
+    /// Forgets what a watch has seen of the bytes, because it has missed some.
+    pub(crate) fn forget_wire(&mut self) {
+        self.wire = None;
     }
 
     /// Prepares for a new parser of HTTP/1, which has read nothing.
@@ -140,6 +170,7 @@ impl ClientStream {
         };
         let written = self.transport.poll_write_vectored(&mut context, &[IoSlice::new(byte)]);
         if let Poll::Ready(Ok(1..)) = written {
+            self.count_sent(&[IoSlice::new(byte)], 1);
             self.ends_with_zero = is_within_body;
             self.status_line_sent += usize::from(!is_within_body);
         }
@@ -238,7 +269,39 @@ impl ClientStream {
 
     /// Encrypts the chunks as records, which the next write or flush sends. The caller limits their number.
     pub(crate) fn encrypt_chunks(&mut self, chunks: &[IoSlice<'_>]) -> io::Result<()> {
-        self.transport.encrypt_chunks(chunks)
+        self.transport.encrypt_chunks(chunks)?;
+        self.count_sent(chunks, chunks.iter().map(|chunk| chunk.len()).sum());
+        Ok(())
+    }
+
+    /// Notes that so many bytes of the chunks were sent, or will be by the next flush.
+    fn count_sent(&mut self, chunks: &[IoSlice<'_>], count: usize) {
+        let was_flushed = std::mem::take(&mut self.is_flushed);
+        if self.connection.is_watched() {
+            let at = Position::after(was_flushed);
+            self.wire
+                .get_or_insert_default()
+                .note_sent(&self.connection, chunks, count, at);
+        }
+    }
+
+    /// What the parser of HTTP/1 does.
+    fn parser(&self) -> Parser {
+        match self.connection.is_busy() {
+            true => Parser::IsBusy,
+            false => Parser::Waits,
+        }
+    }
+
+    /// Notes what was read, for those who watch.
+    #[cold]
+    fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
+        let is_first = self.connection.received().bytes == 0;
+        let is_http1 = !self.connection.outgoing().is_http2();
+        let at = Position::after(is_first || is_http1 && self.minor_version.is_before_head(self.parser()));
+        self.wire
+            .get_or_insert_default()
+            .note_read(&self.connection, read, bytes, at);
     }
 
     /// As `poll_read_next`, but no further than the turn goes: then other connections have theirs.
@@ -261,7 +324,12 @@ impl ClientStream {
 
     fn poll_read_next(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.unread.is_empty() {
-            return self.transport.poll_read(context, buffer);
+            let before = buffer.filled().len();
+            let read = self.transport.poll_read(context, buffer);
+            if self.connection.is_watched() {
+                self.note_read(&read, &buffer.filled()[before..]);
+            }
+            return read;
         }
         let bytes = self.unread.len().min(buffer.remaining());
         buffer.put_slice(&self.unread.split_to(bytes));
@@ -281,7 +349,24 @@ impl ClientStream {
             self.written_in = connection.exchanges();
         }
         self.ends_with_zero = false;
-        connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed))
+        let written = connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed));
+        match &written {
+            Poll::Ready(Ok(count)) => self.count_sent(chunks, *count),
+            Poll::Ready(Err(error)) => self.note_error(error),
+            Poll::Pending => {}
+        }
+        written
+    }
+
+    /// Notes an error of reading or writing.
+    fn note_error(&mut self, error: &io::Error) {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        self.client = match error.kind() {
+            BrokenPipe | ConnectionAborted | ConnectionReset => ClientSide::Reset,
+            // TLS without close_notify.
+            UnexpectedEof => ClientSide::Closed,
+            _ => self.client,
+        };
     }
 
     /// Writes a status line without the bytes of it that were sent before.
@@ -351,13 +436,15 @@ impl AsyncRead for SharedStream {
         let bytes = buffer.filled().len() - before;
         stream.turn.count(bytes);
         if bytes > 0 {
-            let parser = match stream.connection.is_busy() {
-                true => Parser::IsBusy,
-                false => Parser::Waits,
-            };
+            let parser = stream.parser();
             stream
                 .minor_version
                 .adjust(&mut buffer.filled_mut()[before..], parser)?;
+        }
+        match &read {
+            Poll::Ready(Ok(())) if bytes == 0 => stream.client = ClientSide::Closed,
+            Poll::Ready(Err(error)) => stream.note_error(error),
+            _ => {}
         }
         stream.connection.count_read(bytes);
         read
@@ -409,6 +496,7 @@ impl AsyncWrite for SharedStream {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.borrow_mut();
         ready!(stream.poll_flushed(context))?;
+        stream.is_flushed = true;
         stream.connection.flushed();
         Poll::Ready(Ok(()))
     }

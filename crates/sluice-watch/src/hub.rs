@@ -162,6 +162,14 @@ impl WorkerHub {
         self.hub.is_on()
     }
 
+    /// The generation of the list of watches: 0 while there is none, otherwise another number whenever a watch has come or gone. A
+    /// connection that remembers it knows whether to ask for its subject again. One relaxed load. It repeats after 2³² changes.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "said above")]
+    pub fn generation(&self) -> u32 {
+        self.hub.generation() as u32
+    }
+
     /// The subject of a connection, with the watches that are active now. `subject` is the one that it has had so far.
     #[must_use]
     pub fn connection(&self, subject: &Subject, facts: impl FnOnce() -> Facts) -> Subject {
@@ -173,7 +181,10 @@ impl WorkerHub {
             return self.begin(&list, None, facts());
         }
         subject.join(&list);
-        subject.clone()
+        match subject.is_over() {
+            true => Subject::NONE,
+            false => subject.clone(),
+        }
     }
 
     /// The subject of an exchange on a connection; nothing if no watch can match what is known of it.

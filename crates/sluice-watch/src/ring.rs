@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::event::Event;
+use crate::event::{Content, Event};
 
 /// Events of one request at most.
 const EVENTS_MAX: usize = 512;
@@ -60,6 +60,19 @@ impl Ring {
         self.events = VecDeque::new();
         self.bytes = 0;
         self.lost = 0;
+    }
+
+    /// Drops the events that are bytes.
+    pub(crate) fn forget_bytes(&mut self) {
+        let (mut bytes, mut forgotten) = (0, 0);
+        self.events.retain(|event| {
+            let is_text = matches!(event.content, Content::Text(_));
+            let of = if is_text { &mut bytes } else { &mut forgotten };
+            *of += event.size();
+            is_text
+        });
+        self.bytes = bytes;
+        self.total.fetch_sub(forgotten, Ordering::Relaxed);
     }
 
     fn drop_oldest(&mut self) -> bool {

@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     /// Holders of a `Hold`.
     holds: Cell<u32>,
     has_ended: Cell<bool>,
+    /// A connection that has sent everything, and has had no exchange since.
+    is_idle: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -71,6 +73,9 @@ impl Subject {
         facts: Facts,
         candidates: Vec<Arc<Queue>>,
     ) -> Subject {
+        if let Some(Subject(Some(connection))) = connection {
+            connection.is_idle.set(false);
+        }
         let inner = Rc::new(Inner {
             number,
             began: Instant::now(),
@@ -82,6 +87,7 @@ impl Subject {
             timing: RefCell::default(),
             holds: Cell::default(),
             has_ended: Cell::default(),
+            is_idle: Cell::default(),
             state: RefCell::new(State {
                 facts,
                 candidates: candidates.into_iter().map(Candidate::new).collect(),
@@ -215,14 +221,41 @@ impl Subject {
         let candidates = std::mem::take(&mut inner.state.borrow_mut().candidates);
         inner.wanted.set(Items::NONE);
         for candidate in candidates.iter().filter(|candidate| candidate.is_shown) {
-            inner.connection.hide(&candidate.queue);
-            if candidate.queue.spec.once {
+            // The end of its response is sent later: its connection then ends the watch.
+            let has_connection = inner.connection.leave(&candidate.queue);
+            if candidate.queue.spec.once && !has_connection {
                 candidate.queue.end();
             }
         }
     }
 
-    /// Adds the watches that have begun since the connection was accepted.
+    /// Notes that the connection has sent everything of the exchanges that have ended: it is no longer shown because of them.
+    pub fn sent(&self) {
+        let Some(inner) = &self.0 else { return };
+        let mut state = inner.state.borrow_mut();
+        let State { facts, candidates, .. } = &mut *state;
+        for candidate in candidates.iter_mut().filter(|candidate| candidate.is_left()) {
+            candidate.hide(facts);
+        }
+    }
+
+    /// Forgets the bytes that a connection has noted so far. It is idle: its exchanges have ended and everything was sent, so no watch can
+    /// be shown them any more.
+    pub fn forget_bytes(&self) {
+        if let Some(inner) = &self.0 {
+            inner.is_idle.set(true);
+            inner.state.borrow_mut().ring.forget_bytes();
+        }
+    }
+
+    /// Whether no watch can show it any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let is_over = |inner: &Rc<Inner>| inner.state.borrow().candidates.is_empty();
+        self.0.as_ref().is_none_or(is_over)
+    }
+
+    /// Adds the watches that have begun since the connection was accepted, and removes those that have ended.
     pub(crate) fn join(&self, list: &[Arc<Queue>]) {
         let Some(inner) = &self.0 else { return };
         let mut state = inner.state.borrow_mut();
@@ -230,17 +263,13 @@ impl Subject {
             let is_same = |candidate: &Candidate| Arc::ptr_eq(&candidate.queue, queue);
             state.candidates.iter().any(is_same)
         };
-        let mut has_joined = false;
         for queue in list {
             if !known(&state, queue) && queue.spec.filter.decide(&state.facts) != Verdict::Differs {
                 state.candidates.push(Candidate::new(Arc::clone(queue)));
-                has_joined = true;
             }
         }
         drop(state);
-        if has_joined {
-            inner.decide();
-        }
+        inner.decide();
     }
 
     pub(crate) fn downgrade(&self) -> Weak<Inner> {
@@ -269,21 +298,25 @@ impl Subject {
         inner.decide();
     }
 
-    /// An exchange of the connection that was shown has ended.
-    fn hide(&self, queue: &Arc<Queue>) {
-        let Some(inner) = &self.0 else { return };
+    /// Notes that an exchange that was shown has ended. False if this is not a connection that is shown because of it.
+    fn leave(&self, queue: &Arc<Queue>) -> bool {
+        let Some(inner) = &self.0 else { return false };
         let mut state = inner.state.borrow_mut();
-        if let Some(candidate) = state
-            .candidates
-            .iter_mut()
-            .find(|candidate| Arc::ptr_eq(&candidate.queue, queue))
-        {
-            candidate.exchanges = candidate.exchanges.saturating_sub(1);
-            if candidate.exchanges == 0 && !candidate.is_connection_shown_by_itself() {
-                candidate.is_shown = false;
-                candidate.is_triggered = candidate.queue.spec.trigger.is_none();
-                candidate.octets_left = candidate.queue.spec.octets_max;
+        let State { facts, candidates, .. } = &mut *state;
+        let mut candidates = candidates.iter_mut();
+        match candidates.find(|candidate| Arc::ptr_eq(&candidate.queue, queue)) {
+            Some(candidate) => {
+                candidate.exchanges = candidate.exchanges.saturating_sub(1);
+                if candidate.exchanges == 0 {
+                    // What has fired it belongs to the exchange that has ended.
+                    candidate.is_triggered = candidate.queue.spec.trigger.is_none();
+                    if inner.is_idle.get() {
+                        candidate.hide(facts);
+                    }
+                }
+                true
             }
+            None => false,
         }
     }
 
@@ -398,10 +431,10 @@ impl Inner {
                 return true;
             }
             if self.is_connection {
-                if candidate.is_connection_shown_by_itself() {
+                if candidate.is_connection_shown_by_itself(facts) {
                     candidate.show(ring);
                 }
-                return true;
+                return candidate.queue.spec.filter.decide(facts) != Verdict::Differs;
             }
             let trigger = candidate.queue.spec.trigger.as_ref();
             candidate.is_triggered |= trigger.is_some_and(|trigger| trigger.fires(facts));
@@ -428,6 +461,17 @@ impl Inner {
     }
 }
 
+/// A connection that is closed before everything was sent.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.is_connection {
+            let State { facts, candidates, .. } = self.state.get_mut();
+            let left = candidates.iter_mut().filter(|candidate| candidate.is_left());
+            left.for_each(|candidate| candidate.hide(facts));
+        }
+    }
+}
+
 impl Candidate {
     fn new(queue: Arc<Queue>) -> Candidate {
         Candidate {
@@ -440,10 +484,28 @@ impl Candidate {
         }
     }
 
-    /// Whether a connection is shown without one of its exchanges: the watch says nothing about requests.
-    fn is_connection_shown_by_itself(&self) -> bool {
+    /// Whether a connection is shown without one of its exchanges: the watch says nothing about requests. That of a proxy, whose clients
+    /// are known only by their requests, is not if the watch wants one client.
+    fn is_connection_shown_by_itself(&self, facts: &Facts) -> bool {
         let spec = &self.queue.spec;
-        spec.filter.is_of_connections() && spec.trigger.is_none() && !spec.once
+        let is_of_connections = spec.filter.is_of_connections() && spec.filter.decide(facts) == Verdict::Matches;
+        is_of_connections && spec.trigger.is_none() && !spec.once
+    }
+
+    /// Whether a connection is shown only because of exchanges that have ended.
+    fn is_left(&self) -> bool {
+        self.is_shown && self.exchanges == 0
+    }
+
+    /// Shows a connection no more, unless it is shown by itself.
+    fn hide(&mut self, facts: &Facts) {
+        if self.is_connection_shown_by_itself(facts) {
+            return;
+        }
+        if self.queue.spec.once {
+            self.queue.end();
+        }
+        *self = Candidate::new(Arc::clone(&self.queue));
     }
 
     /// Shows what has happened so far.

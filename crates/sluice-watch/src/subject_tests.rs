@@ -126,8 +126,9 @@ fn what_came_before_the_decision_is_shown_with_the_connection() {
     assert!(take(&watch).events.is_empty());
     bad.know(|facts| facts.status = Some(502));
     note(&bad, "after");
-    connection.note(Item::Connection, "net", || "sent".into());
     bad.end();
+    connection.note(Item::Connection, "net", || "sent".into());
+    connection.sent();
     connection.note(Item::Connection, "net", || "kept".into());
     assert_eq!(texts(&take(&watch)), ["accepted", "bad", "after", "sent"]);
 }
@@ -164,6 +165,7 @@ fn a_watch_for_one_request_ends_with_it() {
     note(&second, "second");
     note(&first, "first");
     first.end();
+    connection.sent();
     let taken = take(&watch);
     assert_eq!((texts(&taken), taken.is_ended), (vec!["first"], true));
 }
@@ -175,9 +177,12 @@ fn what_comes_after_the_end_is_shown_while_somebody_holds_the_subject() {
     let mut spec = all();
     spec.filter.status = Some(Pattern::new("500"));
     let undecided = server.watch(spec);
-    let exchange = server.exchange(&server.connection(), "/");
+    let connection = server.connection();
+    let exchange = server.exchange(&connection, "/");
     let (first, second) = (exchange.hold(), exchange.hold());
     exchange.end();
+    connection.sent();
+    connection.forget_bytes();
     drop(first);
     note(&exchange, "after the end");
     let taken = take(&watch);
@@ -188,6 +193,88 @@ fn what_comes_after_the_end_is_shown_while_somebody_holds_the_subject() {
     assert_eq!((texts(&taken), taken.is_ended), (vec![], true));
     assert!(take(&undecided).events.is_empty());
     drop(Subject::NONE.hold());
+}
+
+#[test]
+fn a_watch_for_one_request_ends_when_its_response_is_sent_or_its_connection_closed() {
+    let server = Server::new();
+    for is_sent in [true, false] {
+        let watch = server.watch(Spec { once: true, ..all() });
+        let connection = server.connection();
+        server.exchange(&connection, "/1").end();
+        note(&connection, "the end of the response");
+        let taken = take(&watch);
+        assert_eq!(
+            (texts(&taken), taken.is_ended),
+            (vec!["the end of the response"], false)
+        );
+        if is_sent {
+            connection.sent();
+        } else {
+            drop(connection);
+        }
+        assert!(take(&watch).is_ended);
+    }
+}
+
+#[test]
+fn the_bytes_of_earlier_exchanges_are_not_shown_with_a_later_one() {
+    let server = Server::new();
+    let watch = server.watch(of_path("/a"));
+    let connection = server.connection();
+    note(&connection, "accepted");
+    for (path, bytes) in [("/b", b"first"), ("/a", b"other")] {
+        connection.note_bytes(Item::Octets, "net", Direction::Received, || bytes.to_vec());
+        server.exchange(&connection, path).end();
+        connection.sent();
+        connection.forget_bytes();
+    }
+    let shown = take(&watch).events;
+    let bytes: Vec<_> = shown.iter().map(|event| event.content.clone()).collect();
+    let other = Content::Bytes {
+        direction: Direction::Received,
+        bytes: b"other".to_vec(),
+        omitted: 0,
+    };
+    assert_eq!(bytes, [Content::Text("accepted".into()), other]);
+    drop(connection);
+    assert_eq!(server.hub.ring_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
+fn the_connection_of_a_proxy_is_shown_with_the_exchanges_of_the_client_that_is_watched() {
+    let server = Server::new();
+    let mut spec = all();
+    spec.filter.client = Some(Pattern::new("192.0.2.1"));
+    let watch = server.watch(spec);
+    let connection = server.worker.connection(&Subject::NONE, Facts::default);
+    note(&connection, "accepted");
+    let other = server.worker.exchange(&connection, || Facts {
+        client: Some("192.0.2.2".into()),
+        ..Facts::default()
+    });
+    assert!(other.is_none() && take(&watch).events.is_empty());
+    note(&server.exchange(&connection, "/"), "shown");
+    assert_eq!(texts(&take(&watch)), ["accepted", "shown"]);
+    let named = server.worker.connection(&Subject::NONE, Facts::default);
+    note(&named, "accepted");
+    named.know(|facts| facts.client = client().client);
+    assert_eq!(texts(&take(&watch)), ["accepted"]);
+}
+
+#[test]
+fn a_connection_without_a_watch_has_no_subject_any_more() {
+    let server = Server::new();
+    let (other, watch) = (server.watch(of_path("/")), server.watch(of_path("/a")));
+    let connection = server.connection();
+    drop(watch);
+    let connection = server.worker.connection(&connection, client);
+    assert!(!connection.is_none());
+    drop(other);
+    let mut of_another_client = all();
+    of_another_client.filter.client = Some(Pattern::new("192.0.2.9"));
+    let _watch = server.watch(of_another_client);
+    assert!(server.worker.connection(&connection, client).is_none());
 }
 
 #[test]

@@ -97,6 +97,9 @@ impl Exchange {
                 id: self.id.as_str(),
             };
             self.subject = watches.request(&on_connection, &request);
+            if self.subject.is_none() {
+                connection.skip_octets();
+            }
             watched::request_head(self, fields);
         }
     }

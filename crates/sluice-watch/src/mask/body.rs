@@ -45,6 +45,22 @@ impl BodyMask {
         })
     }
 
+    /// The mask of a body whose type is not known, by its first bytes: parts of a form begin with their boundary. Compressed ones are hidden.
+    #[must_use]
+    pub fn of_unknown(masks: &Masks, first: &[u8]) -> BodyMask {
+        const GZIP: &[u8] = &[0x1f, 0x8b];
+        const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+        let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        match line.strip_prefix(b"--") {
+            Some(_) if line.len() == first.len() => BodyMask::new(masks, None, true),
+            Some(boundary) => {
+                let boundary = String::from_utf8_lossy(boundary.trim_ascii());
+                BodyMask::new(masks, Some(&format!("multipart/form-data; boundary={boundary}")), false)
+            }
+            None => BodyMask::new(masks, None, first.starts_with(GZIP) || first.starts_with(ZSTD)),
+        }
+    }
+
     /// Masks the next bytes.
     pub fn apply(&mut self, bytes: &mut [u8]) {
         if let Kind::Unknown(masks) = &self.0
@@ -200,6 +216,21 @@ mod tests {
             shown.contains("--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\nshown\r\n--b--\r\nend"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn a_body_of_unknown_type_is_masked_by_its_first_bytes() {
+        let masked = |body: &str| {
+            let mut bytes = body.as_bytes().to_vec();
+            BodyMask::of_unknown(&Masks::default(), body.as_bytes()).apply(&mut bytes);
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(masked("a=b&pwd=secret"), "a=b&pwd=******");
+        assert_eq!(masked("{\"pwd\":\"secret\"}"), "{\"pwd\":\"******\"}");
+        let parts = "--x\r\nContent-Disposition: form-data; name=\"pwd\"\r\n\r\nsecret\r\n--x--\r\n";
+        assert_eq!(masked(parts), parts.replace("secret", "******"));
+        assert_eq!(masked("--x"), "***");
+        assert_eq!(masked("(\u{b5}"), "(\u{b5}");
     }
 
     #[test]

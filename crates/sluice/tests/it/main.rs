@@ -50,6 +50,7 @@ mod targets;
 mod tls;
 mod turns;
 mod watch;
+mod watch_network;
 mod watch_stages;
 mod withheld;
 mod workout;

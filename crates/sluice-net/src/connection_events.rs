@@ -1,0 +1,216 @@
+//! What a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
+//!
+//! Not here: its bytes (`wire`), and why it is closed (`close_reason`).
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use sluice_http::endpoints::Endpoints;
+use sluice_watch::{Facts, Item, Subject};
+
+use crate::client_certificates;
+use crate::connection::Connection;
+use crate::front::Front;
+use crate::tls_info;
+use crate::transport::Transport;
+
+/// The peer of a connection, as text.
+pub(crate) struct Peer<'a>(pub &'a Endpoints);
+
+impl fmt::Display for Peer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_unix {
+            true => f.write_str("a client of the unix socket"),
+            false => write!(f, "{}", self.0.client),
+        }
+    }
+}
+
+/// Notes that a connection was accepted, in this slot.
+pub(crate) fn note_accepted(front: &Front, connection: &Connection, slot: u64) {
+    front.subject(connection).note(Item::Connection, "net", || {
+        let endpoints = connection.endpoints();
+        let listener = connection.listener();
+        let place = match endpoints.is_unix {
+            true => format!("listener {listener}"),
+            false => format!("{}, listener {listener}", endpoints.server),
+        };
+        format!("accepted from {} at {place}, in slot {slot}", Peer(&endpoints))
+    });
+}
+
+/// Notes that a watch has begun within a connection.
+pub(crate) fn note_joined(connection: &Connection) {
+    connection.subject().note(Item::Connection, "net", || {
+        let endpoints = connection.endpoints();
+        format!(
+            "from {}, with {} before the watch",
+            Peer(&endpoints),
+            Requests(connection)
+        )
+    });
+}
+
+/// Notes that a connection was closed at once, because its address has as many as it may have.
+pub(crate) fn note_over_client_limit(front: &Front, endpoints: &Endpoints, connections_max: u32) {
+    if !front.watches().is_on() {
+        return;
+    }
+    let subject = front.watches().connection(&Subject::NONE, || Facts {
+        client: Some(endpoints.client.ip().to_string()),
+        ..Facts::default()
+    });
+    subject.note(Item::Connection, "net", || {
+        format!(
+            "closed at once: {} has {connections_max} connections already (limits.connections_per_client)",
+            endpoints.client.ip()
+        )
+    });
+}
+
+/// Notes whom the header of the PROXY protocol names. What it names is known now, so that this may decide who watches.
+pub(crate) fn note_proxy_header(front: &Front, connection: &Connection, proxy: &Endpoints) {
+    if !connection.is_watched() {
+        return;
+    }
+    let endpoints = connection.endpoints();
+    connection.subject().note(Item::Connection, "proxy", || {
+        if endpoints == *proxy {
+            "PROXY header: no client is named (LOCAL, UNKNOWN or a unix socket)".into()
+        } else {
+            format!("PROXY header: client {}, server {}", endpoints.client, endpoints.server)
+        }
+    });
+    front.know_client(connection);
+}
+
+/// Notes that a connection is being closed, and why.
+pub(crate) fn note_closing(connection: &Connection) {
+    if connection.is_watched() {
+        connection.subject().note(Item::Connection, "net", || {
+            format!("closing after {}: {}", Requests(connection), connection.close_reason())
+        });
+    }
+}
+
+/// Notes an error that ends a connection.
+pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
+    connection.subject().note(Item::Errors, "net", || {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        text
+    });
+}
+
+/// Notes that a connection was closed.
+pub(crate) fn note_closed(connection: &Connection) {
+    if connection.is_watched() {
+        connection
+            .subject()
+            .note(Item::Connection, "net", || match connection.is_aborted() {
+                true => "closed, with a reset".into(),
+                false => "closed".into(),
+            });
+    }
+}
+
+/// The number of requests that a connection has had, as text.
+struct Requests<'a>(&'a Connection);
+
+impl fmt::Display for Requests<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.exchanges() {
+            1 => f.write_str("1 request"),
+            count => write!(f, "{count} requests"),
+        }
+    }
+}
+
+/// The TLS handshake of a connection, measured if somebody watches.
+pub(crate) struct Handshake {
+    subject: Subject,
+    began: Option<Instant>,
+}
+
+impl Handshake {
+    pub(crate) fn begin(connection: &Connection) -> Handshake {
+        let subject = connection.subject();
+        Handshake {
+            began: subject.wants(Item::Tls).then(Instant::now),
+            subject,
+        }
+    }
+
+    /// Notes what client and server have agreed on.
+    pub(crate) fn note_done(&self, connection: &Connection, transport: &Transport) {
+        self.subject.note(Item::Tls, "tls", || {
+            let mut text = "handshake:".to_owned();
+            for (name, value) in connection.tls_info().into_iter().flat_map(|info| &info.variables) {
+                let label = match *name {
+                    "SSL_PROTOCOL" | "SSL_CIPHER" => "",
+                    "SSL_TLS_SNI" => "host ",
+                    "SSL_CLIENT_S_DN" => "client certificate of ",
+                    "SSL_CLIENT_I_DN" => "issued by ",
+                    "SSL_CLIENT_V_END" => "valid until ",
+                    _ => continue,
+                };
+                text.push_str(&format!(" {label}{value},"));
+            }
+            let protocol = transport.tls().and_then(|tls| tls.alpn_protocol());
+            let protocol = protocol.map_or("none".into(), |name| name.escape_ascii().to_string());
+            format!(
+                "{text} ALPN {protocol}, {}, {}, {:.1?}",
+                certificate(connection),
+                if is_resumed(connection) {
+                    "resumed"
+                } else {
+                    "new session"
+                },
+                self.time()
+            )
+        });
+    }
+
+    /// Notes why it failed.
+    pub(crate) fn note_failed(&self, error: &io::Error) {
+        self.subject.note(Item::Tls, "tls", || {
+            let fix = tls_info::client_certificate_error(error).map_or("", client_certificates::fix);
+            format!("handshake failed after {:.1?}: {error}{fix}", self.time())
+        });
+    }
+
+    /// Notes that it took too long.
+    pub(crate) fn note_timed_out(&self, limit: Duration) {
+        self.subject.note(Item::Tls, "tls", || {
+            format!("handshake not complete within {limit:?} (head_timeout)")
+        });
+    }
+
+    fn time(&self) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began.elapsed())
+    }
+}
+
+fn is_resumed(connection: &Connection) -> bool {
+    has_variable(connection, "SSL_SESSION_RESUMED", "Resumed")
+}
+
+/// What is known of the client's certificate.
+fn certificate(connection: &Connection) -> &'static str {
+    match connection.certificate() {
+        None => "no client certificate asked for",
+        Some(_) if has_variable(connection, "SSL_CLIENT_VERIFY", "SUCCESS") => "client certificate verified",
+        Some(_) => "no client certificate sent",
+    }
+}
+
+fn has_variable(connection: &Connection, name: &str, value: &str) -> bool {
+    let mut variables = connection.tls_info().into_iter().flat_map(|info| &info.variables);
+    variables.any(|(found, shown)| *found == name && shown == value)
+}
