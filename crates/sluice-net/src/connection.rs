@@ -66,6 +66,8 @@ pub struct Connection {
     /// Somebody may want to be shown the bytes of the exchange under way.
     are_octets_wanted: Cell<bool>,
     close_reason: Cell<Option<CloseReason>>,
+    /// It carries the events of a watch, so it notes none: each would cause others.
+    is_unwatched: Cell<bool>,
 }
 
 /// What the worker wants of a connection.
@@ -114,7 +116,18 @@ impl Connection {
             is_of_proxy: Cell::new(false),
             are_octets_wanted: Cell::new(true),
             close_reason: Cell::new(None),
+            is_unwatched: Cell::new(false),
         }
+    }
+
+    /// Has it note no events from now on, because it carries those of a watch: each would cause others.
+    pub fn stop_watching(&self) {
+        self.is_unwatched.set(true);
+        self.subject.replace(Subject::NONE);
+    }
+
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.is_unwatched.get()
     }
 
     /// With what it notes events for WATCH: nothing if nobody watched when it was last looked up (`Front::subject`).

@@ -161,6 +161,9 @@ impl Front {
 
     /// The subject of a connection, with the watches that are active now.
     pub fn subject(&self, connection: &Connection) -> Subject {
+        if connection.is_unwatched() {
+            return Subject::NONE;
+        }
         let generation = self.watches.generation();
         if connection.watch_generation() != generation {
             let subject = self.watches.connection(&connection.subject(), || facts(connection));

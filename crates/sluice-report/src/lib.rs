@@ -18,3 +18,4 @@ pub mod overview;
 pub mod status;
 pub mod text;
 pub mod view;
+pub mod watch;

@@ -52,6 +52,7 @@ use sluice_net::service::Service;
 use sluice_settings::limits::Limits;
 
 use crate::context::Context;
+use crate::reports::watch::CarriesWatch;
 use carry_out::Unanswered;
 use client::Client;
 use exchange::Exchange;
@@ -143,6 +144,10 @@ impl Service for Exchanges {
 /// Completes the response.
 fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_way: UnderWay) -> Response<Finish> {
     let mut response = head::complete(&exchange.line.method, response);
+    if response.extensions().get::<CarriesWatch>().is_some() {
+        exchange.subject.end();
+        under_way.stop_watching();
+    }
     exchange.complete_head(&mut response);
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     match exchange.line.version {

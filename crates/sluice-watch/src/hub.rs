@@ -51,6 +51,9 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Hub {
+    /// Watches at once at most.
+    pub const WATCHES_MAX: usize = WATCHES_MAX;
+
     /// A hub without watches.
     #[must_use]
     pub fn new() -> Arc<Hub> {

@@ -114,6 +114,11 @@ impl Values {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// Names and values, in their order.
+    pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
+        self.0
+    }
+
     fn take(mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(at).1)

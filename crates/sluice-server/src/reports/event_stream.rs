@@ -40,6 +40,20 @@ impl Events {
         self.0.borrow_mut().push_back(text.into());
     }
 
+    /// Sends text as it is, on a stream of plain text.
+    pub(crate) fn send_text(&self, text: &str) {
+        self.0.borrow_mut().push_back(Bytes::copy_from_slice(text.as_bytes()));
+    }
+
+    /// Waits until everything that was sent has been handed to the connection, which polls the producer again after each chunk.
+    pub(crate) async fn taken(&self) {
+        std::future::poll_fn(|_| match self.are_taken() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
     /// Whether everything that was sent has been handed to the connection. A producer that sends only then holds one event at most for a
     /// slow client.
     pub(crate) fn are_taken(&self) -> bool {
@@ -47,8 +61,29 @@ impl Events {
     }
 }
 
+/// What is streamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Server-sent events.
+    Events,
+    /// Plain text, in which there are no comments.
+    Text,
+}
+
 /// The response with the events that a producer sends, until it ends.
 pub(crate) fn respond<F>(context: &Rc<Context>, produce: impl FnOnce(Events) -> F) -> Response<ResponseBody>
+where
+    F: Future<Output = ()> + 'static,
+{
+    respond_with(Kind::Events, context, produce)
+}
+
+/// As `respond`, for a stream of this kind.
+pub(crate) fn respond_with<F>(
+    kind: Kind,
+    context: &Rc<Context>,
+    produce: impl FnOnce(Events) -> F,
+) -> Response<ResponseBody>
 where
     F: Future<Output = ()> + 'static,
 {
@@ -64,9 +99,14 @@ where
         draining: Box::pin(draining),
         events,
         comments,
+        kind,
         is_over: false,
     };
-    answer::with_body("text/event-stream", ResponseBody::Source(Box::new(stream)))
+    let content_type = match kind {
+        Kind::Events => "text/event-stream",
+        Kind::Text => "text/plain; charset=utf-8",
+    };
+    answer::with_body(content_type, ResponseBody::Source(Box::new(stream)))
 }
 
 struct EventStream {
@@ -74,6 +114,7 @@ struct EventStream {
     draining: Pin<Box<dyn Future<Output = ()>>>,
     events: Events,
     comments: Interval,
+    kind: Kind,
     is_over: bool,
 }
 
@@ -88,6 +129,9 @@ impl Source for EventStream {
         }
         if self.is_over {
             return Poll::Ready(None);
+        }
+        if self.kind == Kind::Text {
+            return Poll::Pending;
         }
         // The first tick is at once, so that the head is sent although there is no event yet.
         match self.comments.poll_tick(task) {

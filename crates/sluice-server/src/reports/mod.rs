@@ -18,6 +18,7 @@ mod live;
 mod overview;
 mod page;
 mod token;
+pub(crate) mod watch;
 
 use http::{Method, Response};
 use sluice_http::body::ResponseBody;
@@ -28,7 +29,13 @@ use ask::{Ask, Notation, Values};
 use page::{Content, Page, Wanted};
 
 /// The pages, in the order of the navigation.
-static PAGES: &[&Page] = &[&overview::PAGE, &action::PAGE];
+static PAGES: &[&Page] = &[
+    &overview::PAGE,
+    &watch::PAGE,
+    &watch::EVENTS,
+    &watch::TEXT,
+    &action::PAGE,
+];
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 
@@ -46,6 +53,13 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
     }
     match ask.name.as_str() {
         "report.css" => return Ok(answer::file("text/css; charset=utf-8", STYLE)),
+        "watch.css" => return Ok(answer::file("text/css; charset=utf-8", sluice_report::watch::STYLE)),
+        "watch.js" => {
+            return Ok(answer::file(
+                "text/javascript; charset=utf-8",
+                sluice_report::watch::SCRIPT,
+            ));
+        }
         "report.js" => return Ok(answer::file("text/javascript; charset=utf-8", SCRIPT)),
         _ => {}
     }

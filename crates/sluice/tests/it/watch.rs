@@ -2,6 +2,8 @@
 //!
 //! Not here: what is shown of a request.
 
+mod page;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
