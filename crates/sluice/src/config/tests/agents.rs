@@ -62,8 +62,7 @@ fn an_agent_is_named_or_has_settings() {
 
 #[test]
 fn settings_of_agents_that_do_not_go_together_are_reported() {
-    const LDAP: &str = "server = 'ldaps://a'";
-    for (access, expected) in [
+    assert_refused(&[
         (
             "agent = 'check'".to_owned(),
             "must be \"pam\", \"ldap\", or a path of this site",
@@ -81,7 +80,7 @@ fn settings_of_agents_that_do_not_go_together_are_reported() {
             "pam = {}: either a users file or an agent verifies passwords",
         ),
         (
-            format!("pam = {{}}, ldap = {{ {LDAP}, base = 'x' }}"),
+            "pam = {}, ldap = { server = 'ldaps://a', base = 'x' }".to_owned(),
             "either PAM or LDAP verifies passwords",
         ),
         ("agent = 'ldap', pam = {}".to_owned(), "remove those of the other one"),
@@ -102,6 +101,13 @@ fn settings_of_agents_that_do_not_go_together_are_reported() {
             "pam = { service = 'missing' }".to_owned(),
             "the service \"missing\" has no file (/etc/pam.d/missing)",
         ),
+    ]);
+}
+
+#[test]
+fn settings_of_ldap_that_do_not_go_together_are_reported() {
+    const LDAP: &str = "server = 'ldaps://a'";
+    assert_refused(&[
         ("ldap = { base = 'x' }".to_owned(), "server"),
         (format!("ldap = {{ {LDAP} }}"), "where are the users? Add base"),
         (
@@ -150,8 +156,13 @@ fn settings_of_agents_that_do_not_go_together_are_reported() {
             format!("ldap = {{ {LDAP}, base = 'x', bind_dn = 'a', bind_password_file = 'missing' }}"),
             "/etc/sluice/missing: No such file",
         ),
-    ] {
-        let text = with_access(&access);
+    ]);
+}
+
+/// Each of these settings is refused, with a message that has the text beside it.
+fn assert_refused(cases: &[(String, &str)]) {
+    for (access, expected) in cases {
+        let text = with_access(access);
         let errors = read(&text).expect_err(&text).to_string();
         assert!(errors.contains(expected), "{access}: {errors}");
     }

@@ -89,12 +89,10 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             ("pam" | "ldap", true) => &[],
             _ => &[("users", "'base'")],
         },
-        "[[site.route]].access.pam" => &[],
         "[[site.route]].access.ldap" => {
             const SERVER: (&str, &str) = ("server", "'ldap://a'");
             match (key.name, value.is_some()) {
                 ("user_dn" | "base", true) => &[SERVER],
-                ("user_dn", false) | ("base", false) => &[SERVER, ("base", "'o=b'")],
                 ("bind_dn", true) => &[SERVER, ("base", "'o=b'"), ("bind_password_file", "'base'")],
                 ("bind_password_file", true) => &[SERVER, ("base", "'o=b'"), ("bind_dn", "'cn=base'")],
                 ("group_filter" | "group_attribute", _) => &[SERVER, ("base", "'o=b'"), ("group_base", "'o=g'")],
