@@ -229,6 +229,11 @@ impl Exchange {
         self.entry.body_bytes += bytes as u64;
     }
 
+    /// Bytes of the body that were handed to the connection.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.entry.body_bytes
+    }
+
     /// Notes that the response ends before it is complete.
     pub(crate) fn note_truncated(&mut self) {
         self.entry.is_truncated = true;
@@ -243,7 +248,7 @@ impl Drop for Exchange {
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
         if !self.subject.is_none() {
             let line = |masks: &Masks| self.entry.text(self.id, &self.client, &self.line, masks);
-            watched::end(self, line, self.entry.is_cut());
+            watched::end(self, line, self.entry.has_head());
             self.subject.end();
         }
     }

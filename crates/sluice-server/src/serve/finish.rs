@@ -165,6 +165,7 @@ impl Drop for Finish {
             && self.body.length() != Some(0)
         {
             exchange.note_truncated();
+            watched::left(exchange, self.body.length());
         }
     }
 }

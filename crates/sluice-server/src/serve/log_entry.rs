@@ -155,9 +155,9 @@ impl LogEntry {
         Some(log.text(&line))
     }
 
-    /// Whether the response ended before it was complete.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_truncated || self.status.is_none()
+    /// Whether there was a response.
+    pub(crate) fn has_head(&self) -> bool {
+        self.status.is_some()
     }
 
     fn line<'a>(

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use http::{HeaderMap, Response, Uri, header};
+use http::{HeaderMap, Response, header};
 use sluice_gateway::SEND_FILE_FIELDS;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Culprit, Fault};
@@ -36,28 +36,20 @@ pub(crate) fn request_head(exchange: &Exchange, fields: &HeaderMap) {
     let Some(masks) = subject.masks() else { return };
     subject.note(Item::RequestHead, module::REQUEST, || {
         let RequestLine { method, uri, version } = &exchange.line;
-        let mut text = format!("{method} {} {version:?}", shown_uri(masks, uri));
+        let mut text = format!("{method} {} {version:?}", masks.text(&uri.to_string()));
         add_fields(&mut text, masks, fields);
         let client = &exchange.client;
-        let _ = write!(text, "\n(from {} by {}", client.endpoints.client, client.scheme());
+        let from = match client.endpoints.is_unix {
+            true => "a unix socket".to_owned(),
+            false => client.endpoints.client.to_string(),
+        };
+        let _ = write!(text, "\n(from {from} by {}", client.scheme());
         if client.peer != client.endpoints.client.ip() {
             let _ = write!(text, ", forwarded by {}", client.peer);
         }
         text.push(')');
         text
     });
-}
-
-/// A target or absolute URI, without its password.
-fn shown_uri(masks: &Masks, uri: &Uri) -> String {
-    let text = masks.text(&uri.to_string());
-    let user = uri
-        .authority()
-        .and_then(|authority| authority.as_str().rsplit_once('@'));
-    match user {
-        Some((user, _)) if masks.is_on() => text.replacen(&masks.text(user), "…", 1),
-        _ => text,
-    }
 }
 
 fn add_fields(text: &mut String, masks: &Masks, fields: &HeaderMap) {
@@ -252,13 +244,27 @@ pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Dis
     });
 }
 
+/// The client left before it had the whole response, of which so many bytes, if that is known, were not even handed to its connection.
+pub(crate) fn left(exchange: &Exchange, rest: Option<u64>) {
+    exchange.subject.note(Item::Errors, module::RESPONSE, || {
+        let sent = exchange.body_bytes();
+        let rest = rest.map_or_else(
+            || "its end was not known".to_owned(),
+            |rest| format!("{rest} were left"),
+        );
+        format!(
+            "the client left before the response was complete: its connection had got {sent} bytes of the body, {rest}"
+        )
+    });
+}
+
 /// The end of the exchange: its line in the access log, and where its time went.
-pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<String>, is_truncated: bool) {
+pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<String>, has_head: bool) {
     let subject = &exchange.subject;
     let Some(masks) = subject.masks() else { return };
-    if is_truncated {
+    if !has_head {
         subject.note(Item::Errors, module::RESPONSE, || {
-            "the client has left, or the response was aborted: it ended before it was complete".to_owned()
+            "the client left before there was a response".to_owned()
         });
     }
     subject.know(|facts| facts.status = facts.status.or(Some(STATUS_CLIENT_LEFT)));

@@ -1,5 +1,7 @@
 //! What is secret, by its name: fields of heads, forms, queries and JSON.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -95,9 +97,10 @@ impl Masks {
     /// A text in which there may be `name=value`: a target, a query, a line of a log.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
-        if !self.is_on || !text.contains('=') {
+        if !self.is_on {
             return text.to_owned();
         }
+        let text = &without_passwords(text);
         let mut shown = String::with_capacity(text.len());
         let mut at = 0;
         for value in self.values_in(text) {
@@ -199,6 +202,28 @@ fn ends_value(letter: char) -> bool {
     letter.is_whitespace() || letter.is_control() || "&\"<>#".contains(letter)
 }
 
+/// A text whose URLs name no user (RFC 3986 §3.2.1).
+fn without_passwords(text: &str) -> Cow<'_, str> {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        let end = after.find(|letter: char| letter.is_whitespace() || "/?#\"<>".contains(letter));
+        let (authority, after) = after.split_at(end.unwrap_or(after.len()));
+        shown.push_str(before);
+        shown.push_str("://");
+        match authority.rsplit_once('@') {
+            Some((user, host)) => drop(write!(shown, "{}@{host}", hidden(user.len()))),
+            None => shown.push_str(authority),
+        }
+        rest = after;
+    }
+    if shown.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
 /// The letters and digits of a name, decoded, in lower case.
 fn plain(name: &[u8]) -> String {
     let bytes = decoded(name);
@@ -275,6 +300,10 @@ mod tests {
                 "\"GET /?pwd=…(1 bytes) HTTP/1.1\" 200 \"?pwd=…(1 bytes)\"",
             ),
             ("GET /?pwd=abc: not there", "GET /?pwd=…(3 bytes): not there"),
+            (
+                "http://u:p@a.test/b@c ftp://a.test",
+                "http://…(3 bytes)@a.test/b@c ftp://a.test",
+            ),
             ("a=b=c", "a=b=c"),
             ("password", "password"),
         ] {
