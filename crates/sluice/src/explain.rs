@@ -156,6 +156,8 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
             StepOutcome::Rewritten(to) => format!("yes, rewritten to {to}{changes}; continues"),
             StepOutcome::Answers => format!("yes{changes}; answers"),
         };
+        let comment = step.comment.as_ref().map(|comment| format!(" ({comment:?})"));
+        let outcome = outcome + &comment.unwrap_or_default();
         line(
             "  route",
             &format!(

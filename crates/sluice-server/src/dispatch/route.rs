@@ -36,6 +36,8 @@ const REGEX_PARTS_MAX: usize = 32;
 pub(crate) struct Route {
     /// Its place in the configuration.
     pub origin: String,
+    /// What the administrator says about it.
+    pub comment: Option<String>,
     pub pattern: Pattern,
     pub when: Conditions,
     pub action: RouteAction,
@@ -136,6 +138,7 @@ impl Route {
         };
         Ok(Route {
             origin: settings.origin.clone(),
+            comment: settings.comment.clone(),
             pattern: settings.path.clone(),
             when: settings.when.clone(),
             action,

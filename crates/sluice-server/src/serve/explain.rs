@@ -107,6 +107,8 @@ pub struct FallbackStep {
 pub struct Step {
     /// Its place in the configuration.
     pub origin: String,
+    /// What the administrator says about it.
+    pub comment: Option<String>,
     /// The pattern of its paths.
     pub pattern: String,
     /// Its effect on the request.
@@ -346,6 +348,7 @@ impl Rounds {
         let Some(round) = self.0.last_mut() else { return };
         round.steps.push(Step {
             origin: route.origin.clone(),
+            comment: route.comment.clone(),
             pattern: route.pattern.to_string(),
             outcome,
             changes,

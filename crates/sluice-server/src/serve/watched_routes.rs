@@ -39,9 +39,16 @@ impl<'a> WatchedRoutes<'a> {
             [] => String::new(),
             changes => format!("\nset: {}", changes.join("; ")),
         };
-        let Route { origin, pattern, .. } = route;
+        let Route {
+            origin,
+            pattern,
+            comment,
+            ..
+        } = route;
+        let comment = comment.as_ref().map(|comment| format!(", {comment:?}"));
+        let comment = comment.unwrap_or_default();
         self.note(format_args!(
-            "route {number} ({origin}) \"{pattern}\": {effect}{changes}"
+            "route {number} ({origin}{comment}) \"{pattern}\": {effect}{changes}"
         ));
     }
 }

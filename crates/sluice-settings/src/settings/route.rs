@@ -14,6 +14,8 @@ use crate::settings::script::ScriptSettings;
 pub struct RouteSettings {
     /// The place in the configuration, for messages.
     pub origin: String,
+    /// What the administrator says about it, for explanations and WATCH.
+    pub comment: Option<String>,
     /// `/exact`, `/prefix/*` or, under the root, `*.cgi`, where `*` stands for any run of characters; or a regular
     /// expression.
     pub path: Pattern,
@@ -32,6 +34,7 @@ impl RouteSettings {
     pub fn new(path: &str, action: Action) -> RouteSettings {
         RouteSettings {
             origin: String::new(),
+            comment: None,
             path: Pattern::from(path),
             when: Conditions::default(),
             action,

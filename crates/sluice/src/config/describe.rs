@@ -173,11 +173,13 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
     };
     let more = route.changes.lines().into_iter();
     let when = (!route.when.is_empty()).then(|| format!("when {}", route.when));
+    let comment = route.comment.as_ref().map(|comment| format!("{comment:?}"));
     let parts: Vec<String> = [with]
         .into_iter()
         .filter(|with| !with.is_empty())
         .chain(more)
         .chain(when)
+        .chain(comment)
         .collect();
     [route.path.to_string(), action, parts.join(", ")]
 }

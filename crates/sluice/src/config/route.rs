@@ -72,6 +72,7 @@ pub(super) struct Draft {
     action: Option<Action>,
     follow_links: Option<FollowLinks>,
     changes: Changes,
+    comment: Option<String>,
 }
 
 impl Draft {
@@ -90,6 +91,7 @@ impl Draft {
             action: None,
             follow_links: None,
             changes: Changes::default(),
+            comment: None,
         }
     }
 
@@ -128,6 +130,7 @@ impl Draft {
         let settings = match (&path, &self.action) {
             (Some(path), Some(action)) => Some(RouteSettings {
                 origin: table.document.origin(table.line),
+                comment: self.comment,
                 path: path.clone(),
                 when: self.when.clone(),
                 action: action.clone(),
@@ -242,6 +245,7 @@ pub(super) static ROUTE: Section<Draft> = Section {
         EXPIRES,
         LIMITS,
         LOG,
+        COMMENT,
         COMPRESS,
         CACHE,
         CLIENT_CERTIFICATES,
@@ -267,6 +271,17 @@ const FOLLOW_LINKS: Key<Draft> = Key {
     default: Words("as the site says"),
     text: FOLLOW_LINKS_TEXT,
     example: "true",
+};
+
+const COMMENT: Key<Draft> = Key {
+    name: "comment",
+    kind: Kind::Text(|route, comment, _| {
+        route.comment = Some(comment).filter(|comment| !comment.is_empty());
+        Ok(())
+    }),
+    default: Words("none"),
+    text: "What the route is for. `sluice check`, `check --explain` and WATCH show it with the route.",
+    example: "\"links of the old shop\"",
 };
 
 const PATH: Key<Draft> = Key {

@@ -19,7 +19,7 @@ fn the_reason_why_a_route_does_not_match_is_shown() {
         .route("path = \"/a.txt\"\nwhen = { method = \"POST\" }\nredirect = { to = \"/1\" }")
         .route("path = \"/a.txt\"\nwhen = { host = \"b.test\" }\nredirect = { to = \"/2\" }")
         .route("path = \"/a.txt\"\nwhen = { query = { x = \"1\" } }\nredirect = { to = \"/3\" }")
-        .route("path = \"/old/*\"\nrewrite = \"/*\"")
+        .route("path = \"/old/*\"\nrewrite = \"/*\"\ncomment = \"links of the old shop\"")
         .route("path = \"/a.txt\"\nexpires = \"1h\"")
         .start();
     let watcher = Watcher::start(&server, &["--items", "mapping"]);
@@ -30,13 +30,22 @@ fn the_reason_why_a_route_does_not_match_is_shown() {
         "host \"test\": site ",
         "path \"/old/a.txt\"",
         "\"/a.txt\": skipped: the path does not match",
-        "\"/old/*\": rewrites to /a.txt?x=2",
+        ", \"links of the old shop\") \"/old/*\": rewrites to /a.txt?x=2",
         "\"/a.txt\": matches; the next one is tried",
         "set: expires max-age=3600",
         "/htdocs/a.txt",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    let explained = run(
+        server.setup().directory(),
+        &["check", "--explain", "http://test/old/a.txt"],
+    )
+    .output;
+    assert!(
+        explained.contains("continues (\"links of the old shop\")"),
+        "{explained}"
+    );
     assert_eq!(server.get("/a.txt?x=2").status, 200);
     watcher.line("skipped: the method is not POST");
     watcher.line("skipped: the host is not b.test");
