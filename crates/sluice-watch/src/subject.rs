@@ -244,7 +244,12 @@ impl Subject {
     pub fn forget_bytes(&self) {
         if let Some(inner) = &self.0 {
             inner.is_idle.set(true);
-            inner.state.borrow_mut().ring.forget_bytes();
+            let mut state = inner.state.borrow_mut();
+            state.ring.forget_bytes();
+            let candidates = state.candidates.iter_mut();
+            candidates
+                .filter(|candidate| !candidate.is_shown)
+                .for_each(Candidate::forget_trigger);
         }
     }
 
@@ -506,6 +511,12 @@ impl Candidate {
             self.queue.end();
         }
         *self = Candidate::new(Arc::clone(&self.queue));
+    }
+
+    /// Waits for the trigger again: what has fired it belongs to exchanges that have ended.
+    fn forget_trigger(&mut self) {
+        self.is_triggered = self.queue.spec.trigger.is_none();
+        self.searches = Default::default();
     }
 
     /// Shows what has happened so far.

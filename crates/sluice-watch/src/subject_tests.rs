@@ -157,6 +157,31 @@ fn a_trigger_in_the_bytes_of_a_connection_shows_its_exchange() {
 }
 
 #[test]
+fn a_trigger_in_a_request_that_does_not_match_shows_no_later_one() {
+    let server = Server::new();
+    let watch = server.watch(Spec {
+        trigger: Some(Trigger {
+            bytes: Some("needle".into()),
+            ..Trigger::default()
+        }),
+        ..of_path("/a")
+    });
+    let connection = server.connection();
+    for path in ["/b", "/a"] {
+        connection.note_bytes(Item::Octets, "net", Direction::Received, || match path {
+            "/b" => b"GET /b?needle".to_vec(),
+            _ => b"GET /a".to_vec(),
+        });
+        let exchange = server.exchange(&connection, path);
+        note(&exchange, path);
+        exchange.end();
+        connection.sent();
+        connection.forget_bytes();
+    }
+    assert!(take(&watch).events.is_empty());
+}
+
+#[test]
 fn a_watch_for_one_request_ends_with_it() {
     let server = Server::new();
     let watch = server.watch(Spec { once: true, ..all() });
