@@ -25,8 +25,16 @@ enum Kind {
     Json(JsonMask),
 }
 
+impl Masks {
+    /// The mask of a body. `content_type` is the value of that field; a body that is compressed is not decoded.
+    #[must_use]
+    pub fn body(&self, content_type: Option<&str>, is_compressed: bool) -> BodyMask {
+        BodyMask::new(self, content_type, is_compressed)
+    }
+}
+
 impl BodyMask {
-    pub(super) fn new(masks: &Masks, content_type: Option<&str>, is_compressed: bool) -> BodyMask {
+    fn new(masks: &Masks, content_type: Option<&str>, is_compressed: bool) -> BodyMask {
         if !masks.is_on() {
             return BodyMask(Kind::Shown);
         }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::mask::body::BodyMask;
 use crate::secrets::Secrets;
 
 /// Names of which a part is one of these are those of secrets, whatever the configuration says: RFC 9110 §11.6.2 and §11.7.2, RFC 6265 §4.
@@ -171,12 +170,6 @@ impl Masks {
             }
         }
         Secrets::new(secrets.iter().map(Vec::as_slice))
-    }
-
-    /// The mask of a body. `content_type` is the value of that field; a body that is compressed is not decoded.
-    #[must_use]
-    pub fn body(&self, content_type: Option<&str>, is_compressed: bool) -> BodyMask {
-        BodyMask::new(self, content_type, is_compressed)
     }
 }
 
