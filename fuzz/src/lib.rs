@@ -14,9 +14,11 @@ pub mod chunked;
 pub mod conditions;
 pub mod credentials;
 pub mod forwarded;
+pub mod frames;
 pub mod host;
 pub mod input;
 pub mod log_format;
+pub mod message_mask;
 pub mod proxy_protocol;
 pub mod ranges;
 pub mod record;
@@ -42,8 +44,10 @@ pub const TARGETS: &[(&str, Check)] = &[
     ("conditions", conditions::check),
     ("credentials", credentials::check),
     ("forwarded", forwarded::check),
+    ("frames", frames::check),
     ("host", host::check),
     ("log_format", log_format::check),
+    ("message_mask", message_mask::check),
     ("proxy_protocol", proxy_protocol::check),
     ("ranges", ranges::check),
     ("record", record::check),
