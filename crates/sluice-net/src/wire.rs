@@ -107,6 +107,9 @@ impl Wire {
             Poll::Ready(Ok(())) => {
                 if connection.is_idle() {
                     connection.want_octets();
+                    if !may_show(&subject, bytes) {
+                        connection.skip_octets();
+                    }
                 }
                 let Some(wanted) = Wanted::of(connection, &subject) else {
                     self.received = Side::Missed;
@@ -187,6 +190,22 @@ impl Wanted {
     /// A direction of HTTP/1 at the begin of a message.
     fn messages(&self) -> Side {
         Side::Http1(Box::new(HeadMask::of(&self.masks)))
+    }
+}
+
+/// Whether some watch may be shown the request that bytes begin; true if they do not tell. A request that is not shown is not even copied.
+fn may_show(subject: &Subject, bytes: &[u8]) -> bool {
+    let mut words = bytes.splitn(3, |byte| *byte == b' ');
+    let (Some(method), Some(target), Some(rest)) = (words.next(), words.next(), words.next()) else {
+        return true;
+    };
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    match (std::str::from_utf8(method), std::str::from_utf8(path)) {
+        // Not of another kind of target, whose path is elsewhere, nor of HTTP/2.
+        (Ok(method), Ok(path)) if path.starts_with('/') && rest.starts_with(&VERSION[1..]) => {
+            subject.may_show(method, path)
+        }
+        _ => true,
     }
 }
 
@@ -388,6 +407,31 @@ mod tests {
         let shown = watched.shown();
         assert!(shown.contains("pwd=**") && shown.contains("show"), "{shown}");
         assert!(shown.contains("****&a=b"), "{shown}");
+    }
+
+    #[test]
+    fn only_a_request_line_tells_that_nobody_is_shown_the_request() {
+        let hub = Hub::new();
+        let spec = Spec {
+            filter: sluice_watch::Filter {
+                path: Some(sluice_watch::Pattern::new("/a")),
+                ..Default::default()
+            },
+            ..Spec::default()
+        };
+        let _watch = hub.watch(spec).unwrap();
+        let subject = WorkerHub::new(&hub).connection(&Subject::NONE, Facts::default);
+        for (bytes, expected) in [
+            ("GET /a?b HTTP/1.1\r\n", true),
+            ("GET /b HTTP/1.1\r\n", false),
+            ("GET /b HT", true),
+            ("GET /b", true),
+            ("GET http://a/b HTTP/1.1\r\n", true),
+            ("PRI * HTTP/2.0\r\n", true),
+            ("", true),
+        ] {
+            assert_eq!(may_show(&subject, bytes.as_bytes()), expected, "{bytes}");
+        }
     }
 
     #[test]

@@ -182,6 +182,13 @@ impl Filter {
             && self.client.as_ref().is_none_or(is_client)
     }
 
+    /// Whether a request with this method and path can match, whatever else it is.
+    #[must_use]
+    pub fn may_match_line(&self, method: &str, path: &str) -> bool {
+        self.method.as_ref().is_none_or(|wanted| wanted == method)
+            && self.path.as_ref().is_none_or(|pattern| pattern.matches(path))
+    }
+
     /// Whether every condition can be decided for a connection, before it has a request.
     #[must_use]
     pub fn is_of_connections(&self) -> bool {
@@ -284,6 +291,7 @@ mod tests {
             method: Some("POST".into()),
             ..Filter::default()
         };
+        assert!(other.may_match_line("POST", "/") && !other.may_match_line("GET", "/"));
         assert!(!other.may_match(&request("192.0.2.1")));
     }
 

@@ -253,6 +253,16 @@ impl Subject {
         }
     }
 
+    /// Whether some watch may be shown a request of the connection with this method and path.
+    #[must_use]
+    pub fn may_show(&self, method: &str, path: &str) -> bool {
+        self.0.as_ref().is_some_and(|inner| {
+            let state = inner.state.borrow();
+            let mut filters = state.candidates.iter().map(|candidate| &candidate.queue.spec.filter);
+            filters.any(|filter| filter.may_match_line(method, path))
+        })
+    }
+
     /// Whether no watch can show it any more.
     #[must_use]
     pub fn is_over(&self) -> bool {

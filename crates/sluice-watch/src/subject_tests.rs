@@ -267,6 +267,17 @@ fn the_bytes_of_earlier_exchanges_are_not_shown_with_a_later_one() {
 }
 
 #[test]
+fn a_request_line_says_whether_some_watch_may_be_shown_its_request() {
+    let server = Server::new();
+    let _watch = server.watch(of_path("/a*"));
+    let connection = server.connection();
+    assert!(connection.may_show("GET", "/ab") && !connection.may_show("GET", "/b"));
+    let _other = server.watch(all());
+    assert!(server.worker.connection(&connection, client).may_show("GET", "/b"));
+    assert!(!Subject::NONE.may_show("GET", "/"));
+}
+
+#[test]
 fn the_connection_of_a_proxy_is_shown_with_the_exchanges_of_the_client_that_is_watched() {
     let server = Server::new();
     let mut spec = all();
