@@ -6,6 +6,9 @@
 use std::fmt;
 use std::rc::Rc;
 
+use crate::event::{Content, Direction};
+use crate::item::Item;
+
 /// Shorter secrets are not searched: what they are would show from what is masked, and most of the text would be.
 const BYTES_MIN: usize = 4;
 
@@ -39,12 +42,12 @@ impl Secrets {
         Secrets(list.into())
     }
 
-    /// The same and one more.
+    /// The same and others.
     #[must_use]
-    pub fn and(&self, secret: &[u8]) -> Secrets {
+    pub fn and<'a>(&'a self, others: impl IntoIterator<Item = &'a [u8]>) -> Secrets {
         let known = self.0.iter().map(|known| &**known);
-        // First, because the number is bounded.
-        Secrets::new([secret].into_iter().chain(known))
+        // The others first, because the number is bounded.
+        Secrets::new(others.into_iter().chain(known))
     }
 
     /// Masks them in a whole text: each byte becomes `*`.
@@ -129,6 +132,43 @@ impl SecretMask {
     }
 }
 
+/// The secrets of a subject, with the masks of all that it notes.
+#[derive(Debug, Default)]
+pub(crate) struct HiddenSecrets {
+    secrets: Secrets,
+    /// One for each kind of bytes, because a secret may begin in one event and end in the next one.
+    masks: Vec<(Item, Direction, SecretMask)>,
+}
+
+impl HiddenSecrets {
+    /// Adds secrets.
+    pub(crate) fn add(&mut self, secrets: &Secrets) {
+        self.secrets = self.secrets.and(secrets.0.iter().map(|secret| &**secret));
+        for (_, _, mask) in &mut self.masks {
+            mask.secrets = self.secrets.clone();
+        }
+    }
+
+    /// Masks the content of an event.
+    pub(crate) fn mask(&mut self, item: Item, content: &mut Content) {
+        if self.secrets.0.is_empty() {
+            return;
+        }
+        match content {
+            Content::Text(text) => *text = self.secrets.masked(std::mem::take(text)),
+            Content::Bytes { direction, bytes, .. } => {
+                let is_same = |mask: &&mut (Item, Direction, SecretMask)| (mask.0, mask.1) == (item, *direction);
+                if let Some((_, _, mask)) = self.masks.iter_mut().find(is_same) {
+                    return mask.apply(bytes);
+                }
+                let mut mask = SecretMask::new(&self.secrets);
+                mask.apply(bytes);
+                self.masks.push((item, *direction, mask));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +185,7 @@ mod tests {
         assert_eq!(secrets().masked(TEXT.into()), MASKED);
         assert_eq!(secrets().masked("nothing".into()), "nothing");
         assert_eq!(format!("{:?}", secrets()), "Secrets(2)");
-        assert_eq!(secrets().and(b"more").masked("no more".into()), "no ****");
+        assert_eq!(secrets().and([b"more".as_slice()]).masked("no more".into()), "no ****");
         let overlapping = Secrets::new(["abcd".as_bytes(), b"cdef"]);
         assert_eq!(overlapping.masked("<abcdef>".into()), "<******>");
     }

@@ -12,6 +12,7 @@ use crate::item::{Item, Items};
 use crate::mask::Masks;
 use crate::pattern::Search;
 use crate::ring::Ring;
+use crate::secrets::{HiddenSecrets, Secrets};
 use crate::timing::{Phase, Timing};
 use crate::watch::Queue;
 
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     has_ended: Cell<bool>,
     /// A connection that has sent everything, and has had no exchange since.
     is_idle: Cell<bool>,
+    /// What must be masked wherever it stands.
+    hidden: RefCell<HiddenSecrets>,
     state: RefCell<State>,
 }
 
@@ -88,6 +91,7 @@ impl Subject {
             holds: Cell::default(),
             has_ended: Cell::default(),
             is_idle: Cell::default(),
+            hidden: RefCell::default(),
             state: RefCell::new(State {
                 facts,
                 candidates: candidates.into_iter().map(Candidate::new).collect(),
@@ -197,12 +201,18 @@ impl Subject {
         if inner.holds.get() == 0 {
             self.close();
         } else {
-            inner
-                .state
-                .borrow_mut()
-                .candidates
-                .retain(|candidate| candidate.is_shown);
+            let mut state = inner.state.borrow_mut();
+            state.candidates.retain(|candidate| candidate.is_shown);
+            drop(state);
             inner.decide();
+        }
+    }
+
+    /// Has these secrets masked wherever they stand in further events of the exchange and of its connection.
+    pub fn hide_secrets(&self, secrets: &Secrets) {
+        if let Some(inner) = &self.0 {
+            inner.hidden.borrow_mut().add(secrets);
+            inner.connection.hide_secrets(secrets);
         }
     }
 
@@ -397,7 +407,8 @@ impl Inner {
         state.candidates.iter().any(is_open)
     }
 
-    fn add(&self, item: Item, module: &'static str, content: Content) {
+    fn add(&self, item: Item, module: &'static str, mut content: Content) {
+        self.hidden.borrow_mut().mask(item, &mut content);
         let mut state = self.state.borrow_mut();
         let State { candidates, ring, .. } = &mut *state;
         let event = Arc::new(Event {

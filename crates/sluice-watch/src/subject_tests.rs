@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::{
-    Content, Direction, Facts, Filter, Hub, Item, Items, Pattern, Spec, Subject, Taken, Trigger, Watch, WorkerHub,
+    Content, Direction, Facts, Filter, Hub, Item, Items, Pattern, Secrets, Spec, Subject, Taken, Trigger, Watch,
+    WorkerHub,
 };
 
 struct Server {
@@ -311,6 +312,37 @@ fn a_connection_without_a_watch_has_no_subject_any_more() {
     of_another_client.filter.client = Some(Pattern::new("192.0.2.9"));
     let _watch = server.watch(of_another_client);
     assert!(server.worker.connection(&connection, client).is_none());
+}
+
+#[test]
+fn hidden_secrets_are_in_no_event_of_the_exchange_nor_of_its_connection() {
+    let server = Server::new();
+    let watch = server.watch(all());
+    let connection = server.connection();
+    let exchange = server.exchange(&connection, "/");
+    exchange.hide_secrets(&Secrets::new([b"hunter22".as_slice()]));
+    exchange.hide_secrets(&Secrets::new([b"0123456789ab".as_slice()]));
+    note(&exchange, "a=hunter22 b=0123456789ab");
+    note(&connection, "hunter22");
+    for bytes in [&b"x hunt"[..], b"er22 y"] {
+        connection.note_bytes(Item::Octets, "test", Direction::Sent, || bytes.to_vec());
+        connection.note_bytes(Item::Octets, "test", Direction::Received, || b"er22 y".to_vec());
+    }
+    let shown: Vec<_> = take(&watch).events.iter().map(|event| event.content.clone()).collect();
+    let bytes = |direction, bytes: &[u8]| Content::Bytes {
+        direction,
+        bytes: bytes.to_vec(),
+        omitted: 0,
+    };
+    let expected = [
+        Content::Text("a=******** b=************".into()),
+        Content::Text("********".into()),
+        bytes(Direction::Sent, b"x ****"),
+        bytes(Direction::Received, b"er22 y"),
+        bytes(Direction::Sent, b"**** y"),
+        bytes(Direction::Received, b"er22 y"),
+    ];
+    assert_eq!(shown, expected);
 }
 
 #[test]
