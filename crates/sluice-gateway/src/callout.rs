@@ -78,6 +78,17 @@ pub enum Callout {
     },
 }
 
+impl Callout {
+    /// Whether it is about the memory buffer.
+    #[must_use]
+    pub fn is_of_buffer(&self) -> bool {
+        matches!(
+            self,
+            Callout::BufferBegin { .. } | Callout::BufferWrite { .. } | Callout::BufferEnd
+        )
+    }
+}
+
 /// How long a process may be idle before the server retires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {

@@ -69,7 +69,13 @@ impl Job {
             None => "script",
             Some(_) => "agent",
         };
-        ScriptEvents::new(&self.subject, module, || self.request.secrets())
+        ScriptEvents::new(&self.subject, module, |masks| {
+            let added = self.settings().variables.added.iter();
+            let added = added.filter(|(name, _)| masks.is_secret(name.as_bytes()));
+            self.request
+                .secrets(masks)
+                .and(added.map(|(_, value)| value.as_bytes()))
+        })
     }
 
     /// The variables of the request; `sentinels` are among them if the process has none in its environment. `content_length` is that

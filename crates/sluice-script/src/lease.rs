@@ -142,6 +142,7 @@ impl SharedPool {
                 Decision::Refuse(refusal) => {
                     let fault = self.refused(refusal, &state.pool);
                     drop(state);
+                    events.process(|| format!("gets no process: {fault}"));
                     self.report_waiting();
                     return Err(fault);
                 }

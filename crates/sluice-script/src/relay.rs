@@ -277,6 +277,7 @@ impl Relay {
             if self.callouts.buffer.is_ending() {
                 match self.callouts.buffer.poll_closed(context) {
                     Poll::Ready(answer) => {
+                        self.events.buffer_answer(answer.as_ref());
                         self.answer(answer)?;
                         continue;
                     }
@@ -323,6 +324,7 @@ impl Relay {
             };
         };
         self.idle_timer.progress();
+        self.events.buffer_answer(answer.as_ref());
         Poll::Ready(self.answer(answer))
     }
 
@@ -347,7 +349,14 @@ impl Relay {
                     self.limit_times(control);
                 }
                 let has_failed_before = self.has_failed_well();
+                let is_of_buffer = request.request.is_of_buffer();
+                if is_of_buffer {
+                    self.events.buffer_callout(self.scanner.callout_line());
+                }
                 let answer = self.callouts.serve(request, &mut self.channels.segment);
+                if is_of_buffer {
+                    self.events.buffer_answer(answer.as_ref());
+                }
                 self.answer(answer)?;
                 if self.has_failed_well() && !has_failed_before {
                     self.failure = Some(self.process.errors.request());
@@ -533,6 +542,7 @@ impl Relay {
     fn pass_answers(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_answered = false;
         while let Some(answer) = self.callouts.buffer.answer() {
+            self.events.buffer_answer(Some(&answer));
             self.answer(Some(answer))?;
             has_answered = true;
         }

@@ -10,11 +10,7 @@ use sluice_http::endpoints::{Endpoints, TlsInfo};
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
 use sluice_watch::Secrets;
-
-use crate::script_events::is_secret_field;
-
-/// Shorter parts of a secret value, such as the word `Basic`, are not searched in events.
-const SECRET_PART_BYTES_MIN: usize = 8;
+use sluice_watch::mask::Masks;
 
 /// A request for a script.
 pub struct ScriptRequest {
@@ -83,20 +79,11 @@ impl ScriptRequest {
     }
 
     /// What no event of WATCH may show, wherever it stands: a script may print its variables.
-    pub(crate) fn secrets(&self) -> Secrets {
-        let fields = self.fields.iter().filter(|(name, _)| is_secret_field(name.as_str()));
-        let values = fields.flat_map(|(_, value)| {
-            let value = value.as_bytes();
-            // `Basic TOKEN`, `a=VALUE; b=VALUE`.
-            let parts = value.split(|byte| matches!(byte, b' ' | b';' | b','));
-            let parts = parts.flat_map(|part| [part, part.splitn(2, |byte| *byte == b'=').nth(1).unwrap_or(part)]);
-            [value]
-                .into_iter()
-                .chain(parts.filter(|part| part.len() >= SECRET_PART_BYTES_MIN))
-        });
+    pub(crate) fn secrets(&self, masks: &Masks) -> Secrets {
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
         let agent = self.agent.as_ref().map(|agent| agent.password.as_slice());
-        // The password first, because the number of secrets is bounded.
-        Secrets::new(agent.into_iter().chain(values))
+        masks.secrets_of(fields, self.target.query.as_deref()).and(agent)
     }
 
     /// SERVER_PROTOCOL (RFC 3875 §4.1.16).

@@ -4,8 +4,8 @@
 //! something happens (`relay`, `ending`, `lease`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
 //! process does (`observed_process`).
 //!
-//! Masked are: variables by their names (`is_secret`); the values of the fields Authorization and Cookie, the password that an agent is
-//! asked about and the digits of the sentinels wherever they stand; header fields that are secrets in what the script writes.
+//! Masked are: what is secret by its name (`Masks`) in variables and in what the script writes; the values of such header fields of the request,
+//! the password that an agent is asked about and the digits of the sentinels wherever they stand, in all events of the exchange (`Subject::hide_secrets`).
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -16,29 +16,18 @@ use std::time::{Duration, Instant};
 
 use sluice_gateway::{Answer, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::Program;
-use sluice_watch::mask::{self, HeadMask};
-use sluice_watch::{Direction, Hold, Item, Phase, SecretMask, Secrets, Subject};
+use sluice_watch::mask::{self, HeadMask, Masks};
+use sluice_watch::{Direction, Hold, Item, Phase, Secrets, Subject};
 
 use crate::observed_process::{ObservedProcess, SilenceTimer, time_text};
 
 /// A client that takes the output no sooner than this is named as the one that the script waits for.
 const REPORTED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Parts of the names of variables whose values are secrets, whatever field or setting they come from.
-const SECRET_PARTS: [&str; 9] = [
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "SECRET",
-    "TOKEN",
-    "CREDENTIAL",
-    "API_KEY",
-    "APIKEY",
-    "PRIVATE_KEY",
-];
-
-/// Ends of the names of variables that are sentinels.
-const SENTINELS: [&str; 6] = [
+/// Ends of the names of variables that are never shown, whatever the configuration says: the password that an agent is asked about, and the
+/// sentinels.
+const ALWAYS_SECRET: [&str; 7] = [
+    "AUTH_PASSWORD",
     "GATEWAY_EOF",
     "GATEWAY_ESC",
     "GATEWAY_EOT",
@@ -56,22 +45,12 @@ struct WatchedExchange {
     /// The script may go on after the end of the exchange.
     _hold: Hold,
     module: &'static str,
-    /// Secrets of the request.
-    of_request: Secrets,
-    /// The same, and those of the process.
-    secrets: RefCell<Secrets>,
-    output: RefCell<OutputMask>,
+    masks: Masks,
+    output: RefCell<HeadMask>,
     counts: Counts,
     /// Since when the output is not wanted.
     paused: Cell<Option<Instant>>,
     silence: RefCell<SilenceTimer>,
-}
-
-/// The masks of a script's output.
-#[derive(Default)]
-struct OutputMask {
-    secrets: SecretMask,
-    head: HeadMask,
 }
 
 /// What a script has written.
@@ -83,37 +62,25 @@ struct Counts {
     callouts: Cell<u64>,
 }
 
-/// Whether the value of a variable of this name is a secret.
-fn is_secret(name: &str) -> bool {
-    let field = |(_, field): (&str, &str)| is_secret_field(&field.replace('_', "-").to_ascii_lowercase());
-    SECRET_PARTS.iter().any(|part| name.contains(part))
-        || SENTINELS.iter().any(|end| name.ends_with(end))
-        || name.split_once("HTTP_").is_some_and(field)
-}
-
-/// Whether the value of a field of this name, in lower case, is a secret.
-pub(crate) fn is_secret_field(name: &str) -> bool {
-    ["authorization", "cookie", "api-key", "csrf-token"]
-        .iter()
-        .any(|part| name.contains(part))
-}
-
 impl ScriptEvents {
     /// Nobody watches.
     pub(crate) const NONE: ScriptEvents = ScriptEvents(None);
 
     /// The events of an exchange; `module` is what they are noted for. `secrets` is called only if somebody watches.
-    pub(crate) fn new(subject: &Subject, module: &'static str, secrets: impl FnOnce() -> Secrets) -> ScriptEvents {
-        if subject.is_none() {
+    pub(crate) fn new(
+        subject: &Subject,
+        module: &'static str,
+        secrets: impl FnOnce(&Masks) -> Secrets,
+    ) -> ScriptEvents {
+        let Some(masks) = subject.masks() else {
             return ScriptEvents::NONE;
-        }
-        let of_request = secrets();
+        };
+        subject.hide_secrets(&secrets(masks));
         ScriptEvents(Some(Rc::new(WatchedExchange {
             subject: subject.clone(),
             _hold: subject.hold(),
             module,
-            secrets: RefCell::new(of_request.clone()),
-            of_request,
+            masks: masks.clone(),
             output: RefCell::default(),
             counts: Counts::default(),
             paused: Cell::default(),
@@ -131,29 +98,32 @@ impl ScriptEvents {
         self.0.as_ref().is_some_and(|watched| watched.subject.wants(item))
     }
 
-    /// Notes an event. Secrets in its text are masked.
+    /// Notes an event.
     pub(crate) fn note(&self, item: Item, text: impl FnOnce() -> String) {
         if let Some(watched) = &self.0 {
-            watched
-                .subject
-                .note(item, watched.module, || watched.secrets.borrow().masked(text()));
+            watched.subject.note(item, watched.module, text);
+        }
+    }
+
+    /// Notes an event in whose text there may be what the script has written: `name=value` is masked as in a query.
+    fn note_script_text(&self, item: Item, text: impl FnOnce() -> String) {
+        if let Some(watched) = &self.0 {
+            self.note(item, || watched.masks.text(&text()));
         }
     }
 
     /// Notes an event of the process.
     pub(crate) fn process(&self, text: impl FnOnce() -> String) {
-        self.note(Item::Process, text);
+        self.note_script_text(Item::Process, text);
     }
 
     /// The exchange has a process: its sentinels are secrets from now on, and nothing is known of its output yet.
     pub(crate) fn begin_process(&self, sentinels: &Sentinels) {
         if let Some(watched) = &self.0 {
-            let secrets = watched.of_request.and(sentinels.digits().as_bytes());
-            watched.output.replace(OutputMask {
-                secrets: SecretMask::new(&secrets),
-                head: HeadMask::new(),
-            });
-            watched.secrets.replace(secrets);
+            watched
+                .subject
+                .hide_secrets(&Secrets::new([sentinels.digits().as_bytes()]));
+            watched.output.replace(HeadMask::of(&watched.masks));
             watched.silence.replace(SilenceTimer::default());
         }
     }
@@ -164,6 +134,7 @@ impl ScriptEvents {
         variables: &Variables,
         others: impl FnOnce() -> Vec<(&'a str, Cow<'static, [u8]>)>,
     ) {
+        let Some(watched) = &self.0 else { return };
         self.note(Item::Variables, || {
             let mut text = format!("{} variables", variables.len());
             if variables.dropped() > 0 {
@@ -174,10 +145,12 @@ impl ScriptEvents {
                 );
             }
             for (name, value) in variables.iter() {
-                let _ = write!(text, "\n{}={}", String::from_utf8_lossy(name), shown(name, value));
+                let value = watched.masked_value(name, value);
+                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
             }
             for (name, value) in others() {
-                let _ = write!(text, "\n(environment) {name}={}", shown(name.as_bytes(), &value));
+                let value = watched.masked_value(name.as_bytes(), &value);
+                let _ = write!(text, "\n(environment) {name}={value}");
             }
             text
         });
@@ -185,11 +158,11 @@ impl ScriptEvents {
 
     /// Notes the record of a request that is written to CGIPLUSIN.
     pub(crate) fn record(&self, variables: &Variables, encoding: RequestEncoding) {
+        let Some(watched) = &self.0 else { return };
         self.received(|| {
-            let hide =
-                |name: &[u8], value: &[u8]| is_secret(&text(name)).then(|| mask::hidden(value.len()).into_bytes());
+            let masked = |name: &[u8], value: &[u8]| Some(watched.masked_value(name, value).into_bytes());
             let mut record = Vec::new();
-            encode_request(&variables.with_values(hide), encoding, &mut record);
+            encode_request(&variables.with_values(masked), encoding, &mut record);
             record
         });
     }
@@ -197,14 +170,9 @@ impl ScriptEvents {
     /// Notes bytes that are written to CGIPLUSIN.
     fn received(&self, bytes: impl FnOnce() -> Vec<u8>) {
         if let Some(watched) = &self.0 {
-            let masked = || {
-                let mut bytes = bytes();
-                watched.secrets.borrow().mask(&mut bytes);
-                bytes
-            };
             watched
                 .subject
-                .note_bytes(Item::Cgiplusin, watched.module, Direction::Received, masked);
+                .note_bytes(Item::Cgiplusin, watched.module, Direction::Received, bytes);
         }
     }
 
@@ -217,22 +185,16 @@ impl ScriptEvents {
         watched.counts.reads.update(|reads| reads + 1);
         watched.counts.mailbox.update(|all| all + bytes.len() as u64);
         watched.silence.borrow_mut().restart();
-        let masked = || {
-            let mut shown = bytes.to_vec();
-            let mut masks = watched.output.borrow_mut();
-            masks.secrets.apply(&mut shown);
-            masks.head.apply(&mut shown);
-            shown
-        };
+        let mask = |copy: &mut [u8]| watched.output.borrow_mut().apply(copy);
         watched
             .subject
-            .note_bytes(Item::Mailbox, watched.module, Direction::Sent, masked);
+            .note_copy(Item::Mailbox, watched.module, Direction::Sent, bytes, mask);
     }
 
     /// Notes lines that the script has written to its standard error.
     pub(crate) fn error_lines(&self, lines: Vec<Box<str>>) {
         for line in lines {
-            self.note(Item::Mailbox, || format!("standard error: {line}"));
+            self.note_script_text(Item::Mailbox, || format!("standard error: {line}"));
         }
     }
 
@@ -241,15 +203,27 @@ impl ScriptEvents {
         if let Some(watched) = &self.0 {
             watched.counts.callouts.update(|callouts| callouts + 1);
             watched.silence.borrow_mut().restart();
-            self.note(Item::Callouts, || text(line));
+            self.note_script_text(Item::Callouts, || text(line));
         }
     }
 
     /// Notes the answer to a callout.
     pub(crate) fn answer(&self, answer: &Answer) {
         if self.is_on() {
-            self.note(Item::Callouts, || format!("answer: {:03} {}", answer.code, answer.text));
+            self.note_script_text(Item::Callouts, || format!("answer: {:03} {}", answer.code, answer.text));
             self.received(|| answer.encode());
+        }
+    }
+
+    /// Notes a line of a callout about the memory buffer.
+    pub(crate) fn buffer_callout(&self, line: &[u8]) {
+        self.note(Item::Buffer, || text(line));
+    }
+
+    /// Notes the answer to such a callout.
+    pub(crate) fn buffer_answer(&self, answer: Option<&Answer>) {
+        if let Some(answer) = answer {
+            self.note(Item::Buffer, || format!("answer: {:03} {}", answer.code, answer.text));
         }
     }
 
@@ -345,11 +319,14 @@ impl StartNote {
     }
 }
 
-/// The value of a variable as it is shown.
-fn shown(name: &[u8], value: &[u8]) -> String {
-    match is_secret(&text(name)) {
-        true => mask::hidden(value.len()),
-        false => text(value),
+impl WatchedExchange {
+    /// The value of a variable, as it is shown.
+    fn masked_value(&self, name: &[u8], value: &[u8]) -> String {
+        let always = || ALWAYS_SECRET.iter().any(|end| name.ends_with(end.as_bytes()));
+        match self.masks.is_secret(name) || always() {
+            true => mask::hidden(value.len()),
+            false => self.masks.text(&text(value)),
+        }
     }
 }
 
@@ -375,7 +352,7 @@ mod tests {
             .unwrap();
         let worker = WorkerHub::new(&hub);
         let subject = worker.exchange(&Subject::NONE, Facts::default);
-        let secrets = || Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
+        let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
         (watch, ScriptEvents::new(&subject, "script", secrets))
     }
 
@@ -390,27 +367,6 @@ mod tests {
     }
 
     #[test]
-    fn names_of_secret_variables() {
-        for name in [
-            "HTTP_AUTHORIZATION",
-            "WWW_HTTP_COOKIE",
-            "HTTP_PROXY_AUTHORIZATION",
-            "HTTP_X_API_KEY",
-            "AUTH_PASSWORD",
-            "WWW_GATEWAY_EOF",
-            "CGIPLUSESC",
-            "WWW_FORM_PASSWORD",
-            "DB_PASSWD",
-            "GITHUB_TOKEN",
-        ] {
-            assert!(is_secret(name), "{name}");
-        }
-        for name in ["HTTP_HOST", "AUTH_TYPE", "QUERY_STRING", "HTTP_ACCEPT", "PATH"] {
-            assert!(!is_secret(name), "{name}");
-        }
-    }
-
-    #[test]
     fn secrets_are_in_no_event() {
         let (watch, events) = watched();
         let sentinels = Sentinels::from_random(DIGITS);
@@ -420,7 +376,8 @@ mod tests {
             ("HTTP_AUTHORIZATION", "Basic c2VjcmV0"),
             ("HTTP_COOKIE", "session=topsecret"),
             ("AUTH_PASSWORD", "hunter22"),
-            ("QUERY_STRING", "a=hunter22"),
+            ("QUERY_STRING", "a=hunter22&pwd=topsecret"),
+            ("HTTP_X_API_KEY", "topsecret"),
             ("GATEWAY_EOF", sentinels.end()),
             ("HTTP_HOST", "example.org"),
         ] {
@@ -451,7 +408,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_while_nobody_watches() {
-        let events = ScriptEvents::new(&Subject::NONE, "script", || unreachable!("nobody watches"));
+        let events = ScriptEvents::new(&Subject::NONE, "script", |_| unreachable!("nobody watches"));
         events.process(|| unreachable!("nobody watches"));
         events.output(b"text");
         events.pause();

@@ -51,6 +51,7 @@ mod tls;
 mod turns;
 mod watch;
 mod watch_network;
+mod watch_scripts;
 mod watch_stages;
 mod withheld;
 mod workout;
