@@ -8,8 +8,6 @@ use std::time::Duration;
 use sluice_launch::Signal;
 use tokio::time::Instant;
 
-use crate::process::Process;
-
 /// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
 /// process that waits for a disk.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
@@ -47,18 +45,18 @@ impl Escalation {
     }
 
     /// Asks the process group to end, unless that was done before.
-    pub(crate) fn terminate(self, process: &Process) -> Escalation {
+    pub(crate) fn terminate(self, group: i32, kill_grace: Duration) -> Escalation {
         if let Escalation::Kill(_) | Escalation::GiveUp(_) = self {
             return self;
         }
-        let _ = sluice_launch::kill_group(process.pid, Signal::Terminate);
-        Escalation::Kill(Instant::now() + process.kill_grace)
+        let _ = sluice_launch::kill_group(group, Signal::Terminate);
+        Escalation::Kill(Instant::now() + kill_grace)
     }
 
     /// Kills the group, and the process itself in case that the group has members of another user only.
-    pub(crate) fn kill(process: &Process, pidfd: BorrowedFd<'_>) -> Escalation {
-        let _ = sluice_launch::kill_group(process.pid, Signal::Kill);
+    pub(crate) fn kill(group: i32, pidfd: BorrowedFd<'_>, kill_grace: Duration) -> Escalation {
+        let _ = sluice_launch::kill_group(group, Signal::Kill);
         let _ = sluice_launch::kill(pidfd, Signal::Kill);
-        Escalation::GiveUp(Instant::now() + process.kill_grace.max(UNKILLABLE_AFTER))
+        Escalation::GiveUp(Instant::now() + kill_grace.max(UNKILLABLE_AFTER))
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Process {
     /// Bytes in the largest record; `None` if its mailbox is a stream.
     pub record_bytes_max: Option<usize>,
     started: Instant,
-    pub kill_grace: Duration,
+    kill_grace: Duration,
     commands: watch::Sender<Command>,
     /// Its standard error, which the watcher reads.
     pub errors: UnreadErrors,
@@ -512,11 +512,11 @@ async fn watch(
             Ok(()) = commands.changed() => next = match *commands.borrow_and_update() {
                 Command::Run => next,
                 Command::FinishBy(time) => next.or_term(time),
-                Command::Stop => next.terminate(&process),
+                Command::Stop => next.terminate(process.pid, process.kill_grace),
             },
             () = next.due() => next = match next {
-                Escalation::Term(_) => next.terminate(&process),
-                Escalation::Kill(_) => Escalation::kill(&process, pidfd.get_ref().as_fd()),
+                Escalation::Term(_) => next.terminate(process.pid, process.kill_grace),
+                Escalation::Kill(_) => Escalation::kill(process.pid, pidfd.get_ref().as_fd(), process.kill_grace),
                 Escalation::GiveUp(_) | Escalation::None => {
                     tracing::error!("{}: cannot be ended; another may be started instead", process.describe());
                     if let Some(ended) = ended.take() {
