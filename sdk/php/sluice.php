@@ -515,6 +515,11 @@ if (!function_exists('sluice_accept')) {
 
     function sluice_notice(string $text): ?string { return sluice_one_callout_('NOTICED', $text); }
 
+    function sluice_watch(string $text): void
+    {
+        if (sluice_variable('WATCH_SCRIPT') !== null) SluiceProcess::callout('WATCH: ' . preg_replace('/[\x00-\x1f\x7f]+/', ' ', $text));
+    }
+
     function sluice_map_path(string $path): ?string { return sluice_one_callout_('MAP-PATH', $path); }
 
     function sluice_map_file(string $file): ?string { return sluice_one_callout_('MAP-FILE', $file); }

@@ -78,6 +78,9 @@ function sluice_callout(string $request): array {}
 /** Writes a line to the server's log. Null if the server refuses. */
 function sluice_notice(string $text): ?string {}
 
+/** Shows a line to those who watch this request (WATCH, item callouts). While nobody does nothing is sent. */
+function sluice_watch(string $text): void {}
+
 /** The file that a path of the site means; null if it means none. */
 function sluice_map_path(string $path): ?string {}
 

@@ -598,6 +598,14 @@ sluice_notice() {
     if [ -n "$_sluice_escape" ]; then sluice_callout "!NOTICED: $REPLY"; else printf '%s\n' "$REPLY" >&2; fi
 }
 
+# sluice_watch TEXT: a line for those who watch this request (WATCH, item callouts). While nobody does nothing is sent.
+sluice_watch() {
+    sluice_variable WATCH_SCRIPT || return 0
+    _sluice_replace "$*" "$_sluice_newline" ' '
+    _sluice_replace "$REPLY" "$_sluice_cr" ' '
+    sluice_callout "!WATCH: $REPLY"
+}
+
 sluice_map_path() { sluice_callout "MAP-PATH: $1"; }
 sluice_map_file() { sluice_callout "MAP-FILE: $1"; }
 sluice_lifetime() { sluice_callout "LIFETIME: $1"; }

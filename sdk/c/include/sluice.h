@@ -160,6 +160,10 @@ int sluice_callout(char *answer, size_t size, const char *format, ...) __attribu
 /* Writes a line to the server log. Control characters become blanks; a server without callouts gets the line on stderr. */
 int sluice_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Shows a line to those who watch this request (WATCH, item callouts). Control characters become blanks. While nobody watches nothing is sent:
+   the request then has no variable WATCH_SCRIPT. */
+int sluice_watch(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* The file for a path of this site, as "/the/file". -1: ENOENT there is none. */
 int sluice_map_path(char *file, size_t size, const char *path);
 

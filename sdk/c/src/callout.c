@@ -86,6 +86,20 @@ int sluice_notice(const char *format, ...)
     return errno == ENOTSUP && fprintf(stderr, "%s\n", line) > 0 ? 0 : -1;
 }
 
+int sluice_watch(const char *format, ...)
+{
+    if (!sluice_variable("WATCH_SCRIPT")) return 0;
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (length < 0) return -1;
+    for (char *at = line; *at; at++)
+        if (iscntrl((unsigned char)*at)) *at = ' ';
+    return sluice_callout(NULL, 0, "!WATCH: %s", line);
+}
+
 int sluice_map_path(char *file, size_t size, const char *path)
 {
     return result(sluice_callout(file, size, "MAP-PATH: %s", path));

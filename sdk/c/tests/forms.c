@@ -129,6 +129,7 @@ static void use_callouts(void)
     int statuses[] = {sluice_map_path(file, sizeof file, "/doc/"), sluice_map_file(path, sizeof path, "/srv/doc/a"),
                       sluice_map_path(small, sizeof small, "/doc/"), sluice_lifetime("5m"), sluice_notice("%s\nthree", "one\ttwo")};
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) printf("%d ", statuses[i]);
+    sluice_watch("seen\nby %s", "watchers");
     int missing = sluice_map_path(NULL, 0, argument("WANTED"));
     printf("%s %s %s %d %s", file, path, small, missing, missing ? error_name() : "");
 }

@@ -212,6 +212,9 @@ class Responses(Case):
         response = script.ask({"PROBE": "callouts", "WANTED": "/x"})
         self.assertEqual(response.body, b"0 0 0 0 0 /srv/doc/ /doc/a /srv 0 ")
         self.assertIn("!NOTICED: one two three", response.callouts)
+        self.assertNotIn("!WATCH: seen by watchers", response.callouts)
+        watched = script.ask({"PROBE": "callouts", "WANTED": "/x", "WATCH_SCRIPT": "1"})
+        self.assertIn("!WATCH: seen by watchers", watched.callouts)
         script.answers["MAP-PATH"] = "404 there is none"
         self.assertTrue(script.ask({"PROBE": "callouts", "WANTED": "/x"}).body.endswith(b" -1 ENOENT"))
         script = self.start("tests/forms", plain=True, persistent=False, variables={"PROBE": "callouts", "WANTED": "/x"})

@@ -12,7 +12,7 @@ our $VERSION   = '0.1';
 our @ISA       = ('Exporter');
 our @EXPORT_OK = qw(
     finish is_persistent uses variable variables body_read parameter parameters parameter_names upload uploads upload_limit
-    status header respond redirect flush event fail callout notice map_path map_file lifetime
+    status header respond redirect flush event fail callout notice watch map_path map_file lifetime
     buffer_begin buffer_write buffer_end escape_html url_encode url_decode
 );
 our %EXPORT_TAGS = (all => \@EXPORT_OK);
@@ -235,6 +235,15 @@ sub answer_of {
 }
 
 sub notice   { my ($text) = @_; $text =~ s/[\x00-\x1f\x7f]+/ /g; return defined answer_of("NOTICED: $text") }
+# For those who watch this request (WATCH, item callouts). While nobody does nothing is sent.
+sub watch {
+    my ($text) = @_;
+    return 1 unless defined variable('WATCH_SCRIPT');
+    $text =~ s/[\x00-\x1f\x7f]+/ /g;
+    callout("!WATCH: $text");
+    return 1;
+}
+
 sub map_path { return answer_of("MAP-PATH: $_[0]") }
 sub map_file { return answer_of("MAP-FILE: $_[0]") }
 sub lifetime { return answer_of("LIFETIME: $_[0]") }
@@ -385,6 +394,10 @@ A response with an error. It does not end the script.
 Code and text of the answer.
 
 =item notice($text), map_path($path), map_file($file), lifetime($text)
+
+=item watch($text)
+
+A line for those who watch this request (WATCH, item callouts). While nobody does nothing is sent.
 
 =back
 

@@ -48,6 +48,19 @@ static PHP_FUNCTION(sluice_uses)
     RETURN_LONG((zend_long)engine.uses);
 }
 
+/* A variable by its name, with the prefix WWW_ or without; NULL if there is none. */
+static const char *any_variable(const char *name, size_t length)
+{
+    char prefixed[256];
+    const char *value = records_variable(name);
+    if (!value && length < sizeof prefixed - 4 && strncasecmp(name, "WWW_", 4) != 0) {
+        snprintf(prefixed, sizeof prefixed, "WWW_%s", name);
+        value = records_variable(prefixed);
+    }
+    if (!value && strncasecmp(name, "WWW_", 4) == 0) value = records_variable(name + 4);
+    return value;
+}
+
 static PHP_FUNCTION(sluice_variable)
 {
     char *name;
@@ -58,13 +71,7 @@ static PHP_FUNCTION(sluice_variable)
         Z_PARAM_OPTIONAL
         Z_PARAM_ZVAL(otherwise)
     ZEND_PARSE_PARAMETERS_END();
-    char prefixed[256];
-    const char *value = records_variable(name);
-    if (!value && length < sizeof prefixed - 4 && strncasecmp(name, "WWW_", 4) != 0) {
-        snprintf(prefixed, sizeof prefixed, "WWW_%s", name);
-        value = records_variable(prefixed);
-    }
-    if (!value && strncasecmp(name, "WWW_", 4) == 0) value = records_variable(name + 4);
+    const char *value = any_variable(name, length);
     if (value) RETURN_STRING(value);
     if (otherwise) RETURN_COPY(otherwise);
 }
@@ -383,6 +390,20 @@ static PHP_FUNCTION(sluice_notice)
     one_callout(INTERNAL_FUNCTION_PARAM_PASSTHRU, "NOTICED: ");
 }
 
+static PHP_FUNCTION(sluice_watch)
+{
+    char *text, line[CALLOUT_BYTES_MAX + 1], answer[CALLOUT_BYTES_MAX + 1];
+    size_t length;
+    ZEND_PARSE_PARAMETERS_START(1, 1)
+        Z_PARAM_STRING(text, length)
+    ZEND_PARSE_PARAMETERS_END();
+    if (!any_variable("WATCH_SCRIPT", strlen("WATCH_SCRIPT"))) return;
+    if (length > 1000) length = 1000;
+    for (size_t i = 0; i < length; i++) line[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? ' ' : text[i];
+    line[length] = '\0';
+    callout("WATCH: ", line, length, answer, sizeof answer);
+}
+
 static PHP_FUNCTION(sluice_map_path)
 {
     one_callout(INTERNAL_FUNCTION_PARAM_PASSTHRU, "MAP-PATH: ");
@@ -467,6 +488,7 @@ RETURNS(event, IS_VOID, 0, 1) TAKES(data, IS_STRING) TAKES_OR_NULL(name, IS_STRI
 RETURNS(fail, IS_VOID, 0, 1) TAKES(status, IS_LONG) TAKES_OR_NULL(text, IS_STRING) END
 RETURNS(callout, IS_ARRAY, 0, 1) TAKES(request, IS_STRING) END
 RETURNS(one_callout, IS_STRING, 1, 1) TAKES(text, IS_STRING) END
+RETURNS(watch, IS_VOID, 0, 1) TAKES(text, IS_STRING) END
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_buffer_begin, 0, 0, MAY_BE_LONG | MAY_BE_FALSE) TAKES_OPTIONAL(bytes, IS_LONG, "0") END
 RETURNS(buffer_write, _IS_BOOL, 0, 1) TAKES(data, IS_STRING) END
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_buffer_end, 0, 0, MAY_BE_LONG | MAY_BE_FALSE) END
@@ -497,6 +519,7 @@ const zend_function_entry sluice_functions[] = {
     PHP_FE(sluice_fail, arginfo_fail)
     PHP_FE(sluice_callout, arginfo_callout)
     PHP_FE(sluice_notice, arginfo_one_callout)
+    PHP_FE(sluice_watch, arginfo_watch)
     PHP_FE(sluice_map_path, arginfo_one_callout)
     PHP_FE(sluice_map_file, arginfo_one_callout)
     PHP_FE(sluice_lifetime, arginfo_one_callout)

@@ -118,7 +118,7 @@ class Library(PhpCase):
             self.assertEqual(got.text, "not read")
 
     def test_callouts(self):
-        code = "sluice_write(json_encode([sluice_callout('NOOP:'), sluice_map_path('/file.txt'), sluice_map_path('/none/such'), sluice_callout('NONSENSE: 1')[0], sluice_lifetime('1h')])); sluice_notice('a notice from PHP')"
+        code = "sluice_write(json_encode([sluice_callout('NOOP:'), sluice_map_path('/file.txt'), sluice_map_path('/none/such'), sluice_callout('NONSENSE: 1')[0], sluice_lifetime('1h')])); sluice_notice('a notice from PHP'); sluice_watch('nobody watches')"
         for got in self.each(code):
             answers = json.loads(got.text)
             self.assertEqual((answers[0], answers[1], answers[3]), ([200, "OK"], self.server.path("htdocs/file.txt"), 400))

@@ -11,7 +11,7 @@ request). Use it from one thread. Errors are exceptions: FormError, CalloutError
 OSError, of which BrokenPipeError says that the client has left."""
 
 from .buffer import buffer_begin, buffer_end, buffer_write
-from .callouts import CalloutError, callout, lifetime, map_file, map_path, notice
+from .callouts import CalloutError, callout, lifetime, map_file, map_path, notice, watch
 from .forms import FormError, Upload, parameter, parameter_names, parameters, upload, upload_limit, uploads
 from .request import accept, body_read, finish, is_persistent, requests, uses, variable, variables
 from .responses import event, fail, flush, header, redirect, respond, status, write
@@ -55,5 +55,6 @@ __all__ = [
     "url_encode",
     "variable",
     "variables",
+    "watch",
     "write",
 ]

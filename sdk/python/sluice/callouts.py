@@ -6,6 +6,7 @@ import re
 from typing import Optional, Tuple
 
 from .channel import channel
+from .request import variable
 
 LINE_BYTES_MAX = 8191
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -50,6 +51,13 @@ def _text(request: str) -> Optional[str]:
 def notice(text: str) -> None:
     """Writes a line to the server's log."""
     callout(f"NOTICED: {text}")
+
+
+def watch(text: str) -> None:
+    """Shows a line to those who watch this request (WATCH, item callouts). While nobody does nothing is sent."""
+    if variable("WATCH_SCRIPT") is not None:
+        line = _CONTROL.sub(b" ", text.encode("utf-8", "surrogateescape"))
+        send("!WATCH: " + line.decode("utf-8", "surrogateescape"))
 
 
 def map_path(path: str) -> Optional[str]:

@@ -393,3 +393,39 @@ fn a_script_that_cannot_be_started_again_and_again_is_refused_with_its_reason() 
     }
     watcher.line("gets no process: ");
 }
+
+#[test]
+fn the_libraries_have_a_function_for_those_who_watch() {
+    let sdk = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk");
+    let python = format!(
+        "#!/usr/bin/env python3\nimport sys\nsys.path.insert(0, '{sdk}/python')\nimport sluice\nwhile sluice.accept():\n    \
+         sluice.watch('seen\\nby python')\n    sluice.respond('text/plain')\n    sluice.write('python')\n"
+    );
+    let perl = format!(
+        "#!/usr/bin/perl\nuse lib '{sdk}/perl/lib';\nuse Sluice;\nwhile (Sluice::accept()) {{\n    Sluice::watch(\"seen\\nby perl\");\n    \
+         Sluice::respond('text/plain');\n    Sluice::write('perl');\n    Sluice::finish();\n}}\n"
+    );
+    let shell = format!(
+        "#!/bin/sh\n. '{sdk}/shell/sluice.sh'\nwhile sluice_accept; do\n    sluice_watch 'seen\nby shell'\n    \
+         sluice_respond text/plain\n    printf shell\ndone\n"
+    );
+    let server = Setup::new()
+        .script("python", &python)
+        .script("perl", &perl)
+        .script("shell", &shell)
+        .start();
+    let get_all = || {
+        for mode in ["cgi", "cgiplus"] {
+            for language in ["python", "perl", "shell"] {
+                let response = server.get(&format!("/{mode}-bin/{language}"));
+                assert_eq!(response.text(), language, "{}", server.log());
+            }
+        }
+    };
+    get_all();
+    let watcher = Watcher::start(&server, &["--items", "callouts"]);
+    get_all();
+    for language in ["python", "perl", "shell"] {
+        watcher.lines(2, &format!("!WATCH: seen by {language}"));
+    }
+}
