@@ -143,6 +143,13 @@ static void answer(pam_handle_t *pam, int result, const char *said)
     case PAM_NEW_AUTHTOK_REQD:
         agent_refuse("%s%s", text, said);
         break;
+    case PAM_AUTHINFO_UNAVAIL:
+        /* pam_unix, for passwords of others than the user of the process. */
+        if (geteuid()) {
+            agent_fail("PAM: %s%s: for pam_unix the server's user must be in the group that may read /etc/shadow", text, said);
+            break;
+        }
+        /* fall through */
     default:
         agent_fail("PAM: %s%s", text, said);
     }

@@ -175,6 +175,17 @@ class Check(unittest.TestCase):
         said = self.check('[[site]]\nroot = "htdocs"\n[[site.route]]\npath = "/a/*"\naccess = { pam = { service = "sluice-no-such" } }\n')
         self.assertIn('the service "sluice-no-such" has no file (/etc/pam.d/sluice-no-such)', said)
 
+    def test_installed_agents_are_found(self):
+        with tempfile.TemporaryDirectory() as directory:
+            # Without the variables of the make that runs this test.
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+            subprocess.run(["make", "-s", "-C", AGENTS, "install", f"DESTDIR={directory}"], check=True, env=environment, stdout=subprocess.DEVNULL)
+            installed = f"{directory}/usr/local/lib/sluice"
+            testing.need_file(f"{installed}/agents/sluice-ldap")
+            text = f'[server]\nsdk = "{installed}"\n' + configuration(("/page", 'ldap = { server = "ldaps://127.0.0.1", base = "b" }')).split("\n", 2)[2]
+            with testing.Server(text, {"who.sh": WHO}) as server:
+                self.assertEqual(server.get("/page").status, 401)
+
     def test_an_agent_that_is_not_built_is_reported(self):
         text = '[server]\nsdk = "empty"\n[[site]]\nroot = "htdocs"\n[[site.route]]\npath = "/a/*"\naccess = { ldap = { server = "ldaps://a", base = "b" } }\n'
         self.assertIn("the agent for LDAP is not there", self.check(text, "empty"))

@@ -11,7 +11,7 @@ use sluice_access::credentials::Credentials;
 use sluice_access::failures::FailureLimit;
 use sluice_access::rules::User;
 use sluice_access::store::UserStore;
-use sluice_access::users::check_name;
+use sluice_access::users::{NAME_BYTES_MAX, check_name};
 use sluice_gateway::AgentAnswer;
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::target::Target;
@@ -157,7 +157,9 @@ impl PendingAnswer {
         check_name("user", &name).map_err(|problem| ScriptFault::agent(&file, &problem))?;
         let store = request.config.user_store(&self.source);
         let of_file = store.map(|store| store.groups_of(&name)).unwrap_or_default();
-        let groups = groups.iter().map(|group| Arc::from(group.as_str()));
+        // No rule names a longer one, and many users may be remembered.
+        let groups = groups.iter().filter(|group| group.len() <= NAME_BYTES_MAX);
+        let groups = groups.map(|group| Arc::from(group.as_str()));
         let user = User {
             name: name.into(),
             groups: of_file.iter().cloned().chain(groups).collect(),

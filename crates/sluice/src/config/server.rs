@@ -140,7 +140,8 @@ pub(super) static SERVER: Section<Server> = Section {
             default: Words(
                 "beside the program: `../lib/sluice`, or `sdk` of the checkout in which it was built; then `/usr/local/lib/sluice`, `/usr/lib/sluice`",
             ),
-            text: "The directory of the engines that run scripts in mode `rte`: it has `python/engine.py`, `perl/engine.pl` and `php/sluice-php`.",
+            text: "The directory of the engines that run scripts in mode `rte`, and of the authentication agents: it has `python/engine.py`, \
+                   `perl/engine.pl`, `php/sluice-php`, `agents/sluice-pam` and `agents/sluice-ldap`.",
             example: "\"/opt/sluice/lib\"",
         },
         Key {

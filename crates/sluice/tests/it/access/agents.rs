@@ -1,6 +1,7 @@
 //! Authentication agents: the examples, and agents that hang, die or lie.
 
 use std::process::Command;
+use std::time::Instant;
 
 use super::{ask_as, basic, request, setup, status};
 use crate::harness::{Setup, run, run_command, write_script, write_with_mode};
@@ -126,6 +127,21 @@ fn agents_that_hang_die_or_lie_let_nobody_in() {
         let response = ask_as(&server, "ann", "GET", "/secret/a.txt");
         assert_eq!(response.status, expected, "{answer}");
         assert!(!response.text().contains("SECRET"), "{answer}");
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
+}
+
+#[test]
+fn an_agent_that_never_ends_its_answer_is_stopped() {
+    for line in ["000 a note", "100 GROUP staff", "not a line of an agent", ""] {
+        let endless = format!("echo \"$CGIPLUSESC\"; echo '100 USER'; while echo '{line}'; do :; done");
+        let server = with_agent("endless", &shell(&endless))
+            .route("path = \"/secret/*\"\naccess = { agent = \"/agents/endless\" }")
+            .start();
+        let begin = Instant::now();
+        let status = ask_as(&server, "ann", "GET", "/secret/a.txt").status;
+        assert!([502, 504].contains(&status), "{line}: {status}");
+        assert!(begin.elapsed().as_secs() < 30, "{line}: {:?}", begin.elapsed());
         assert_eq!(server.get("/a.txt").status, 200);
     }
 }
