@@ -117,6 +117,15 @@ gidNumber: 1000
 memberUid: eve
 """
 
+# An entry that is on another server (RFC 3296).
+REFERRAL = """
+dn: ou=elsewhere,ou=people,dc=example,dc=org
+objectClass: referral
+objectClass: extensibleObject
+ou: elsewhere
+ref: ldap://127.0.0.1:{port}/ou=elsewhere,dc=example,dc=org
+"""
+
 LOCK = """
 dn: uid=locked,ou=people,dc=example,dc=org
 changetype: modify
@@ -153,7 +162,7 @@ def free_port():
 class Directory:
     """A slapd on two ports and a socket, below a temporary directory."""
 
-    def __init__(self):
+    def __init__(self, referral_port):
         self.program = testing.need_program("slapd")
         testing.need_file(f"{SCHEMAS}/nis.schema")
         self.directory = tempfile.mkdtemp(prefix="sluice-ldap-")
@@ -164,7 +173,7 @@ class Directory:
             with open(f"{self.directory}/slapd.conf", "w", encoding="ascii") as file:
                 file.write(SLAPD.format(directory=self.directory, schemas=SCHEMAS))
             with open(f"{self.directory}/entries", "w", encoding="ascii") as file:
-                file.write(ENTRIES)
+                file.write(ENTRIES + REFERRAL.format(port=referral_port))
             run(testing.need_program("slapadd"), "-q", "-f", f"{self.directory}/slapd.conf", "-l", f"{self.directory}/entries")
             self.port, self.tls_port = free_port(), free_port()
             self.socket = f"{self.directory}/ldapi"
@@ -251,10 +260,11 @@ class Ldap(AgentCase):
     @classmethod
     def setUpClass(cls):
         testing.need_file(f"{AGENTS}/build/sluice-ldap")
-        cls.ldap = Directory()
-        cls.addClassCleanup(cls.ldap.remove)
-        cls.silent = Silent()
+        cls.silent, cls.referred = Silent(), Silent()
         cls.addClassCleanup(cls.silent.close)
+        cls.addClassCleanup(cls.referred.close)
+        cls.ldap = Directory(cls.referred.port)
+        cls.addClassCleanup(cls.ldap.remove)
         tls, plain = f"ldaps://127.0.0.1:{cls.ldap.tls_port}", f"ldap://127.0.0.1:{cls.ldap.port}"
         ca, other = f'ca_file = "{cls.ldap.directory}/ca.pem"', f'ca_file = "{cls.ldap.directory}/other.pem"'
 
@@ -263,6 +273,7 @@ class Ldap(AgentCase):
 
         cls.configuration = configuration(
             ("/search", ldap(tls, ca, BASE, GROUPS)),
+            ("/quick", ldap(tls, ca, BASE, 'timeout = "1s"')),
             ("/starttls", 'agent = "ldap", ' + ldap(plain, ca, BASE)),
             ("/socket", ldap(cls.ldap.socket_address(), BASE)),
             ("/template", ldap(tls, ca, TEMPLATE, GROUPS)),
@@ -345,6 +356,40 @@ class Ldap(AgentCase):
         for path in ("/silent", "/silent-tls"):
             self.assertIn(self.ask(path, "ann", "open sesame"), [502, 504], path)
         self.assertEqual(self.ask("/search", "eve", "open sesame"), "eve|")
+
+    def test_a_directory_that_stops_is_given_up_and_taken_again(self):
+        self.assertEqual(self.ask("/quick", "ann", "open sesame"), "ann|")
+        os.kill(self.ldap.process.pid, signal.SIGSTOP)
+        try:
+            # Who is remembered has access, others have not.
+            self.assertEqual(self.ask("/quick", "ann", "open sesame"), "ann|")
+            self.assertIn(self.ask("/quick", "eve", "open sesame"), [502, 504])
+        finally:
+            os.kill(self.ldap.process.pid, signal.SIGCONT)
+        self.assertEqual(self.ask("/quick", "eve", "open sesame"), "eve|")
+
+    def test_referrals_are_not_followed(self):
+        for path in ("/search", "/template"):
+            for name in ("elsewhere", "ann2", "elsewhere,ou=elsewhere"):
+                self.assertEqual(self.ask(path, name, "open sesame"), 401, (path, name))
+        self.assertEqual(self.referred.accepted, [])
+
+    def test_many_users_log_in_at_once(self):
+        names = ["ann", "eve", "zoe", "odd, name"] * 8
+        answers = [None] * len(names)
+
+        def log_in(number):
+            # The wrong ones are not remembered, so that each is a question.
+            right = number % 2 == 0
+            answers[number] = self.ask("/search", names[number], "open sesame" if right else f"wrong {number}")
+
+        threads = [threading.Thread(target=log_in, args=(number,)) for number in range(len(names))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(answers, [f"{name}|" if number % 2 == 0 else 401 for number, name in enumerate(names)])
+        self.assertLessEqual(len(self.server.scripts()), 40)
 
     def test_a_directory_that_was_restarted_is_connected_again(self):
         self.assertEqual(self.ask("/search", "zoe", "open sesame"), "zoe|")

@@ -99,7 +99,7 @@ impl Draft {
         let kind_of = |agent: &AgentSettings| agent.own().map(|own| own.kind);
         let name = match (self.agent.take(), self.own_agents.as_slice()) {
             // What is wrong with them was reported.
-            (None, []) if table.has("pam") || table.has("ldap") => return None,
+            (None, []) if ["agent", "pam", "ldap"].into_iter().any(|key| table.has(key)) => return None,
             (None, [agent]) => kind_of(agent).map(AgentName::Own),
             (None, [_, _, ..]) => {
                 return refuse(
@@ -130,8 +130,9 @@ impl Draft {
         }
         if name.is_some() && self.source.users.is_some() {
             let key = ["agent", "pam", "ldap"].into_iter().find(|key| table.has(key));
-            let message = "either a users file or an agent verifies passwords: remove one of users and agent";
-            return refuse(key.unwrap_or("users"), message);
+            let key = key.unwrap_or("users");
+            let message = format!("either a users file or an agent verifies passwords: remove one of users and {key}");
+            return refuse(key, &message);
         }
         Some(match (name, self.own_agents.pop()) {
             (None, _) => None,
