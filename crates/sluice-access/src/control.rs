@@ -179,9 +179,11 @@ impl AccessControl {
             return Check::Known(user);
         }
         // Each token has a counter of its own: that of one client must not lock out the others behind its address.
-        let token = credentials.name.is_empty().then(|| format!("{mac:x?}"));
-        let name = token.as_deref().unwrap_or(&credentials.name);
-        let sender = self.shared.failures.sender(store.id, name, question.client);
+        let name = match credentials.name.as_str() {
+            "" => format!("{mac:x?}"),
+            name => counted_name(name),
+        };
+        let sender = self.shared.failures.sender(store.id, &name, question.client);
         if let Some(rest) = self.shared.failures.refused_for(sender, *limit, now) {
             return Check::Refused(rest);
         }
@@ -199,6 +201,13 @@ impl AccessControl {
             lifetime: question.lifetime,
         })
     }
+}
+
+/// The name under which wrong passwords are counted: directories know a user by several spellings (`ANN`, `ann `), which must not give
+/// an attacker as many attempts.
+fn counted_name(name: &str) -> String {
+    let words: Vec<_> = name.split_whitespace().map(str::to_lowercase).collect();
+    words.join(" ")
 }
 
 impl Ticket {
@@ -453,6 +462,27 @@ mod tests {
             let _ = wrong.wrong();
         }
         assert!(tickets[2].refused_for().is_some());
+    }
+
+    #[test]
+    fn spellings_of_a_name_have_one_counter() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("users"), "").unwrap();
+        fs::write(directory.path().join("groups"), "").unwrap();
+        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
+        let named = |name: &str| Question {
+            credentials: Credentials {
+                name: name.to_owned(),
+                password: b"wrong".to_vec(),
+            },
+            ..question(&store, "")
+        };
+        for name in ["Ann Author", " ann  AUTHOR"] {
+            let _ = ticket(&control, &named(name)).wrong();
+        }
+        assert!(matches!(control.check(&named("ann author")), Check::Refused(_)));
+        assert!(ticket(&control, &named("annauthor")).refused_for().is_none());
+        assert_eq!(control.failures().senders.len(), 1);
     }
 
     #[test]
