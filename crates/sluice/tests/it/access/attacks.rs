@@ -1,7 +1,7 @@
 //! What an attacker tries: other spellings of a path, methods and forms of a request, fields that are repeated, many clients.
 
 use super::{ask_as, basic, request, setup, status};
-use crate::harness::Server;
+use crate::harness::{Authority, Server, curl};
 
 /// A server whose file `/secret/a.txt` needs a user, for reading; nobody may change it.
 fn server() -> Server {
@@ -140,4 +140,31 @@ fn a_pipeline_does_not_share_a_user() {
     ));
     let statuses: Vec<u16> = (0..3).map(|_| client.response().status).collect();
     assert_eq!(statuses, [200, 401, 401]);
+}
+
+#[test]
+fn streams_of_one_connection_do_not_share_a_user() {
+    let setup = setup();
+    Authority::new().issue_to(&setup.path("tls.pem"), &["localhost"]);
+    let server = setup
+        .listeners("[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"tls.pem\" }")
+        .route("path = \"/secret/*\"\naccess = { users = \"users\" }")
+        .start();
+    let url = format!("https://localhost:{}/secret/a.txt", server.tls_address().port());
+    let mut arguments = Vec::new();
+    for user in [
+        Some("ann:open sesame"),
+        None,
+        Some("eve:wrong"),
+        Some("bob:open sesame"),
+        None,
+    ] {
+        arguments.extend(["--http2", "--insecure", "--silent", "--output", "/dev/null"]);
+        arguments.extend(["--write-out", "%{http_version} %{http_code} %{num_connects}\n"]);
+        arguments.extend(user.map(|user| ["--user", user]).into_iter().flatten());
+        arguments.extend([url.as_str(), "--next"]);
+    }
+    arguments.pop();
+    let expected = "2 200 1\n2 401 0\n2 401 0\n2 200 0\n2 401 0\n";
+    assert_eq!(curl(&arguments), expected, "status and new connections of each");
 }
