@@ -100,6 +100,7 @@ where
         events,
         comments,
         kind,
+        is_draining: false,
         is_over: false,
     };
     let content_type = match kind {
@@ -115,14 +116,17 @@ struct EventStream {
     events: Events,
     comments: Interval,
     kind: Kind,
+    is_draining: bool,
     is_over: bool,
 }
 
 impl Source for EventStream {
     fn poll_chunk(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         if !self.is_over {
+            // First, so that a producer that ends with the server has its last word.
+            self.is_draining = self.is_draining || self.draining.as_mut().poll(task).is_ready();
             let has_ended = self.producer.as_mut().poll(task).is_ready();
-            self.is_over = has_ended || self.draining.as_mut().poll(task).is_ready();
+            self.is_over = has_ended || (self.is_draining && self.events.are_taken());
         }
         if let Some(event) = self.events.0.borrow_mut().pop_front() {
             return Poll::Ready(Some(Ok(event)));
