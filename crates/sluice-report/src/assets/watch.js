@@ -258,7 +258,7 @@
     if (!rows.length) return;
     // On a phone the names stand above the bars.
     const WIDTH = Math.max(320, Math.min(900, picture.clientWidth || 600)), isNarrow = WIDTH < 560;
-    const NAME = isNarrow ? 6 : 240, ROW = isNarrow ? 30 : 18, TOP = isNarrow ? 16 : 0;
+    const NAME = isNarrow ? 6 : 240, ROW = isNarrow ? 30 : 18, TOP = isNarrow ? 14 : 0, BAR = 13;
     const end = Math.max(1, ...rows.map((row) => row.end_us));
     const slowest = rows.reduce((a, b) => b.end_us - b.begin_us > a.end_us - a.begin_us ? b : a);
     const room = WIDTH - NAME - 74;
@@ -270,8 +270,8 @@
       const width = Math.max(1.5, room * (row.end_us - row.begin_us) / end);
       drawing.append(
         svg("text", { x: 6, y: top + 11 }, row.name),
-        svg("rect", { class: "track", x: NAME, y: y, width: room, height: ROW - 5 }),
-        svg("rect", { class: row === slowest ? "slowest" : "phase", x, y, width, height: ROW - 5 }),
+        svg("rect", { class: "track", x: NAME, y: y, width: room, height: BAR }),
+        svg("rect", { class: row === slowest ? "slowest" : "phase", x, y, width, height: BAR }),
         svg("text", { class: "faint", x: NAME + room + 6, y: y + 11 }, duration(row.end_us - row.begin_us)));
     });
     drawing.append(
