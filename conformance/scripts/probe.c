@@ -297,6 +297,18 @@ static void form_limit(void)
         text_head();
 }
 
+static void quoted(void)
+{
+    text_head();
+    printf("%s\n%s\n", sluice_parameter("a\"b"), sluice_upload("f\"g")->file_name);
+}
+
+static void loop(void)
+{
+    text_head();
+    printf("%ld %s %lu", (long)getpid(), sluice_is_persistent() ? "yes" : "no", sluice_uses());
+}
+
 static void coding(void)
 {
     const char *text = "<a href=\"x\">'&amp;\u00fc</a> 100%";
@@ -379,7 +391,7 @@ static const struct {
     {"die-within", die_within}, {"exit-before", exit_before}, {"exit-within", exit_within}, {"error-before", error_before},
     {"error-within", error_within}, {"endless", endless}, {"errors", errors}, {"process", process}, {"directory", directory},
     {"look", look}, {"leave", leave}, {"bulk", bulk}, {"silent", silent}, {"form", form}, {"upload", upload},
-    {"form-limit", form_limit}, {"coding", coding}, {"callouts", callouts}, {"buffer-plain", buffer_plain}, {"buffer", buffer},
+    {"form-limit", form_limit}, {"quoted", quoted}, {"loop", loop}, {"coding", coding}, {"callouts", callouts}, {"buffer-plain", buffer_plain}, {"buffer", buffer},
     {"buffer-gone", buffer_gone},
 };
 

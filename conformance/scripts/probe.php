@@ -241,10 +241,22 @@ function form_limit()
     try {
         sluice_parameter('a');
     } catch (Exception $error) {
-        sluice_fail(413);
+        sluice_fail($error->getCode());
         return;
     }
     text_head();
+}
+
+function quoted()
+{
+    text_head();
+    sluice_write(sluice_parameter('a"b') . "\n" . sluice_upload('f"g')['filename'] . "\n");
+}
+
+function loop()
+{
+    text_head();
+    sluice_write(getmypid() . (sluice_is_persistent() ? ' yes ' : ' no ') . sluice_uses());
 }
 
 function coding()

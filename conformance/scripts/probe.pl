@@ -203,8 +203,18 @@ sub upload {
 }
 
 sub form_limit {
-    return Sluice::fail(413) unless defined eval { Sluice::parameter('a') };
+    return Sluice::fail($@->status) unless eval { Sluice::parameter('a'); 1 };
     text_head();
+}
+
+sub quoted {
+    text_head();
+    Sluice::write(Sluice::parameter('a"b'), "\n", Sluice::upload('f"g')->{filename}, "\n");
+}
+
+sub loop {
+    text_head();
+    Sluice::write("$$ ", Sluice::is_persistent() ? 'yes' : 'no', ' ', Sluice::uses());
 }
 
 sub coding {

@@ -220,9 +220,19 @@ def upload():
 def form_limit():
     try:
         sluice.parameter("a")
-    except ValueError:
-        return sluice.fail(413)
+    except sluice.FormError as error:
+        return sluice.fail(error.status)
     text_head()
+
+
+def quoted():
+    text_head()
+    sluice.write(sluice.parameter('a"b') + "\n" + sluice.upload('f"g').filename + "\n")
+
+
+def loop():
+    text_head()
+    sluice.write(f"{os.getpid()} {'yes' if sluice.is_persistent() else 'no'} {sluice.uses()}")
 
 
 def coding():

@@ -218,6 +218,20 @@ form_limit() {
     if sluice_parameter_count; then text_head; else sluice_fail; fi
 }
 
+quoted() {
+    text_head
+    sluice_parameter 'a"b'
+    printf '%s\n' "$REPLY"
+    sluice_upload 'f"g'
+    printf '%s\n' "$SLUICE_UPLOAD_FILE_NAME"
+}
+
+loop() {
+    text_head
+    sluice_uses
+    if sluice_is_persistent; then echo "$$ yes $REPLY"; else echo "$$ no $REPLY"; fi
+}
+
 coding() {
     text="<a href=\"x\">'&amp;ü</a> 100%"
     text_head
@@ -307,7 +321,7 @@ while sluice_accept; do
     buffer-plain) buffer_plain ;;
     buffer-gone) buffer_gone ;;
     variables | fields | stream | events | status | fail | empty | nothing | nph | short | endless | errors | process | directory | look | leave | \
-        bulk | silent | form | upload | coding | callouts | buffer) ${name%%/*} ;;
+        bulk | silent | form | upload | quoted | loop | coding | callouts | buffer) ${name%%/*} ;;
     esac
     sluice_finish
 done

@@ -25,10 +25,8 @@ class Column:
 
     @property
     def error_status(self):
-        """The status of an uncaught error before the head. PHP answers itself, except on the command line; so do PSGI servers."""
-        if self.language == "PHP":
-            return 502 if self.mode == "cgiplus" else 500
-        return 500 if self.language == "Perl" and self.is_application else 502
+        """The status of an uncaught error before the head. php-cgi answers itself, and PSGI wants 500."""
+        return 500 if (self.language, self.mode) == ("PHP", "cgi") or self.language == "Perl" and self.is_application else 502
 
     @property
     def is_persistent(self):

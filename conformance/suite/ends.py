@@ -1,6 +1,6 @@
 """Behaviours: scripts that fail, end or hang, and clients that leave."""
 
-from testing import is_alive, wait_until
+from testing import is_alive, request_head, wait_until
 
 from .cells import equal
 from .registry import APPLICATION_RETURNS, behaviour
@@ -50,13 +50,16 @@ def exit_within(cell):
 
 @behaviour("error before the head")
 def error_before(cell):
-    """An uncaught error (an exception, `die`) before the head: 502, or 500 where PHP answers itself and for PSGI; the error's text is in
-    the log, and not in the response. The next request is right."""
+    """An uncaught error (an exception, `die`) before the head: 502, or 500 for PSGI and where php-cgi answers itself; the error's text is
+    in the log, and not in the response. An engine names it in the line about the request. The next request is right."""
     start = cell.server.log_position()
     got = cell.get(f"error-before?{cell.mark}")
     equal(got.status, cell.column.error_status, "status")
     assert cell.mark not in got.text, "visitors see the text of the error"
     cell.server.log_line(cell.mark, start)
+    if cell.mode in ("rte", "fork"):
+        line = cell.server.log_line(f"{cell.path('error-before')}?{cell.mark}: ", start)
+        assert "failed: " in line.partition(cell.mark)[2] and line.count(cell.mark) == 2, line
     cell.next_is_right()
 
 
@@ -112,6 +115,24 @@ def bulk(cell):
 def silent(cell):
     """The same while the script waits for something else: it is stopped after `client_grace`."""
     leave(cell, "silent")
+
+
+@behaviour("client gone within its body")
+def upload_cut(cell):
+    """A client that leaves in the middle of its request body: the next request is right. The process of an engine stays, except that of a script
+    in Perl, which could not tell such a body from a whole one."""
+    stays = cell.mode == "rte" and (cell.column.is_application or cell.language != "Perl")
+    before = cell.next_is_right()
+    for action in ("echo", "to-and-fro"):
+        with cell.connect() as client:
+            client.send(request_head("PUT", cell.path(action), {"Content-Type": "application/octet-stream"}, 131072) + b"x" * 65536)
+            if action == "to-and-fro":  # the script has read the first half, and waits for the other
+                equal(client.head().status, 200, "status")
+                client.read_body_until(b"part 1: 65536 bytes\n")
+            client.reset()
+        after = cell.next_is_right()
+        if stays:
+            equal(after, before, "the process")
 
 
 def leave(cell, action):

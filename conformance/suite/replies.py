@@ -80,11 +80,12 @@ def status(cell):
 
 @behaviour("error page of the script", LIBRARY_ONLY)
 def fail(cell):
-    """`fail(503, "not now")`: that status, with the text; fields that were set before are dropped."""
-    for code in (403, 503):
+    """`fail(503, "not now")`: that status, with a text of two lines, `503 Service Unavailable` and `not now`; fields that were set before are
+    dropped."""
+    for code, reason in ((403, "Forbidden"), (503, "Service Unavailable")):
         got = cell.get(f"fail?{code}")
         equal((got.status, got.field("X-Dropped"), got.is_complete), (code, None, True), "the response")
-        assert "not now" in got.text, got
+        equal(got.text, f"{code} {reason}\nnot now\n", "the text")
 
 
 @behaviour("HEAD")

@@ -168,6 +168,49 @@ def form_limit(cell):
     equal((got.status, got.text), (200, "a: 1\nb: 2\nc: \n1 absent\n"), "the next form")
 
 
+def parts_of(*parts):
+    """A multipart form of these parts, each with its head."""
+    return b"".join(b"--Grenze\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--Grenze--\r\n"
+
+
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=Grenze"}
+
+
+@behaviour("names with quotes", LIBRARY_ONLY)
+def quoted(cell):
+    """The name of a field, of a file and of its field with a quote, for which browsers send `%22`."""
+    body = parts_of(b'name="a%22b"\r\n\r\nvalue', b'name="f%22g"; filename="n%22<x>.txt"\r\nContent-Type: text/plain\r\n\r\nfile')
+    got = cell.request("POST", "quoted", MULTIPART, body)
+    equal((got.status, got.text), (200, 'value\nn"<x>.txt\n'), "the names")
+
+
+def php_cgi(column):
+    return column.language == "PHP" and column.mode == "cgi"
+
+
+@behaviour("malformed form", LIBRARY_ONLY, (php_cgi, "php-cgi takes what it has understood of a form for all of it, and says nothing."))
+def malformed(cell):
+    """A multipart form without its last boundary, or with a part without a name: an error of the language, with the status 400. The next form
+    is right."""
+    whole = parts_of(b'name="a"\r\n\r\n1', b'name="f"; filename="f"\r\n\r\n' + RANDOM[:100_000])
+    for body in (whole[:-20], whole[:500], b"", b"a=1", whole.replace(b'; name="a"', b"")):
+        equal(cell.request("POST", "form-limit", MULTIPART, body).status, 400, f"status for {body[:60]!r}")
+    equal(cell.request("POST", "form-limit", MULTIPART, whole).status, 200, "status of a form that is whole")
+
+
+@behaviour("loop and uses", LIBRARY_ONLY)
+def loop(cell):
+    """`is_persistent()` says whether `accept()` can be true again, which is so under CGIplus only. `uses()` counts the requests of the
+    process, this one included."""
+    seen = [cell.document("loop").split() for _ in range(3)]
+    for (pid, is_persistent, uses), before in zip(seen, [["", "", "0"], *seen]):
+        equal(is_persistent, "yes" if cell.mode == "cgiplus" else "no", "is_persistent")
+        if cell.mode == "cgi":
+            equal(uses, "1", "uses")
+        elif pid == before[0]:
+            equal(int(uses), int(before[2]) + 1, "uses")
+
+
 @behaviour("coding", LIBRARY_ONLY)
 def coding(cell):
     """HTML escaping, URL encoding and decoding mean the same in every language, also for letters beyond ASCII and for `%` without digits."""

@@ -228,6 +228,21 @@ if (!function_exists('sluice_accept')) {
         }
 
         public static function tooLarge($text) { throw new RuntimeException($text, 413); }
+
+        public static function malformed() { throw new RuntimeException('the form is malformed, or incomplete', 400); }
+
+        /* Browsers write %22 for a quote in a name (HTML, "multipart form data"). */
+        public static function unquoted($name) { return str_replace('%22', '"', (string) $name); }
+
+        private const REASONS = [
+            400 => 'Bad Request', 401 => 'Unauthorized', 403 => 'Forbidden', 404 => 'Not Found', 405 => 'Method Not Allowed', 406 => 'Not Acceptable',
+            408 => 'Request Timeout', 409 => 'Conflict', 410 => 'Gone', 411 => 'Length Required', 412 => 'Precondition Failed',
+            413 => 'Content Too Large', 414 => 'URI Too Long', 415 => 'Unsupported Media Type', 416 => 'Range Not Satisfiable',
+            422 => 'Unprocessable Content', 428 => 'Precondition Required', 429 => 'Too Many Requests', 500 => 'Internal Server Error',
+            501 => 'Not Implemented', 502 => 'Bad Gateway', 503 => 'Service Unavailable', 504 => 'Gateway Timeout', 507 => 'Insufficient Storage',
+        ];
+
+        public static function reason($status) { return self::REASONS[$status] ?? 'Error'; }
     }
 
     /* Reads a multipart form of the command line: fields into memory, files to temporary files, both bounded. */
@@ -246,7 +261,7 @@ if (!function_exists('sluice_accept')) {
         {
             $this->have = "\r\n";
             $ignored = function () {};
-            if (!$this->part($ignored)) return;
+            $this->part($ignored);
             while (($head = $this->headOfPart()) !== null) $this->readPart($head);
         }
 
@@ -257,7 +272,7 @@ if (!function_exists('sluice_accept')) {
             return $text !== '';
         }
 
-        /* Gives the bytes up to the next boundary to $take. False: there is none. */
+        /* Gives the bytes up to the next boundary to $take. */
         private function part($take)
         {
             for (;;) {
@@ -265,14 +280,14 @@ if (!function_exists('sluice_accept')) {
                 if ($at !== false) {
                     $take(substr($this->have, 0, $at));
                     $this->have = substr($this->have, $at + strlen($this->boundary));
-                    return true;
+                    return;
                 }
                 $sure = strlen($this->have) - strlen($this->boundary);
                 if ($sure > 0) {
                     $take(substr($this->have, 0, $sure));
                     $this->have = substr($this->have, $sure);
                 }
-                if (!$this->fill()) return false;
+                if (!$this->fill()) SluiceProcess::malformed();
             }
         }
 
@@ -280,7 +295,7 @@ if (!function_exists('sluice_accept')) {
         private function headOfPart()
         {
             while (strlen($this->have) < 2 || (substr($this->have, 0, 2) !== '--' && strpos($this->have, "\r\n\r\n") === false)) {
-                if (strlen($this->have) > 65536 || !$this->fill()) return null;
+                if (strlen($this->have) > 65536 || !$this->fill()) SluiceProcess::malformed();
             }
             if (substr($this->have, 0, 2) === '--') return null;
             [$head, $this->have] = explode("\r\n\r\n", $this->have, 2);
@@ -288,7 +303,11 @@ if (!function_exists('sluice_accept')) {
             preg_match('/[; ]name="([^"]*)"/i', $head, $name);
             preg_match('/filename="([^"]*)"/i', $head, $file);
             preg_match('/^content-type:\s*([^\r\n]*)/im', $head, $type);
-            return ['name' => $name[1] ?? '', 'filename' => $file[1] ?? null, 'type' => $type[1] ?? 'application/octet-stream'];
+            if (!isset($name[1])) SluiceProcess::malformed();
+            return [
+                'name' => SluiceProcess::unquoted($name[1]), 'filename' => isset($file[1]) ? SluiceProcess::unquoted($file[1]) : null,
+                'type' => $type[1] ?? 'application/octet-stream',
+            ];
         }
 
         private function readPart($head)
@@ -334,7 +353,8 @@ if (!function_exists('sluice_accept')) {
                 if (strlen($body) > SluiceProcess::FORM_BYTES_MAX) SluiceProcess::tooLarge('more than 8 MiB of fields');
             }
             $pairs = array_merge($pairs, sluice_decoded_($body));
-        } elseif (preg_match('~^multipart/form-data;.*boundary="?([^";,]+)~i', $type, $match)) {
+        } elseif (stripos($type, 'multipart/form-data') === 0) {
+            if (!preg_match('~;.*boundary="?([^";,]+)~i', $type, $match)) SluiceProcess::malformed();
             $pairs = array_merge($pairs, SluiceProcess::isCommandLine() ? sluice_multipart_($match[1]) : sluice_parsed_($_POST));
         }
         if (count($pairs) > SluiceProcess::FIELDS_MAX) SluiceProcess::tooLarge('more than 1000 fields');
@@ -367,7 +387,7 @@ if (!function_exists('sluice_accept')) {
         foreach ($fields as $name => $value) {
             $whole = $prefix === null ? (string) $name : (is_int($name) ? "{$prefix}[]" : "{$prefix}[$name]");
             if (is_array($value)) $pairs = array_merge($pairs, sluice_parsed_($value, $whole));
-            else $pairs[] = [$whole, $value];
+            else $pairs[] = [SluiceProcess::unquoted($whole), $value];
         }
         if ($prefix === null) sluice_parsed_files_();
         return $pairs;
@@ -381,7 +401,7 @@ if (!function_exists('sluice_accept')) {
                 $of = fn ($key) => $isList ? $file[$key][$index] : $file[$key];
                 if ($error === UPLOAD_ERR_NO_FILE) continue;
                 if ($error !== UPLOAD_ERR_OK) SluiceProcess::tooLarge('an upload is larger than upload_max_filesize, or incomplete');
-                SluiceProcess::$uploads[] = ['name' => $isList ? "{$name}[]" : $name, 'filename' => $of('name'), 'type' => $of('type'), 'size' => $of('size'), 'path' => $of('tmp_name')];
+                SluiceProcess::$uploads[] = ['name' => SluiceProcess::unquoted($isList ? "{$name}[]" : $name), 'filename' => SluiceProcess::unquoted($of('name')), 'type' => $of('type'), 'size' => $of('size'), 'path' => $of('tmp_name')];
             }
         }
     }
@@ -475,7 +495,7 @@ if (!function_exists('sluice_accept')) {
 
     function sluice_flush(): void { SluiceProcess::flush(); }
 
-    function sluice_event(string $data, ?string $name = null, ?string $id = null): void
+    function sluice_event(string $data, ?string $name = null, ?string $id = null): bool
     {
         if (preg_match('/[\x00-\x08\x0a-\x1f]/', $name . $id)) throw new ValueError('sluice_event(): the name and the id of an event are one line each');
         if (!SluiceProcess::isHeadSent()) {
@@ -485,6 +505,7 @@ if (!function_exists('sluice_accept')) {
         $lines = preg_split('/\r\n|\r|\n/', $data);
         echo $name === null ? '' : "event: $name\n", $id === null ? '' : "id: $id\n", 'data: ', implode("\ndata: ", $lines), "\n\n";
         sluice_flush();
+        return !connection_aborted();
     }
 
     function sluice_fail(int $status, ?string $text = null): void
@@ -496,7 +517,7 @@ if (!function_exists('sluice_accept')) {
         SluiceProcess::clearHead();
         SluiceProcess::setStatus($status);
         SluiceProcess::setField('Content-Type', 'text/plain; charset=utf-8');
-        echo $text ?? "Error $status", "\n";
+        echo "$status ", SluiceProcess::reason($status), "\n", (string) $text === '' ? '' : "$text\n";
     }
 
     function sluice_callout(string $request): array

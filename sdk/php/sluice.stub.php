@@ -8,10 +8,10 @@ function sluice_accept(): bool {}
 /** Ends the response: the client gets its end now. Called by itself at the end of a script in the engine. False if it has ended before. */
 function sluice_finish(): bool {}
 
-/** True if this process serves further requests after this one. */
+/** True if sluice_accept() can be true again: the loop of a CGIplus script. False under CGI and in the engine, worker mode included. */
 function sluice_is_persistent(): bool {}
 
-/** The number of requests that this process has accepted. */
+/** The number of requests that this process has got, this one included. 1 under CGI and in fork mode, where each request has its own process. */
 function sluice_uses(): int {}
 
 /** A variable of the request, such as "REMOTE_ADDR"; the name is case-insensitive, with or without WWW_. */
@@ -24,7 +24,8 @@ function sluice_variables(): array {}
 function sluice_body_read(int $bytes = 65536): string {}
 
 /** The first value of a field of the query or the form. Names are those that the client sent: PHP's $_GET makes `a_b` of `a.b`.
- * @throws RuntimeException code 413: more than 1000 fields, more than 8 MiB of them, or a form larger than post_max_size */
+ * @throws RuntimeException code 413: more than 1000 fields, more than 8 MiB of them, or a form larger than post_max_size; code 400: a multipart
+ * form that is malformed, or ends before its last boundary (php-cgi does not notice that) */
 function sluice_parameter(string $name, mixed $default = null): mixed {}
 
 /** All values of a field, those of the query first. @return list<string> @throws RuntimeException as sluice_parameter() */
@@ -64,10 +65,11 @@ function sluice_write(string $data): void {}
 /** Sends what has been written. */
 function sluice_flush(): void {}
 
-/** Sends a server-sent event; the first one makes the head. @throws ValueError */
-function sluice_event(string $data, ?string $name = null, ?string $id = null): void {}
+/** Sends a server-sent event; the first one makes the head. True while the client is there. When it has left, PHP ends the script, as with echo,
+ * and only after ignore_user_abort(true) the result is false. @throws ValueError */
+function sluice_event(string $data, ?string $name = null, ?string $id = null): bool {}
 
-/** An error instead of the response: status 400 to 599 and a line of text. Fields of the head that were set before are dropped. The script
+/** An error instead of the response: status 400 to 599; the body is the status and its reason, and a line of text. Fields of the head that were set before are dropped. The script
  * goes on. @throws RuntimeException the head has been sent */
 function sluice_fail(int $status, ?string $text = null): void {}
 

@@ -350,7 +350,11 @@ _sluice_run_form() {
         return 1
     fi
     _sluice_code=0
-    _sluice_records=$(QUERY_STRING= "$_sluice_program" "$$" "$_sluice_upload_bytes" 3<&- 4<&-) || _sluice_code=$?
+    # The standard input of a CGIplus script has no end: without a length there is no body.
+    _sluice_records=$(
+        [ -z "$_sluice_final" ] || export CONTENT_LENGTH="${CONTENT_LENGTH:-0}"
+        QUERY_STRING= "$_sluice_program" "$$" "$_sluice_upload_bytes" 3<&- 4<&-
+    ) || _sluice_code=$?
     case $_sluice_code in
     0) ;;
     3) SLUICE_ERROR=413 ;;

@@ -135,6 +135,19 @@ impl Fault {
         }
     }
 
+    /// The sentence of the error page, where that of the status would say something else.
+    #[must_use]
+    pub fn sentence(&self) -> Option<&'static str> {
+        match self {
+            Fault::Client(ClientFault::TooManyRequests(_)) => Some("Too many requests; please try again later."),
+            Fault::Script(ScriptFault::Failed { .. }) => Some("The program behind this address has failed."),
+            Fault::Server(ServerFault::NoEngine(_) | ServerFault::Missing(_)) => {
+                Some("Something that this address needs is missing on the server; its log says what.")
+            }
+            _ => None,
+        }
+    }
+
     /// The script process that the fault is about, if one was started.
     #[must_use]
     pub fn process(&self) -> Option<ProcessReport> {

@@ -231,7 +231,9 @@ impl Notices {
         }
         let text = self.masked(text);
         let Process { pid, site, .. } = &*self.process;
-        let LineSource { script, exchange: id } = self.process.source_of_lines();
+        let LineSource {
+            script, exchange: id, ..
+        } = self.process.source_of_lines();
         let script = &*script;
         match id {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),

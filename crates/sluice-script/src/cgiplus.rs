@@ -8,6 +8,7 @@ use sluice_watch::Phase;
 
 use crate::conversation::Conversation;
 use crate::idle_process::IdleProcess;
+use crate::input::Input;
 use crate::job::{Job, new_sentinels};
 use crate::lease::Lease;
 use crate::mailbox::Silence;
@@ -137,8 +138,16 @@ async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<Id
     events.begin_process(&sentinels);
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
     let ended = lease.exit_notice();
-    let (process, channels) =
+    let (process, mut channels) =
         process::start(&job.scripts, job.spec(sentinels), program, segment, events, ended).await?;
+    if job
+        .script
+        .engine
+        .as_ref()
+        .is_some_and(|engine| engine.knows_cut_bodies())
+    {
+        channels.input = channels.input.map(Input::that_can_be_cut);
+    }
     let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(IdleProcess {
         process,

@@ -29,7 +29,7 @@ use sluice_settings::ScriptSettings;
 use crate::block::Block;
 use crate::body_filter::BodyFilter;
 use crate::lease::Lease;
-use crate::process_fault::Violation;
+use crate::process_fault::{Violation, WrongMode};
 use crate::relay::{Relay, ReplyEvent};
 use crate::route::ScriptRoute;
 use crate::scripts::Scripts;
@@ -183,6 +183,10 @@ impl Conversation {
             return None;
         }
         let how = self.relay.wrong_mode()?;
+        // Its own error says more than the advice.
+        if how == WrongMode::EndedUnasked && self.relay.process.describe().has_failed() {
+            return None;
+        }
         let advice = self.route.mode_advice(&self.relay.process.script());
         Some(self.relay.fault(Violation::WrongMode(how, advice)))
     }

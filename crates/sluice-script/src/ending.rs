@@ -6,6 +6,7 @@
 //! | all announced bytes are sent | drained within `output_timeout`, then as above | the same |
 //! | no body is wanted (HEAD) | drained within `client_grace`, then as above | the same |
 //! | a fault | stopped | stopped |
+//! | a fault of the client in its body | stopped | stopped; an engine of this server learns it, and is drained within `client_grace` |
 //! | the script has failed, and says so (FAILED) | drained within `client_grace`, then as above | the same |
 //! | the client has disconnected | stopped | drained within `client_grace`, with failing bulk writes |
 //! | the client is sent elsewhere (local redirect, a file instead of a body) | the same as CGIplus above | the same |
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Culprit, Fault};
 use sluice_http::tasks::yield_now;
 use sluice_launch::Exit;
 use sluice_membuf::Segment;
@@ -27,13 +28,13 @@ use tokio::task::spawn_blocking;
 
 use crate::conversation::Conversation;
 use crate::idle_process::IdleProcess;
+use crate::input::Input;
 use crate::lease::Lease;
 use crate::misbehaviour::Output;
 use crate::observed_process::time_text;
 use crate::pool_note::release_text;
 use crate::process::Process;
 use crate::process_fault::Violation;
-use crate::pump::Input;
 use crate::relay::Relay;
 use crate::script_events::ScriptEvents;
 use crate::scripts::Scripts;
@@ -77,8 +78,10 @@ impl Ending {
     }
 
     /// For an exchange that ends with a fault.
-    pub(crate) fn of_failed(conversation: &Conversation) -> Ending {
-        match conversation.relay.has_failed_well() {
+    pub(crate) fn of_failed(conversation: &Conversation, culprit: Culprit) -> Ending {
+        let input = conversation.relay.channels.input.as_ref();
+        let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
+        match can_be_kept || conversation.relay.has_failed_well() {
             true => Ending::ClientGone(conversation.settings().timeouts.client_grace),
             false => Ending::Stop,
         }
@@ -123,6 +126,7 @@ impl Ending {
             Ending::Complete => complete(conversation),
             Ending::Drain(limit) => drain(conversation, limit),
             Ending::ClientGone(limit) => {
+                cut_body(&mut conversation.relay);
                 conversation.relay.client_gone(limit);
                 drain(conversation, limit);
             }
@@ -181,6 +185,15 @@ fn note_end(scripts: &Scripts, process: &Arc<Process>, events: &ScriptEvents) {
             events.process(|| text);
         }
     });
+}
+
+/// An engine that has not got all of the body learns that no more of it comes.
+fn cut_body(relay: &mut Relay) {
+    if relay.take_pump().is_some_and(|pump| !pump.is_done())
+        && let Some(input) = &mut relay.channels.input
+    {
+        input.end_early();
+    }
 }
 
 /// A conversation in the background. Its process is stopped if this is dropped before the script has written all.
@@ -303,7 +316,7 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         note_end(scripts, &process, &events);
         return;
     }
-    if has_body && let Some(Err(error)) = channels.input.as_ref().map(Input::drain) {
+    if has_body && let Some(Err(error)) = channels.input.as_mut().map(Input::restore) {
         scripts.warn(format_args!(
             "{}: the rest of its request body cannot be taken out: {error}",
             process.describe()

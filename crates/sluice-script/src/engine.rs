@@ -57,6 +57,13 @@ pub enum MissingEngine {
         /// The directories.
         directories: Vec<PathBuf>,
     },
+    /// The virtual environment has no program.
+    Virtualenv {
+        /// The program.
+        python: PathBuf,
+        /// The environment.
+        virtualenv: PathBuf,
+    },
     /// The program that runs the engine is in no directory of PATH, or not at its path.
     Program {
         /// The name of the engine.
@@ -167,6 +174,16 @@ impl EngineProgram {
         self.engine == Engine::Php
     }
 
+    /// Whether its processes know what an end-of-file within a body means: that the client has left. To a script in Perl it would look like
+    /// the end of the body, because it reads a pipe itself.
+    pub(crate) fn knows_cut_bodies(&self) -> bool {
+        match self.engine {
+            Engine::Python | Engine::Php => true,
+            Engine::Perl => self.settings.app.is_some(),
+            Engine::Program { .. } => false,
+        }
+    }
+
     /// How it is started.
     ///
     /// # Errors
@@ -247,8 +264,12 @@ fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEn
     };
     let runner = match (engine, runner, &settings.virtualenv) {
         (Engine::Python, Some(_), Some(virtualenv)) => {
-            let python = virtualenv.join("bin/python").to_string_lossy().into_owned();
-            Some(find_runner(engine, &python)?)
+            let python = virtualenv.join("bin/python");
+            let missing = || MissingEngine::Virtualenv {
+                python: python.clone(),
+                virtualenv: virtualenv.clone(),
+            };
+            Some(python.to_str().and_then(find_program).ok_or_else(missing)?)
         }
         (_, Some(runner), _) => Some(find_runner(engine, runner)?),
         (_, None, _) => None,
@@ -307,12 +328,25 @@ impl Display for MissingEngine {
                 let directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
                 write!(
                     out,
-                    "the engine of {engine} is not there ({} in {}): build it (make sdk), or write sdk = \"…\" into [server]",
+                    "the engine of {engine} is not there ({} in {}): build it (make sdk), or name its directory: sdk = \"…\" in [server], or \
+                     sluice serve --sdk DIR",
                     names.join(" or "),
                     directories.join(", ")
                 )
             }
+            MissingEngine::Virtualenv { python, virtualenv } => write!(
+                out,
+                "virtualenv: there is no {}: make the environment (python3 -m venv {}), or fix the path, which is relative to the configuration file",
+                python.display(),
+                virtualenv.display()
+            ),
             MissingEngine::Program { engine, program } => match program.components().count() {
+                1 if Engine::named(engine).is_none() => write!(
+                    out,
+                    "the engine {0} is in no directory of PATH: the path of a program of your own has a slash, as in \"./{0}\" or \"bin/{0}\", \
+                     relative to the configuration file",
+                    program.display()
+                ),
                 1 => write!(
                     out,
                     "the engine {engine} needs the program {0}, which is in no directory of PATH: install the package {0}",
@@ -385,7 +419,8 @@ mod tests {
             panic!("there is no engine");
         };
         let expected = format!(
-            "the engine of php is not there (php/build/sluice-php or php/sluice-php in {}): build it (make sdk), or write sdk = \"…\" into [server]",
+            "the engine of php is not there (php/build/sluice-php or php/sluice-php in {}): build it (make sdk), or name its directory: sdk = \"…\" in [server], or \
+             sluice serve --sdk DIR",
             sdk.path().display()
         );
         assert_eq!(missing.to_string(), expected);

@@ -27,7 +27,7 @@
 //!     │           │                │         ├─ buffer         bulk output in shared memory
 //!     │           │                │         ├─ request_pipe   CGIPLUSIN
 //!     │           │                │         ├─ request_state  how far the request is
-//!     │           │                │         ├─ pump           the request body on its way to the script
+//!     │           │                │         ├─ pump, input    the request body on its way to the script
 //!     │           │                │         ├─ blocked_read   what a silent script waits for
 //!     │           │                │         └─ idle_timer     how long the script may be silent
 //!     │           │                ├─ body_filter   newlines of records, Content-Length
@@ -54,6 +54,7 @@ mod escalation;
 mod framing;
 mod idle_process;
 mod idle_timer;
+mod input;
 pub mod job;
 pub mod lease;
 mod mailbox;

@@ -243,8 +243,8 @@ impl Pool {
     }
 
     /// A request on `worker` needs a process. In this order: an idle one of its own worker, one that another worker can spare, a
-    /// new one, any idle one, an entry in the queue. `script` is what an engine is to run: one of the first two that has run it comes
-    /// before both.
+    /// new one, any idle one, an entry in the queue. `script` is what an engine is to run: of engines, other workers can spare every idle
+    /// one, and one of the first two that has run it comes before both.
     pub(crate) fn request(
         &mut self,
         worker: usize,
@@ -254,7 +254,8 @@ impl Pool {
     ) -> Decision {
         let spare_since = now.checked_sub(SPARE_AFTER);
         let is_own = |slot: &Slot| slot.worker == worker;
-        let is_spare = |slot: &Slot| slot.idle_since <= spare_since;
+        // The start of an engine costs more than its move from another worker, which may want it back soon.
+        let is_spare = |slot: &Slot| script.is_some() || slot.idle_since <= spare_since;
         let has_run = |slot: &Slot| slot.recent.has(script);
         if script.is_some()
             && let Some(id) = self

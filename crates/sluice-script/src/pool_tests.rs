@@ -176,6 +176,23 @@ fn idle_processes_end_by_age_except_for_the_minimum_and_those_with_their_own_lif
 }
 
 #[test]
+fn an_engine_is_not_started_while_one_is_idle_in_another_worker() {
+    let (mut pool, now) = (pool(9, 9), Instant::now());
+    let id = started(pool.request(0, Some(script(1)), now, &mut always));
+    pool.release(id, now, Claim::None, &mut always);
+    for (worker, wanted) in [(1, 1), (0, 1), (1, 2)] {
+        assert_eq!(
+            pool.request(worker, Some(script(wanted)), now, &mut always),
+            Decision::Use(id)
+        );
+        pool.release(id, now, Claim::None, &mut always);
+    }
+    // A script that is a program is started again soon: the move costs as much.
+    let other = pool.request(0, None, now, &mut always);
+    assert_ne!(other, Decision::Use(id));
+}
+
+#[test]
 fn a_changed_script_ends_idle_processes_now_and_busy_ones_after_their_reply() {
     let (mut pool, now) = (pool(4, 9), Instant::now());
     let (idle, busy) = (

@@ -37,10 +37,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::escalation::Escalation;
+use crate::input::Input;
 use crate::mailbox::Mailbox;
 use crate::observed_process::time_text;
 use crate::process_fault::{ProcessState, launch_fault};
-use crate::pump::Input;
 use crate::request_pipe::RequestPipe;
 use crate::script_events::{ScriptEvents, StartNote};
 use crate::script_log::ScriptLog;
@@ -313,8 +313,7 @@ impl Process {
         let state = self.lock();
         let current = (&state.script, state.exchange);
         let (script, exchange) = state.ended.as_ref().map_or(current, |(id, script)| (script, Some(*id)));
-        let script = script.as_deref().unwrap_or(&self.program).to_owned();
-        LineSource { script, exchange }
+        LineSource::new(script.as_deref(), &self.program, exchange)
     }
 
     /// Its exit status, once it is reaped.

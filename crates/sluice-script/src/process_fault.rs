@@ -43,7 +43,12 @@ pub(crate) struct BadReply {
 
 impl ProcessDetail for BadReply {
     fn report(&self) -> ProcessReport {
-        self.process.report()
+        let report = self.process.report();
+        match self.violation {
+            // It is well: only its script has failed.
+            Violation::Failed(_) if report.end.is_none() => ProcessReport { pid: 0, ..report },
+            _ => report,
+        }
     }
 }
 
@@ -119,6 +124,17 @@ struct LaunchFailure {
     problem: Option<ShebangProblem>,
 }
 
+/// The fault of a script that has said that it has failed, and why. `status` is the one that it has asked for (X-http-status): an error
+/// page has it if it is 500 to 599, otherwise 502.
+pub(crate) fn failed(process: ProcessState, reason: Option<String>, status: Option<StatusCode>) -> Fault {
+    let violation = Violation::Failed(reason.unwrap_or_default());
+    let process = Arc::new(BadReply { process, violation });
+    match status.filter(StatusCode::is_server_error) {
+        Some(status) => ScriptFault::Failed { status, process }.into(),
+        None => ScriptFault::BadReply(process).into(),
+    }
+}
+
 /// The script's fault, or the server's if the machine is to blame.
 pub(crate) fn launch_fault(script: &str, error: LaunchError, problem: Option<ShebangProblem>) -> Fault {
     let is_script_fault = error.is_script_fault();
@@ -153,12 +169,25 @@ impl Display for RequestedError {
     }
 }
 
+impl ProcessState {
+    /// Whether the process has ended with an error that it has explained.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.exit, Some(Exit::Code(1..) | Exit::Signal(_))) && !self.error_lines.is_empty()
+    }
+
+    /// Without its error output.
+    fn fmt_state(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "script {}, pid {}", self.script, self.pid)?;
+        match self.exit {
+            Some(exit) => write!(out, ", {exit}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Display for ProcessState {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "script {}, pid {}", self.script, self.pid)?;
-        if let Some(exit) = self.exit {
-            write!(out, ", {exit}")?;
-        }
+        self.fmt_state(out)?;
         if let Some(line) = self.error_lines.last() {
             write!(out, "; its last error line: {line:?}")?;
         }
@@ -168,7 +197,13 @@ impl Display for ProcessState {
 
 impl Display for BadReply {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.process, self.violation)
+        let BadReply { process, violation } = self;
+        match violation {
+            // The reason says what its last error line says, too.
+            Violation::Failed(reason) if !reason.is_empty() => process.fmt_state(out)?,
+            _ => Display::fmt(process, out)?,
+        }
+        write!(out, ": {violation}")
     }
 }
 

@@ -2,10 +2,9 @@
 //!
 //! Here: the copying, chunk by chunk as the pipe accepts it, and the bytes that were written before the script showed a sign of
 //! life, so that another process can get the request if this one never read it. Not here: the source of the body
-//! (`request_body`).
+//! (`request_body`), and the pipe (`input`).
 
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::ErrorKind;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,41 +12,15 @@ use rustix::buffer::spare_capacity;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::tasks::yield_now;
 use sluice_membuf::Reservation;
-use tokio::net::unix::pipe;
 
+use crate::input::Input;
 use crate::request_body::{RequestBody, Stored, StoredFile};
-use crate::unread::take_unread;
 
 /// Bytes read at a time from a stored body; also the capacity of a pipe (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
 
 /// Steps after which the other tasks of the worker get their turn.
 const STEPS_MAX: usize = 64;
-
-/// The server's end of a script's standard input.
-pub(crate) struct Input(pipe::Sender);
-
-impl Input {
-    /// Registers the pipe with the calling worker's event loop.
-    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Input> {
-        Ok(Input(pipe::Sender::from_owned_fd_unchecked(pipe)?))
-    }
-
-    /// Moves to the event loop of the calling worker.
-    pub(crate) fn rebind(self) -> io::Result<Input> {
-        Input::new(self.0.into_nonblocking_fd()?)
-    }
-
-    /// The pipe.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-
-    /// Discards the bytes that the script left unread, so that its next request does not begin with them.
-    pub(crate) fn drain(&self) -> io::Result<()> {
-        take_unread(self.0.as_fd()).map(|_| ())
-    }
-}
 
 /// The source of a body.
 pub(crate) enum BodySource {
@@ -157,7 +130,7 @@ impl Pump {
                 }
                 continue;
             }
-            match input.0.try_write(&self.chunk) {
+            match input.try_write(&self.chunk) {
                 Ok(length) => {
                     has_moved = true;
                     self.written += length as u64;
@@ -165,7 +138,7 @@ impl Pump {
                     self.note_written(&written);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !matches!(input.0.poll_write_ready(context), Poll::Ready(Ok(()))) {
+                    if !matches!(input.poll_write_ready(context), Poll::Ready(Ok(()))) {
                         return Ok(has_moved);
                     }
                 }

@@ -34,7 +34,7 @@ use crate::buffer::{Answering, Buffer};
 use crate::callout::Callouts;
 use crate::idle_timer::{Expired, IdleTimer};
 use crate::process::{Channels, Process};
-use crate::process_fault::{BadReply, Violation};
+use crate::process_fault::{BadReply, Violation, failed};
 use crate::pump::Pump;
 use crate::request_state::{Age, RequestState};
 use crate::script_events::ScriptEvents;
@@ -288,13 +288,12 @@ impl Relay {
             }
             if let Some(errors) = self.failure {
                 ready!(self.process.poll_errors(errors, context));
-                self.failure = None;
-                let reason = self.callouts.failure.clone().unwrap_or_default();
-                self.reports_failure = true;
+                (self.failure, self.reports_failure) = (None, true);
+                let (reason, status) = (self.callouts.failure.clone(), self.callouts.control.http_status);
                 if self.request == RequestState::InEnvironment {
                     self.process.note_failure();
                 }
-                return Poll::Ready(Err(self.fault(Violation::Failed(reason))));
+                return Poll::Ready(Err(failed(self.process.describe(), reason, status)));
             }
             if let Some(output) = self.scanner.next() {
                 match self.on_output(output)? {

@@ -23,7 +23,7 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use sluice_gateway::{AgentAnswer, ErrorRequest, Reply, ReplyHead};
 use sluice_http::body::Source;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Culprit, Fault};
 use sluice_http::tasks::yield_now;
 
 use crate::conversation::Conversation;
@@ -46,6 +46,8 @@ pub(crate) struct Session {
     conversation: Option<Conversation>,
     /// There was a fault: the process is stopped when the session is dropped.
     has_failed: bool,
+    /// Whose fault it was.
+    culprit: Culprit,
     /// The reply has a Content-Length.
     is_counted: bool,
     /// Chunks to send before all others.
@@ -61,6 +63,7 @@ impl Session {
         Box::new(Session {
             conversation: Some(conversation),
             has_failed: false,
+            culprit: Culprit::Script,
             is_counted: false,
             collected: VecDeque::new(),
             fault: None,
@@ -74,7 +77,9 @@ impl Session {
             return Err(Fault::unexpected("the exchange with the script is over"));
         };
         let reply = conversation.head().await;
-        self.has_failed = reply.is_err();
+        if let Err(fault) = &reply {
+            (self.has_failed, self.culprit) = (true, fault.culprit());
+        }
         reply
     }
 
@@ -232,7 +237,7 @@ impl Session {
                 Poll::Ready(None)
             }
             Err(fault) => {
-                self.has_failed = true;
+                (self.has_failed, self.culprit) = (true, fault.culprit());
                 Poll::Ready(Some(Err(fault)))
             }
         }
@@ -308,7 +313,7 @@ impl Drop for Session {
                 events.process(|| "the client has left, or the response was aborted".into());
             }
             let ending = if self.has_failed {
-                Ending::of_failed(&conversation)
+                Ending::of_failed(&conversation, self.culprit)
             } else {
                 Ending::of_left(&conversation)
             };

@@ -19,7 +19,7 @@ use crate::process::Process;
 /// Longer lines are split after so many bytes.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// Lines of one process that are logged within an interval; further ones are counted.
+/// Lines of one process that are logged within an interval, or of one exchange with an engine; further ones are counted.
 const LINES_MAX: u32 = 100;
 
 /// The text of EMSGSIZE (strerror(3)).
@@ -48,6 +48,19 @@ pub(crate) struct LineSource {
     /// The file of the script, or of the program between two exchanges.
     pub script: String,
     pub exchange: Option<UniqueId>,
+    /// The script is one of many that the process runs.
+    pub is_run_by_engine: bool,
+}
+
+impl LineSource {
+    /// `script` is the one that an engine runs, if the program is one.
+    pub(crate) fn new(script: Option<&str>, program: &str, exchange: Option<UniqueId>) -> LineSource {
+        LineSource {
+            is_run_by_engine: script.is_some(),
+            script: script.unwrap_or(program).to_owned(),
+            exchange,
+        }
+    }
 }
 
 impl StderrReader {
@@ -70,9 +83,7 @@ impl StderrReader {
     pub(crate) async fn read(&mut self) {
         tokio::select! {
             readable = self.pipe.readable(), if self.is_open => match readable {
-                Ok(()) => {
-                    self.take();
-                }
+                Ok(()) => self.take(),
                 Err(_) => self.is_open = false,
             },
             () = sleep(INTERVAL), if self.limited.has_suppressed() => self.log_suppressed(self.limited.take()),
@@ -87,30 +98,33 @@ impl StderrReader {
         self.log_suppressed(self.limited.take());
     }
 
-    /// Reads what is there, without waiting.
+    /// Reads what is there, without waiting. It asks the pipe itself: the event loop may not have heard yet of what a script has written just
+    /// before the end of its reply, and would say that there is nothing.
     pub(crate) fn read_all(&mut self) {
-        let mut bytes = 0;
-        while self.is_open && bytes < LAST_BYTES_MAX {
-            match self.take() {
-                0 => break,
-                taken => bytes += taken,
+        let (mut taken, mut bytes) = (0, [0; 8192]);
+        while self.is_open && taken < LAST_BYTES_MAX {
+            match rustix::io::read(&*self.pipe, &mut bytes) {
+                Ok(0) => self.is_open = false,
+                Ok(length) => {
+                    taken += length;
+                    self.split(&bytes[..length]);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(_) => self.is_open = false,
             }
         }
     }
 
-    /// Reads once. Returns the number of bytes.
-    fn take(&mut self) -> usize {
+    /// Reads once.
+    fn take(&mut self) {
         let mut bytes = [0; 8192];
         match self.pipe.try_read(&mut bytes) {
             Ok(0) => self.is_open = false,
-            Ok(length) => {
-                self.split(&bytes[..length]);
-                return length;
-            }
+            Ok(length) => self.split(&bytes[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(_) => self.is_open = false,
         }
-        0
     }
 
     fn split(&mut self, bytes: &[u8]) {
@@ -118,6 +132,11 @@ impl StderrReader {
         if self.source != source {
             // A line without its end that an earlier exchange has written is no part of one of this exchange.
             self.end_line();
+            if source.is_run_by_engine && self.source.exchange != source.exchange {
+                // As if each request had a process of its own: a script that writes much must not silence the next one.
+                self.log_suppressed(self.limited.take());
+                self.limited = RateLimitedLog::default();
+            }
             self.source = source;
         }
         for &byte in bytes {
@@ -151,7 +170,7 @@ impl StderrReader {
             return;
         }
         let Process { pid, site, .. } = &*self.process;
-        let LineSource { script, exchange } = &self.source;
+        let LineSource { script, exchange, .. } = &self.source;
         match exchange {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "{text}"),
             None => tracing::warn!(target: "script", site, script, pid, "{text}"),
@@ -180,7 +199,7 @@ impl StderrReader {
     fn log_suppressed(&self, suppressed: Option<Suppressed>) {
         if let Some(suppressed) = suppressed {
             let pid = self.process.pid;
-            let script = &*self.process.script();
+            let script = &*self.source.script;
             tracing::warn!(target: "script", script, pid, "standard error: {suppressed}");
         }
     }

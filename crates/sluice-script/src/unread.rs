@@ -1,9 +1,9 @@
 //! The bytes of a pipe to a script that the script has not read: the server takes them out again.
 //!
-//! Here: emptying a pipe of which the server holds the writing end. Not here: when (`pump`, `request_pipe`).
+//! Here: emptying a pipe of which the server holds the writing end. Not here: when (`input`, `request_pipe`).
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -19,11 +19,7 @@ pub(crate) fn take_unread(pipe: BorrowedFd<'_>) -> io::Result<u64> {
     if rustix::io::ioctl_fionread(pipe)? == 0 {
         return Ok(0);
     }
-    // A separate reading end: the descriptor's link in /proc opens the pipe again (proc(5)), and the script's end stays
-    // blocking.
-    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let reader = rustix::fs::open(path, flags, Mode::empty())?;
+    let reader = open_again(pipe, OFlags::RDONLY)?;
     let mut unread = vec![0; PIPE_BYTES];
     let mut taken = 0;
     // One read takes all bytes of a pipe, or two if they wrap. Further bytes can only come from the script itself.
@@ -36,6 +32,14 @@ pub(crate) fn take_unread(pipe: BorrowedFd<'_>) -> io::Result<u64> {
         }
     }
     Err(io::Error::other("there is more and more of it"))
+}
+
+/// Another end of a pipe, which is not blocking: the descriptor's link in /proc opens the pipe again (proc(5)), and the ends that there are
+/// stay as they are. `access` is RDONLY or WRONLY.
+pub(crate) fn open_again(pipe: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 #[cfg(test)]

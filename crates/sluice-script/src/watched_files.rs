@@ -79,24 +79,32 @@ impl WatchedFiles {
         if !known.is_excess_logged {
             known.is_excess_logged = list.log_excess(&self.paths);
         }
-        let changed = difference(&known.files, &list.files).map(Path::to_owned);
-        match &changed {
+        let changed = differences(&known.files, &list.files);
+        let others = changed.len().saturating_sub(1);
+        let first = changed.first().map(|path| path.to_path_buf());
+        match &first {
             Some(path) => {
                 known.changes += 1;
-                log_change(path, known.changes);
+                log_change(path, others, known.changes);
             }
             None => known.changes = 0,
         }
         known.files = list.files;
         self.is_busy.store(false, Ordering::Relaxed);
-        changed.is_some()
+        first.is_some()
     }
 }
 
-fn log_change(path: &Path, changes: u32) {
+/// `others` is the number of further files that have changed.
+fn log_change(path: &Path, others: usize, changes: u32) {
     let path = path.display();
     match changes {
-        ..CHANGES_USUAL => tracing::info!("watch: {path} has changed: processes that may have loaded it are replaced"),
+        ..CHANGES_USUAL if others == 0 => {
+            tracing::info!("watch: {path} has changed: processes that may have loaded it are replaced");
+        }
+        ..CHANGES_USUAL => tracing::info!(
+            "watch: {path} and {others} more have changed: processes that may have loaded them are replaced"
+        ),
         CHANGES_USUAL => tracing::warn!(
             "watch: {path} or others have changed in each of the last {CHANGES_USUAL} seconds, so no process lives for long: \
              if scripts write there, name only the directories of their programs"
@@ -105,11 +113,15 @@ fn log_change(path: &Path, changes: u32) {
     }
 }
 
-/// The path of a file that is in one list only, or has another stamp in the other.
-fn difference<'a>(old: &'a BTreeMap<PathBuf, Stamp>, new: &'a BTreeMap<PathBuf, Stamp>) -> Option<&'a Path> {
-    let changed = new.iter().find(|(path, stamp)| old.get(*path) != Some(stamp));
-    let gone = || old.keys().find(|path| !new.contains_key(*path));
-    changed.map(|(path, _)| path).or_else(gone).map(PathBuf::as_path)
+/// The paths of the files that are in one list only, or have another stamp in the other.
+fn differences<'a>(old: &'a BTreeMap<PathBuf, Stamp>, new: &'a BTreeMap<PathBuf, Stamp>) -> Vec<&'a Path> {
+    let changed = new.iter().filter(|(path, stamp)| old.get(*path) != Some(stamp));
+    let gone = old.keys().filter(|path| !new.contains_key(*path));
+    changed
+        .map(|(path, _)| path)
+        .chain(gone)
+        .map(PathBuf::as_path)
+        .collect()
 }
 
 /// The files below some paths.

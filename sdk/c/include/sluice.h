@@ -36,10 +36,10 @@ int sluice_accept(void);
 /* Ends the response: flushes stdout and writes the end sentinel (CGIplus). -1: a write failed; errno of write(2): EPIPE, EIO … */
 int sluice_finish(void);
 
-/* 1 if this process serves several requests (CGIplus), 0 in plain CGI. */
+/* 1 if sluice_accept() can be true again: the loop of a CGIplus program. 0 in plain CGI. */
 int sluice_is_persistent(void);
 
-/* Number of requests that this process has accepted. */
+/* Number of requests that this process has got, this one included. */
 unsigned long sluice_uses(void);
 
 /* The value of a variable of this request, or NULL. The name is case-insensitive, with or without "WWW_".

@@ -155,6 +155,18 @@ static const char *without_directories(const char *path)
     return strcmp(path, ".") == 0 || strcmp(path, "..") == 0 ? "" : path;
 }
 
+/* Browsers write %22 for a quote in a name (HTML, "multipart form data"). In place. */
+static void unquote(char *name)
+{
+    char *to = name;
+    for (; *name; to++) {
+        int is_quote = strncmp(name, "%22", 3) == 0;
+        *to = is_quote ? '"' : *name;
+        name += is_quote ? 3 : 1;
+    }
+    *to = '\0';
+}
+
 struct head {
     char bytes[PART_HEAD_BYTES_MAX];
     char name[PART_HEAD_BYTES_MAX], file_name[PART_HEAD_BYTES_MAX];
@@ -193,6 +205,8 @@ static int begin_part(struct parser *parser, struct head *head)
     if (sluice_multipart_parameter(head->disposition, "name", head->name) != 1 || !is_identity(head->encoding)) return malformed();
     int is_file = sluice_multipart_parameter(head->disposition, "filename", head->file_name);
     if (is_file < 0) return -1;
+    unquote(head->name);
+    if (is_file) unquote(head->file_name);
     struct multipart_part part = {
         .name = head->name,
         .file_name = is_file ? without_directories(head->file_name) : NULL,

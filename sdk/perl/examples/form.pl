@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# A form with an upload: the fields, and the size and the first bytes of each file.
+# Shows a form, and what was sent with it: two fields and any number of files.
 use strict;
 use warnings;
 use Sluice qw(escape_html);
@@ -16,14 +16,29 @@ while (Sluice::accept()) {
 }
 
 sub page {
+    return answers() if Sluice::variable('REQUEST_METHOD') eq 'POST';
+    Sluice::respond('text/html; charset=utf-8');
+    Sluice::write(<<'FORM');
+<!DOCTYPE html>
+<title>Form</title>
+<form method="post" enctype="multipart/form-data">
+<p><label>Name <input name="name"></label>
+<p><label>Note <textarea name="note"></textarea></label>
+<p><label>Files <input type="file" name="file" multiple></label>
+<p><button>Send</button>
+</form>
+FORM
+}
+
+sub answers {
     my @rows = map { my $name = $_; map { [$name, $_] } Sluice::parameters($name) } Sluice::parameter_names();
-    for my $file (Sluice::uploads()) {
+    for my $file (Sluice::uploads('file')) {
         open my $handle, '<:raw', $file->{path} or die "$file->{path}: $!\n";
-        read $handle, my $start, 16;
-        push @rows, [$file->{name}, "$file->{filename}, $file->{type}, $file->{size} bytes, begins with " . unpack 'H*', $start];
+        read $handle, my $start, 60;
+        $start =~ s/\n.*//s;
+        push @rows, [$file->{filename}, "$file->{size} bytes of $file->{type}, begins with $start"];
     }
     Sluice::respond('text/html; charset=utf-8');
-    Sluice::write('<!doctype html><title>Form</title><form method=post enctype=multipart/form-data>',
-        '<p><input name=text> <input type=file name=file multiple> <button>Send</button></form><table>',
-        (map { '<tr><th>' . escape_html($_->[0]) . '<td>' . escape_html($_->[1]) . "\n" } @rows), "</table>\n");
+    Sluice::write("<!DOCTYPE html>\n<title>Sent</title>\n<dl>\n",
+        (map { '<dt>' . escape_html($_->[0]) . '<dd>' . escape_html($_->[1]) . "\n" } @rows), "</dl>\n");
 }

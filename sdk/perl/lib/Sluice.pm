@@ -202,7 +202,15 @@ sub event {
     return print(STDOUT "$text\n") && flush();
 }
 
-# A short response with an error, if the head has not been written. False if it has.
+my %REASONS = (
+    400 => 'Bad Request', 401 => 'Unauthorized', 403 => 'Forbidden', 404 => 'Not Found', 405 => 'Method Not Allowed', 406 => 'Not Acceptable',
+    408 => 'Request Timeout', 409 => 'Conflict', 410 => 'Gone', 411 => 'Length Required', 412 => 'Precondition Failed',
+    413 => 'Content Too Large', 414 => 'URI Too Long', 415 => 'Unsupported Media Type', 416 => 'Range Not Satisfiable',
+    422 => 'Unprocessable Content', 428 => 'Precondition Required', 429 => 'Too Many Requests', 500 => 'Internal Server Error',
+    501 => 'Not Implemented', 502 => 'Bad Gateway', 503 => 'Service Unavailable', 504 => 'Gateway Timeout', 507 => 'Insufficient Storage',
+);
+
+# A short response with an error, if the head has not been written: the status and its reason, and a line of text. False if it has.
 sub fail {
     my ($code, $text) = @_;
     return 0 if $has_head;
@@ -211,7 +219,8 @@ sub fail {
     header('Cache-Control', 'no-store');
     respond('text/plain; charset=utf-8');
     local ($\, $,);
-    return print STDOUT defined $text ? $text : "Error $code", "\n";
+    my $reason = $REASONS{$code} || 'Error';
+    return print STDOUT "$code $reason\n", defined $text && $text ne '' ? "$text\n" : '';
 }
 
 # ---- Callouts ----
@@ -329,11 +338,11 @@ Ends the response and removes uploaded files.
 
 =item is_persistent()
 
-1 if the process serves several requests by this loop (CGIplus).
+1 if C<accept> can be true again: the loop of a CGIplus script. 0 under CGI, and in the engine, which calls the script for each request.
 
 =item uses()
 
-The number of requests that this process has served, with this one.
+The number of requests that this process has got, with this one. 1 under CGI and in fork mode, where each request has a process of its own.
 
 =item variable($name, $default), variables()
 
@@ -381,7 +390,7 @@ Sends a server-sent event.
 
 =item fail($status, $text)
 
-A response with an error. It does not end the script.
+A response with an error: the status with its reason, and the text. It does not end the script.
 
 =back
 

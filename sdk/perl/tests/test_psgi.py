@@ -12,6 +12,7 @@ APP = """
     sdk = "@SDK@"
     [[site]]
     root = "htdocs"
+    error_detail = "local"
       [[site.route]]
       path = "/mounted/*"
       script = { mode = "rte", engine = "perl", app = "app.psgi", directory = "app", max = 1, environment = { TMPDIR = "@TMP@" } }
@@ -118,8 +119,12 @@ class Application(PerlCase):
                               ("/split", "has a line break")):
             with self.subTest(path):
                 start = self.server.log_position()
-                self.get(path, 500)
-                self.server.log_line(message, start)
+                page = self.get(path, 500).text
+                self.server.log_line(f"failed: {message}" if path == "/die" else message, start)
+                # The site shows details to visitors on this machine: the reason, and the lines of standard error.
+                self.assertIn("Last lines of its standard error:", page)
+                self.assertEqual(page.count(message), 2, page)
+                self.assertIn("GET /mounted" + path, self.server.log_line("failed: ", start))
         got = self.server.get("/mounted/late")
         self.assertFalse(got.status == 200 and got.is_complete, got)
         self.assertEqual(self.get("/delayed", 201).text, "delayed")
@@ -137,7 +142,9 @@ class Application(PerlCase):
             self.assertEqual(self.server.get("/files/script.pl").text, "script")
         for name, message in (("broken", "not today"), ("nothing", "does not return a PSGI application")):
             start = self.server.log_position()
-            self.assertEqual(self.server.get(f"/files/{name}.psgi/").status, 500)
+            got = self.server.get(f"/files/{name}.psgi/")
+            self.assertEqual(got.status, 500)
+            self.assertIn(message, got.text)
             self.server.log_line(message, start)
 
     def test_fork_mode(self):

@@ -24,7 +24,8 @@ function show_answers()
             sluice_write('<dt>' . sluice_escape_html($name) . '<dd>' . sluice_escape_html($value) . "\n");
         }
     }
-    foreach (sluice_uploads('file[]') as $upload) {
+    // PHP keeps several files of one name only if it ends with []; a client may also send one as "file".
+    foreach ([...sluice_uploads('file'), ...sluice_uploads('file[]')] as $upload) {
         $start = strtok((string) file_get_contents($upload['path'], false, null, 0, 60), "\n");
         sluice_write('<dt>' . sluice_escape_html($upload['filename']) . "<dd>$upload[size] bytes of " . sluice_escape_html($upload['type']));
         sluice_write(', begins with <code>' . sluice_escape_html((string) $start) . "</code>\n");

@@ -40,6 +40,7 @@ struct engine {
     unsigned long uses;     /* requests that this process has accepted */
     pid_t process;          /* the engine, or the child of it that does this request (fork.c) */
     bool is_forking;        /* fork.c makes that child */
+    bool is_starting;       /* worker mode: PHP reads the form of a request, before the handler runs */
     bool must_end;          /* no further request: the process ends after the reply */
 };
 extern struct engine engine;
@@ -84,6 +85,8 @@ ssize_t records_line(char *into, size_t size);
 void body_begin(void);             /* for a request: CONTENT_LENGTH bytes */
 size_t body_read(char *into, size_t size); /* fills `into` unless the body ends before */
 void body_discard(void);           /* nothing more is read: the server discards the rest */
+bool body_is_cut(void);            /* a read has found that the client has left within the body */
+bool body_ends_with(const char *text, size_t length); /* it is within the last bytes that have been read */
 
 /* ---- output.c ---- */
 
@@ -97,8 +100,9 @@ void output_close_in_child(bool has_failed); /* fork mode: sends what is left; t
 void output_forget(void);          /* fork mode: the child has what is in the buffer */
 void output_forget_in_child(void); /* a child process of a script: what it has of the reply, and all that it writes, is dropped */
 bool output_has_ended(void);       /* the end sentinel has been written */
-void output_note_body(void);
+void output_note_body(size_t count);
 bool output_has_body(void);        /* the script has written a byte of the body */
+size_t output_body_bytes(void);    /* bytes of the body that it has written */
 bool output_is_sent(void);         /* a part of the reply has been written to the mailbox */
 bool output_callout(const char *line, size_t length);
 
@@ -120,6 +124,7 @@ void request_clear_failure(void);
 const char *request_failure(void); /* the text for !FAILED, or NULL if the reply is to be sent */
 const char *request_error(void);   /* the text of the fatal error, or NULL */
 void request_note_end(void);       /* notes what PHP forgets when it ends the request */
+void request_note_page(void);      /* all code of the script has run: notes whether it has answered after a fatal error */
 void request_finish(void);         /* output_end or output_fail, by request_failure() */
 bool request_enter_directory(const char *script);
 
@@ -142,6 +147,7 @@ void children_end(bool have_mailbox);
 bool ini_add(const char *assignment, bool is_admin); /* false: malformed */
 char *ini_entries(void);
 void ini_lock_admin_values(void);
+void ini_report_unknown(void);
 void ini_activate_user_files(void);
 
 /* ---- worker.c ---- */

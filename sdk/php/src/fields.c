@@ -10,7 +10,10 @@
 #include "php_streams.h"
 #include "rfc1867.h"
 #include "zend_exceptions.h"
+#include "zend_smart_str.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +22,9 @@
 #define FORM_BYTES_MAX (8 << 20)
 #define UPLOADS_BYTES (1LL << 30)
 #define STATUS_TOO_LARGE 413
+#define STATUS_MALFORMED 400
+/* Of a boundary; RFC 2046 has 70. */
+#define BOUNDARY_BYTES_MAX 200
 
 static struct {
     bool is_made;
@@ -26,7 +32,7 @@ static struct {
     zval multipart;  /* list of [name, value], as PHP has parsed them */
     zval uploads;    /* list of [name, filename, type, size, path] */
     uint32_t count;
-    bool has_too_many;
+    bool has_too_many, is_malformed;
     int upload_error;
     zend_long limit;
 } form;
@@ -35,23 +41,38 @@ static struct {
 
 static int (*previous_callback)(unsigned int, void *, void **);
 
+/* Browsers write %22 for a quote in a name (HTML, "multipart form data"). */
+static void make_name(zval *value, const char *text)
+{
+    smart_str name = {0};
+    for (const char *quote; (quote = strstr(text, "%22")); text = quote + 3) {
+        smart_str_appendl(&name, text, (size_t)(quote - text));
+        smart_str_appendc(&name, '"');
+    }
+    smart_str_appends(&name, text);
+    ZVAL_STR(value, smart_str_extract(&name));
+}
+
 static void note_field(const multipart_event_formdata *field)
 {
-    zval pair;
+    zval pair, name;
     if (Z_ISUNDEF(form.multipart)) array_init(&form.multipart);
     array_init(&pair);
-    add_next_index_string(&pair, field->name);
+    make_name(&name, field->name);
+    add_next_index_zval(&pair, &name);
     add_next_index_stringl(&pair, *field->value, field->newlength ? *field->newlength : field->length);
     add_next_index_zval(&form.multipart, &pair);
 }
 
 static void note_file(const multipart_event_file_start *file)
 {
-    zval upload;
+    zval upload, name, file_name;
     if (Z_ISUNDEF(form.uploads)) array_init(&form.uploads);
     array_init(&upload);
-    add_assoc_string(&upload, "name", file->name);
-    add_assoc_string(&upload, "filename", file->filename && *file->filename ? *file->filename : "");
+    make_name(&name, file->name);
+    make_name(&file_name, file->filename && *file->filename ? *file->filename : "");
+    add_assoc_zval(&upload, "name", &name);
+    add_assoc_zval(&upload, "filename", &file_name);
     add_next_index_zval(&form.uploads, &upload);
 }
 
@@ -82,8 +103,22 @@ static int note_event(unsigned int event, void *data, void **extra)
     return status;
 }
 
+/* PHP's parser says only by a warning that it has given up. */
+static void note_warning(int type, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (strstr(text, "oundary in multipart") || strstr(text, "headers garbled")) form.is_malformed = true;
+    if (strstr(text, "parts limit exceeded")) form.has_too_many = true;
+    zend_error(type, "%s", text);
+}
+
 void fields_open(void)
 {
+    sapi_module.sapi_error = note_warning;
     previous_callback = php_rfc1867_callback;
     php_rfc1867_callback = note_event;
 }
@@ -173,7 +208,24 @@ static void make_fields(void)
     } ZEND_HASH_FOREACH_END();
 }
 
-/* False, with an exception of code 413: a bound is exceeded. */
+/* Whether PHP has parsed a multipart form, of which the last boundary is missing: it takes such a form for a whole one. */
+static bool is_truncated(void)
+{
+    static const char multipart[] = "multipart/form-data";
+    const char *type = SG(request_info).content_type, *method = SG(request_info).request_method;
+    char end[BOUNDARY_BYTES_MAX + 5];
+    if (!type || strncasecmp(type, multipart, sizeof multipart - 1) != 0 || !method || strcmp(method, "POST") != 0) return false;
+    if (!PG(enable_post_data_reading)) return false;
+    const char *boundary = strcasestr(type, "boundary=");
+    if (!boundary) return true;
+    boundary += strlen("boundary=");
+    size_t length = *boundary == '"' ? strcspn(++boundary, "\"") : strcspn(boundary, ",; \t");
+    if (length == 0 || length > BOUNDARY_BYTES_MAX) return true;
+    int bytes = snprintf(end, sizeof end, "--%.*s--", (int)length, boundary);
+    return !body_ends_with(end, (size_t)bytes);
+}
+
+/* False, with an exception: a bound is exceeded (its code is 413), or the form is malformed (400). */
 static bool has_fields(void)
 {
     make_fields();
@@ -181,6 +233,8 @@ static bool has_fields(void)
         zend_throw_exception(spl_ce_RuntimeException, "the form is larger than post_max_size", STATUS_TOO_LARGE);
     else if (form.has_too_many)
         zend_throw_exception(spl_ce_RuntimeException, "more than 1000 fields, or more than 8 MiB of them", STATUS_TOO_LARGE);
+    else if (form.is_malformed || is_truncated())
+        zend_throw_exception(spl_ce_RuntimeException, "the form is malformed, or incomplete", STATUS_MALFORMED);
     else return true;
     return false;
 }

@@ -51,6 +51,7 @@ bool fork_request(void)
     }
     if (child == 0) {
         is_child = true;
+        engine.uses = 1; /* nothing of an earlier request is in this process */
         isolate_reseed(); /* otherwise all children have the same random numbers */
         return true;
     }

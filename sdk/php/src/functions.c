@@ -36,10 +36,11 @@ static PHP_FUNCTION(sluice_finish)
     RETURN_BOOL(sapi_finish_reply());
 }
 
+/* sluice_accept() is true once: the engine calls the script for each request. */
 static PHP_FUNCTION(sluice_is_persistent)
 {
     ZEND_PARSE_PARAMETERS_NONE();
-    RETURN_TRUE;
+    RETURN_FALSE;
 }
 
 static PHP_FUNCTION(sluice_uses)
@@ -293,13 +294,32 @@ static PHP_FUNCTION(sluice_event)
     PHPWRITE(ZSTR_VAL(event.s), ZSTR_LEN(event.s));
     smart_str_free(&event);
     flush_all();
+    RETURN_BOOL((PG(connection_status) & PHP_CONNECTION_ABORTED) == 0);
+}
+
+static const char *reason_of(zend_long status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } reasons[] = {
+        {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"}, {404, "Not Found"}, {405, "Method Not Allowed"},
+        {406, "Not Acceptable"}, {408, "Request Timeout"}, {409, "Conflict"}, {410, "Gone"}, {411, "Length Required"},
+        {412, "Precondition Failed"}, {413, "Content Too Large"}, {414, "URI Too Long"}, {415, "Unsupported Media Type"},
+        {416, "Range Not Satisfiable"}, {422, "Unprocessable Content"}, {428, "Precondition Required"}, {429, "Too Many Requests"},
+        {500, "Internal Server Error"}, {501, "Not Implemented"}, {502, "Bad Gateway"}, {503, "Service Unavailable"},
+        {504, "Gateway Timeout"}, {507, "Insufficient Storage"},
+    };
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status) return reasons[i].text;
+    return "Error";
 }
 
 static PHP_FUNCTION(sluice_fail)
 {
     static const char type[] = "Content-Type: text/plain; charset=utf-8";
     zend_long code;
-    char *text = NULL, plain[32];
+    char *text = NULL;
     size_t length = 0;
     ZEND_PARSE_PARAMETERS_START(1, 2)
         Z_PARAM_LONG(code)
@@ -318,10 +338,8 @@ static PHP_FUNCTION(sluice_fail)
     sapi_header_op(SAPI_HEADER_DELETE_ALL, NULL);
     set_status(code);
     set_header(type, sizeof type - 1, true);
-    if (!text) {
-        text = plain;
-        length = (size_t)snprintf(plain, sizeof plain, "Error %d", (int)code);
-    }
+    php_printf("%d %s\n", (int)code, reason_of(code));
+    if (!text || length == 0) return;
     PHPWRITE(text, length);
     PHPWRITE("\n", 1);
 }
@@ -484,7 +502,7 @@ RETURNS(header, IS_VOID, 0, 2) TAKES(name, IS_STRING) TAKES(value, IS_STRING) EN
 RETURNS(respond, _IS_BOOL, 0, 0) TAKES_OR_NULL(type, IS_STRING) END
 RETURNS(redirect, IS_VOID, 0, 1) TAKES(url, IS_STRING) TAKES_OPTIONAL(code, IS_LONG, "302") END
 RETURNS(write, IS_VOID, 0, 1) TAKES(data, IS_STRING) END
-RETURNS(event, IS_VOID, 0, 1) TAKES(data, IS_STRING) TAKES_OR_NULL(name, IS_STRING) TAKES_OR_NULL(id, IS_STRING) END
+RETURNS(event, _IS_BOOL, 0, 1) TAKES(data, IS_STRING) TAKES_OR_NULL(name, IS_STRING) TAKES_OR_NULL(id, IS_STRING) END
 RETURNS(fail, IS_VOID, 0, 1) TAKES(status, IS_LONG) TAKES_OR_NULL(text, IS_STRING) END
 RETURNS(callout, IS_ARRAY, 0, 1) TAKES(request, IS_STRING) END
 RETURNS(one_callout, IS_STRING, 1, 1) TAKES(text, IS_STRING) END

@@ -72,6 +72,18 @@ char *ini_entries(void)
     return given.text;
 }
 
+/* A setting that neither PHP nor an extension has is a misspelling, or its extension is not installed; PHP itself says nothing. Extensions are
+   no settings after the start. */
+void ini_report_unknown(void)
+{
+    for (const char *line = given.text; line && *line; line = strchr(line, '\n') + 1) {
+        size_t length = strcspn(line, "=");
+        bool is_extension = (length == 9 && memcmp(line, "extension", 9) == 0) || (length == 14 && memcmp(line, "zend_extension", 14) == 0);
+        if (!is_extension && !zend_hash_str_exists(EG(ini_directives), line, length))
+            engine_report("php_value or php_admin_value: PHP has no setting %.*s", (int)length, line);
+    }
+}
+
 /* Neither ini_set() nor .user.ini may change these. */
 void ini_lock_admin_values(void)
 {

@@ -111,6 +111,7 @@ static bool start_php(void)
     if (sluice_sapi.startup(&sluice_sapi) == FAILURE) return false;
     sapi_module.name = "sluice"; /* sapi.c says why it was another */
     ini_lock_admin_values();
+    ini_report_unknown();
     request_open();
     isolate_open();
     fields_open();

@@ -23,7 +23,7 @@ static struct {
     size_t end_length;
     bool keeps_records, asked_for_struct;
     enum state state;
-    bool has_body;   /* the script has written something */
+    size_t body;     /* bytes of the body that the script has written */
     bool is_sent;    /* a byte of the reply has been written */
     bool is_broken;  /* the server is gone */
     size_t used;
@@ -128,14 +128,19 @@ bool output_flush(void)
     return write_buffer_and(NULL, 0);
 }
 
-void output_note_body(void)
+void output_note_body(size_t count)
 {
-    output.has_body = true;
+    output.body += count;
 }
 
 bool output_has_body(void)
 {
-    return output.has_body;
+    return output.body != 0;
+}
+
+size_t output_body_bytes(void)
+{
+    return output.body;
 }
 
 bool output_is_sent(void)
@@ -184,7 +189,8 @@ void output_begin(void)
 {
     static const char ask[] = "!CGIPLUS: struct";
     output.state = OPEN;
-    output.is_sent = output.has_body = false;
+    output.is_sent = false;
+    output.body = 0;
     output.used = output.preamble = 0;
     if (output.asked_for_struct || !output.escape || !output.close) return;
     output.asked_for_struct = true;

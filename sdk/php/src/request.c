@@ -6,11 +6,14 @@
    After a fatal error or an uncaught exception:
      a part of the reply has been sent                     !FAILED: the server aborts the response
      nothing has been sent, display_errors is on           the reply, with the message, as php-fpm sends it
-     … it is off, and the head was not made before         500 with what the script's handlers have written, as php-fpm sends it
-     … it is off, and a head that tells success was made   !FAILED: the server answers 502
-   After exit(3) without any output                        !FAILED: the server answers 502 */
+     … it is off, and a handler of the script has answered the reply of the handler, as php-fpm sends it (500, or the handler's status)
+     … otherwise                                           !FAILED: the server answers 502; what the script has written is thrown away
+   After exit(3) without any output                        !FAILED: the server answers 502
+   A handler is a shutdown function or an output callback that writes something, or sets a status, after the error. An exception handler needs no
+   row: PHP reports no error then. */
 #include "engine.h"
 
+#include "php_output.h"
 #include "zend_exceptions.h"
 #include "zend_stream.h"
 
@@ -28,6 +31,13 @@
 static struct {
     bool has_failed;
     bool is_success_sent; /* the head had been made when the error occurred */
+    /* What a reply without a handler would be: this status, and these bytes, which PHP had in so many output buffers. */
+    int status;
+    size_t held;
+    int buffers;
+    size_t body;          /* bytes of the body when the error occurred */
+    bool has_head;
+    bool has_own_page;    /* a handler of the script has answered */
     char text[512];
 } failure;
 
@@ -39,11 +49,45 @@ static int exit_status, response_code;
 
 static void (*previous_error_cb)(int, zend_string *, const uint32_t, zend_string *);
 
+/* The bytes in PHP's output buffers. */
+static size_t held_bytes(void)
+{
+    php_output_handler **buffers = zend_stack_base(&OG(handlers));
+    size_t bytes = 0;
+    for (int i = 0; i < php_output_get_level(); i++) bytes += buffers[i]->buffer.used;
+    return bytes;
+}
+
+/* The state of the reply at the error. */
+static void note_reply(void)
+{
+    int status = SG(sapi_headers).http_response_code;
+    failure.has_head = SG(headers_sent);
+    failure.is_success_sent = failure.has_head && status < 400;
+    failure.status = status == 200 && !failure.has_head ? 500 : status; /* PHP makes 500 of 200 after this */
+    failure.held = held_bytes();
+    failure.buffers = php_output_get_level();
+    failure.body = output_body_bytes();
+    OG(flags) &= ~PHP_OUTPUT_WRITTEN;
+}
+
+/* All code of the script has run: did it write something after the error? What was in the buffers before has been written by now, too, unless
+   PHP or a handler has thrown it away. A callback that changes what passes it, such as compression, counts as a handler. */
+void request_note_page(void)
+{
+    if (!failure.has_failed) return;
+    size_t written = output_body_bytes() - failure.body;
+    bool has_filled = (OG(flags) & PHP_OUTPUT_WRITTEN) != 0;
+    if (SG(sapi_headers).http_response_code != failure.status) failure.has_own_page = true;
+    else if (SG(request_info).headers_only) failure.has_own_page = has_filled || (SG(headers_sent) && !failure.has_head);
+    else failure.has_own_page = written != 0 && (written != failure.held || (has_filled && failure.buffers < 2));
+}
+
 static void note_error(int type, zend_string *file, const uint32_t line, zend_string *message)
 {
     if ((type & FATAL_ERRORS) && !failure.has_failed) {
         failure.has_failed = true;
-        failure.is_success_sent = SG(headers_sent) && SG(sapi_headers).http_response_code < 400;
+        note_reply();
         const char *end = memchr(ZSTR_VAL(message), '\n', ZSTR_LEN(message));
         int length = end ? (int)(end - ZSTR_VAL(message)) : (int)ZSTR_LEN(message);
         snprintf(failure.text, sizeof failure.text, "%.*s (%s:%u)", length, ZSTR_VAL(message), file ? ZSTR_VAL(file) : "?", line);
@@ -59,8 +103,14 @@ void request_open(void)
 
 void request_clear_failure(void)
 {
-    failure.has_failed = false;
+    failure.has_failed = failure.has_own_page = false;
     EG(exit_status) = exit_status = 0;
+}
+
+static void request_refuse(const char *text)
+{
+    failure.has_failed = true;
+    snprintf(failure.text, sizeof failure.text, "%s", text);
 }
 
 const char *request_error(void)
@@ -85,7 +135,8 @@ const char *request_failure(void)
         snprintf(text, sizeof text, "exit status %d without output", exit_status);
         return text;
     }
-    return output_is_sent() || (failure.is_success_sent && !displays_errors) ? failure.text : NULL;
+    if (output_is_sent()) return failure.text;
+    return displays_errors || (failure.has_own_page && !failure.is_success_sent) ? NULL : failure.text;
 }
 
 void request_finish(void)
@@ -229,8 +280,9 @@ static void run(void)
     request_enter_directory(script);
     sapi_fill_request(script);
     zend_first_try {
-        if (php_request_startup() == SUCCESS) execute(script);
-        else failure.has_failed = true;
+        if (php_request_startup() == SUCCESS) {
+            if (!body_is_cut()) execute(script);
+        } else request_refuse("PHP cannot begin the request");
     } zend_end_try();
     if (!engine_is_own_process()) children_leave();
     request_note_end();

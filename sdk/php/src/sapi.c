@@ -57,9 +57,13 @@ void sapi_forget_request(void)
     SG(request_info).request_uri = NULL;
 }
 
+/* A script that reads a body of which no more comes is ended as one that writes to a client that has left. PHP reads forms before the script
+   runs, which then does not run. */
 static size_t read_post(char *into, size_t size)
 {
-    return body_read(into, size);
+    size_t count = body_read(into, size);
+    if (body_is_cut() && !engine.is_starting && EG(current_execute_data)) worker_client_left();
+    return count;
 }
 
 static char *read_cookies(void)
@@ -89,7 +93,7 @@ static int activate(void)
 
 static size_t write_body(const char *from, size_t count)
 {
-    output_note_body();
+    output_note_body(count);
     if (memory_is_open() ? memory_write(from, count) : output_write(from, count)) return count;
     worker_client_left(); /* ends the script unless it has called ignore_user_abort(true) */
     return 0;
@@ -271,10 +275,11 @@ static PHP_MINIT_FUNCTION(sluice)
     return zend_register_functions(NULL, sluice_functions, NULL, MODULE_PERSISTENT);
 }
 
-/* The shutdown functions of the script have run: nothing reads the body any more. PHP would read all of it here. */
+/* The shutdown functions of the script have run, and output buffers are empty: nothing reads the body any more. PHP would read all of it here. */
 static PHP_RSHUTDOWN_FUNCTION(sluice)
 {
     (void)type, (void)module_number;
+    request_note_page();
     body_discard();
     fields_end();
     return SUCCESS;

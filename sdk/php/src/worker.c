@@ -329,7 +329,9 @@ static void start_request(void)
     request_enter_directory(engine.app);
     sapi_fill_request(engine.app);
     start_output();
+    engine.is_starting = true;
     sapi_activate();
+    engine.is_starting = false;
     start_buffers();
     fill_superglobals();
     start_modules();
@@ -376,6 +378,7 @@ static void leave_request(void)
 {
     zend_try { php_output_end_all(); } zend_end_try();
     report_exception();
+    request_note_page();
     zend_unset_timeout();
     body_discard();
     zend_try { end_modules(); } zend_end_try();
@@ -469,7 +472,7 @@ PHP_FUNCTION(sluice_handle_request)
     if (engine.forks && !fork_request()) RETURN_TRUE;
     worker.is_serving = true;
     start_request();
-    if (!call_handler(&info, &cache)) RETURN_THROWS(); /* boot() ends the request */
+    if (!body_is_cut() && !call_handler(&info, &cache)) RETURN_THROWS(); /* boot() ends the request */
     end_request();
     if (engine.forks) fork_leave(request_failure());
     request_finish();

@@ -33,24 +33,47 @@ class Failures(PhpCase):
 
     def test_uncaught_exception(self):
         got, start = self.failing("throw new RuntimeException('no more tea');")
-        self.assertEqual((got.status, got.is_complete), (500, True))
+        self.assertEqual((got.status, got.is_complete), (502, True))
         self.assertNotIn("tea", got.text)
         self.server.log_line("Uncaught RuntimeException: no more tea", start)
+        line = self.server.log_line("failed: Uncaught RuntimeException: no more tea", start)
+        self.assertIn("GET /rte/test", line)
+        self.assertIn("status=502", line)
 
     def test_syntax_error(self):
         got, start = self.failing("this is not PHP")
-        self.assertEqual(got.status, 500)
+        self.assertEqual(got.status, 502)
         self.server.log_line("PHP Parse error", start)
+        self.assertIn("GET /rte/test", self.server.log_line("failed: syntax error", start))
 
     def test_undefined_function(self):
-        got, _ = self.failing("echo 'begin'; no_such_function();")
-        self.assertEqual((got.status, got.text), (500, "begin"), "as php-fpm: what is in PHP's output buffer is sent with 500")
+        for code in ("no_such_function();", "echo 'begin'; no_such_function();", "ob_start(); echo 'begin'; no_such_function();",
+                     "http_response_code(404); echo 'begin'; no_such_function();", "header('X-Own: 1'); no_such_function();"):
+            got, start = self.failing(code)
+            self.assertEqual((got.status, "begin" in got.text, got.field("X-Own")), (502, False, None), code)
+            self.server.log_line("failed: Uncaught Error: Call to undefined function no_such_function()", start)
+
+    def test_head_request(self):
+        name = self.script("no_such_function();")
+        self.assertEqual(self.server.request("HEAD", f"/rte/{name}").status, 502)
+        name = self.script("register_shutdown_function(function () { echo 'own page'; }); no_such_function();")
+        self.assertEqual(self.server.request("HEAD", f"/rte/{name}").status, 500)
 
     def test_own_error_page(self):
         got, _ = self.failing(
             "register_shutdown_function(function () { if (error_get_last()) { http_response_code(503); echo 'own page'; } }); no_such_function();"
         )
         self.assertEqual((got.status, got.text), (503, "own page"))
+        for before, handler, page in (
+            ("echo 'begin ';", "echo 'own page';", (500, "begin own page")),
+            ("echo 'begin ';", "ob_clean(); echo 'own page';", (500, "own page")),
+            ("echo 'as long ';", "ob_clean(); echo 'as long ';", (500, "as long ")),
+            ("ob_start(); echo 'begin ';", "ob_end_clean(); echo 'own page';", (500, "own page")),
+            ("", "http_response_code(503);", (503, "")),
+            ("", "header('Location: /sorry');", (302, "")),
+        ):
+            got, _ = self.failing(f"register_shutdown_function(function () {{ {handler} }}); {before} no_such_function();")
+            self.assertEqual((got.status, got.text), page, (before, handler))
 
     def test_exception_handler(self):
         got, _ = self.failing("set_exception_handler(function ($e) { http_response_code(400); echo $e->getMessage(); }); throw new Exception('handled');")
@@ -75,17 +98,17 @@ class Failures(PhpCase):
 
     def test_execution_time(self):
         got, start = self.failing("for (;;);")
-        self.assertEqual(got.status, 500)
+        self.assertEqual(got.status, 502)
         self.server.log_line("Maximum execution time of 1 second exceeded", start)
 
     def test_memory_limit(self):
         got, start = self.failing("$a = str_repeat('x', 64 << 20);")
-        self.assertEqual(got.status, 500)
+        self.assertEqual(got.status, 502)
         self.server.log_line("Allowed memory size of 16777216 bytes exhausted", start)
 
     def test_endless_recursion(self):
         got, _ = self.failing("function f() { f(); } f();")
-        self.assertEqual(got.status, 500)
+        self.assertEqual(got.status, 502)
 
     def test_display_errors(self):
         name = self.script("echo 'before '; no_such_function();")
@@ -120,6 +143,19 @@ class Failures(PhpCase):
         self.pid = self.server.get("/rte/fine.php").text
 
 
+class Pages(PhpCase):
+    configuration = configuration().replace('root = "htdocs"', 'root = "htdocs"\nerror_detail = "local"')
+
+    def test_reason_on_the_page(self):
+        """Where the route shows details, the page says what the log says: the error, the file and the line."""
+        for code, reason in (("throw new Exception('no more milk');", "Uncaught Exception: no more milk"), ("this is not PHP", "syntax error"), ("no_such_function();", "no_such_function()")):
+            name = self.script(code)
+            got = self.server.get(f"/rte/{name}")
+            self.assertEqual(got.status, 502)
+            self.assertIn(reason, got.text)
+            self.assertIn(name, got.text)
+
+
 class OtherLanguages(PhpCase):
     configuration = configuration(
         """
@@ -148,7 +184,7 @@ class Options(PhpCase):
   path = "/rte/*"
   script = { directory = "rte", mode = "rte", engine = "php", max = 1, environment = { TMPDIR = "@TMP@" }, php_value = {
     memory_limit = "77M", display_errors = "true", "date.timezone" = "Asia/Tokyo", "error_prepend_string" = "it's \\"q\\" & $x" },
-    php_admin_value = { precision = "5", "open_basedir" = "@DIR@" } }
+    php_admin_value = { precision = "5", "nosuch.setting" = "1", "open_basedir" = "@DIR@" } }
 """
     )
 
@@ -160,6 +196,7 @@ class Options(PhpCase):
         self.assertEqual(self.php("echo json_encode(@file_get_contents('/etc/passwd'));"), False)
         for path in ("/dev/fd/3", "/proc/self/fd/3", "/proc/self/fd/4"):
             self.assertEqual(self.php(f"echo json_encode((bool) @fopen('{path}', 'r'));"), False, "open_basedir")
+        self.assertIn("PHP has no setting nosuch.setting", self.server.log_line("PHP has no setting"))
 
     def test_user_ini_with_sections_and_lists(self):
         code = "<?php echo json_encode([getmypid(), ini_get('precision')]);"

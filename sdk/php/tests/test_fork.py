@@ -35,6 +35,10 @@ class Fork(PhpCase):
         self.assertEqual(first[1], second[1], "one parent")
         self.assertGreaterEqual(third[2], 1, "the next process finds what the first has compiled")
 
+    def test_uses(self):
+        """The process of a request has served no other."""
+        self.assertEqual([self.php("echo json_encode([sluice_uses(), sluice_is_persistent()]);") for _ in range(2)], [[1, False]] * 2)
+
     def test_body(self):
         name = self.script("echo strlen(file_get_contents('php://input'));")
         for size in (5, 500_000, 5):
@@ -60,7 +64,7 @@ class Fork(PhpCase):
             self.assertIsNone(client.read_chunk())
 
     def test_failures(self):
-        self.assertEqual(self.get("throw new Exception('x');").status, 500)
+        self.assertEqual(self.get("throw new Exception('x');").status, 502)
         got = self.get("echo str_repeat('x', 20000); no_such_function();")
         self.assertEqual(got.status, 502)
         self.assertEqual(self.get("echo 'fine'; exit(4);").text, "fine")

@@ -195,7 +195,7 @@ class Multipart:
         head = self._head()
         disposition = head.get("content-disposition", "")
         words = _parameters(disposition)
-        name = words.get("name")
+        name = _unquoted(words.get("name"))
         if disposition.split(";")[0].strip().lower() != "form-data" or name is None:
             raise FormError("a part of the form has no name")
         filename = _file_name(words)
@@ -283,6 +283,11 @@ def _parameters(text: str) -> Dict[str, str]:
     }
 
 
+def _unquoted(name: Optional[str]) -> Optional[str]:
+    """A name as the user sees it: browsers write %22 for a quote (HTML, "multipart form data")."""
+    return name and name.replace("%22", '"')
+
+
 def _file_name(words: Dict[str, str]) -> Optional[str]:
     """The client's name of a file without directories; None if there is none."""
     name = words.get("filename")
@@ -290,7 +295,7 @@ def _file_name(words: Dict[str, str]) -> Optional[str]:
         name = unquote(words["filename*"].rpartition("'")[2], errors="replace")
     if name is None:
         return None
-    name = re.sub(r"[\x00-\x1f\x7f]", "", name.replace("%22", '"')).replace("\\", "/").rpartition("/")[2]
+    name = re.sub(r"[\x00-\x1f\x7f]", "", _unquoted(name) or "").replace("\\", "/").rpartition("/")[2]
     return "" if name in (".", "..") else name
 
 

@@ -64,7 +64,7 @@ def begin() -> None:
 def requests() -> Iterator[int]:
     """The requests as an iterator of `uses()`: `for number in sluice.requests(): …`"""
     while accept():
-        yield State.uses
+        yield uses()
 
 
 def finish() -> None:
@@ -105,13 +105,16 @@ def forget() -> None:
 
 
 def is_persistent() -> bool:
-    """Whether this process loops over requests (CGIplus)."""
+    """Whether `accept` can be true again: the loop of a CGIplus script. Not under CGI, nor in the engine, which calls the script for each
+    request."""
     return bool(END)
 
 
 def uses() -> int:
-    """The number of requests that this process has accepted with this module."""
-    return State.uses
+    """The number of requests that this process has got, this one included. 1 under CGI and in fork mode, where each request has its own
+    process."""
+    engine = sys.modules.get("sluice_engine")
+    return int(engine.uses) if engine else State.uses
 
 
 @overload
@@ -139,7 +142,8 @@ def variables_now() -> Dict[str, str]:
 
 
 def body_read(size: int = -1) -> bytes:
-    """Up to `size` bytes of the body as they arrive, b"" at its end; all that is left without a size. Do not read sys.stdin as well."""
+    """Up to `size` bytes of the body as they arrive, b"" at its end; all that is left without a size. Do not read sys.stdin as well. In the
+    engine, ConnectionResetError if the client has left before its end."""
     begin()
     if size < 0:
         parts = []
@@ -150,6 +154,8 @@ def body_read(size: int = -1) -> bytes:
         size = min(size, State.left)
     if size == 0 or not State.is_open:
         return b""
+    if "sluice_engine.body" in sys.modules:
+        sys.modules["sluice_engine.body"].await_body()  # ConnectionResetError if the client has left
     data = os.read(0, size)
     if State.left is not None:
         State.left = State.left - len(data) if data else 0

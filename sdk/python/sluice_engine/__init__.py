@@ -16,3 +16,5 @@
 
 The order of a request: channel reads it, environment and body prepare the process, scripts (or wsgi) runs it, isolation puts everything
 back, channel writes the rest of the reply and the end sentinel."""
+
+uses = 0  # requests of this process, for sluice.uses()

@@ -2,11 +2,16 @@
 
 The server's pipe does not end with a request: after the body comes the next one. So that a script, and every program that it starts,
 may read to end-of-file, descriptor 0 is a pipe of its own for each request with a body, and /dev/null for the others. A body that is
-there already and fits into a pipe is written at once. Otherwise a thread passes it on."""
+there already and fits into a pipe is written at once. Otherwise a thread passes it on.
+
+The server's pipe is at its end within a body if the client has left. What a script reads must not end then, because a part of a body would look
+like all of it. So reads of sys.stdin and of the library raise ConnectionResetError, and others wait until the server ends the process."""
 
 import _thread
 import array
+import errno
 import fcntl
+import io
 import os
 import select
 import signal
@@ -17,6 +22,43 @@ _close, _dup2 = os.close, os.dup2  # isolation/descriptors.py replaces those of 
 PIPE_BYTES = 65536
 PIPE_BYTES_WANTED = 1 << 20  # for large bodies
 F_SETPIPE_SZ, F_GETPIPE_SZ = 1031, 1032
+
+
+class ClientHasLeft(ConnectionResetError):
+    """A read within a body of which no more comes. A script that does not catch it ends, without a line in the log: nobody waits for its reply."""
+
+    def __init__(self):
+        super().__init__(errno.ECONNRESET, "the client has left within its request body")
+
+
+class Input(io.FileIO):
+    """Descriptor 0 below sys.stdin: a read fails if the rest of the body does not come."""
+
+    def __init__(self):
+        super().__init__(0, "rb", closefd=False)
+
+    def readinto(self, buffer):
+        await_body()
+        return super().readinto(buffer)
+
+    def readall(self):
+        parts = []
+        while part := self.read(PIPE_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+
+    def read(self, size=-1):
+        if size is None or size < 0:
+            return self.readall()
+        await_body()
+        return super().read(size)
+
+
+def await_body():
+    """Waits until descriptor 0 has bytes or is at its end, if a thread passes on the body of this request. ConnectionResetError if the client
+    has left, and no more of it comes."""
+    if Pump.current is not None:
+        Pump.current.wait()
 
 
 class Body:
@@ -31,7 +73,7 @@ class Body:
             os.write(writer, data)
             _close(writer)
         else:
-            self._pump = Pump(channel.body, writer, data, length - len(data))
+            self._pump = Pump.current = Pump(channel.body, writer, data, length - len(data))
         _dup2(reader, 0)
         _close(reader)
 
@@ -50,6 +92,7 @@ class Body:
         """Ends it: what the script has not read is left to the server."""
         _dup2(self._channel.null, 0)
         if self._pump:
+            Pump.current = None
             self._pump.stop()
 
 
@@ -57,14 +100,21 @@ class Pump:
     """A thread that passes `left` bytes from `source` to the pipe `writer`. Not a threading.Thread, because the script should not
     find it among its own."""
 
+    current = None  # that of the request
+
     def __init__(self, source, writer, data, left):
         self._source, self._writer, self._data, self._left = source, writer, data, left
         self._stop_reader, self._stop_writer = os.pipe()
+        self._cut_reader, self._cut_writer = os.pipe()  # its end says that no more of the body comes
+        self._is_cut = False
         os.set_blocking(writer, False)
         try:
             fcntl.fcntl(writer, F_SETPIPE_SZ, PIPE_BYTES_WANTED)
         except OSError:
             pass  # the user has too many large pipes
+        self._readable = select.poll()
+        for fd in (0, self._cut_reader):
+            self._readable.register(fd, select.POLLIN)
         self._has_ended = _thread.allocate_lock()
         self._has_ended.acquire()
         _thread.start_new_thread(self._run, ())
@@ -73,21 +123,32 @@ class Pump:
         """Ends the thread, so that it takes nothing of the next body."""
         os.write(self._stop_writer, b"x")
         self._has_ended.acquire()
-        _close(self._stop_reader)
-        _close(self._stop_writer)
+        for fd in (self._stop_reader, self._stop_writer, self._cut_reader):
+            _close(fd)
+        if self._is_cut:
+            _close(self._writer)
+
+    def wait(self):
+        """Waits until the script may read. ConnectionResetError if there is nothing left to read, and no more comes."""
+        ready = self._readable.poll()
+        if all(fd == self._cut_reader for fd, _ in ready) and self._is_cut:
+            raise ClientHasLeft
 
     def _run(self):
         # A script may have given SIGPIPE its default action, which would end the process here.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            self._pass_on()
+            self._is_cut = not self._pass_on()
         except OSError:
             pass  # EPIPE: the script has closed descriptor 0
         finally:
-            _close(self._writer)
+            if not self._is_cut:
+                _close(self._writer)
+            _close(self._cut_writer)
             self._has_ended.release()
 
     def _pass_on(self):
+        """False if the client has left within the body."""
         readable, writable = select.poll(), select.poll()
         for poll in (readable, writable):
             poll.register(self._stop_reader, select.POLLIN)
@@ -96,12 +157,13 @@ class Pump:
         while self._data or self._left:
             ready = (writable if self._data else readable).poll()
             if any(fd == self._stop_reader for fd, _ in ready):
-                return
+                return True
             if not self._data:
                 if not self._move():
-                    return
+                    return False
             else:
                 self._data = self._data[_write(self._writer, self._data) :]
+        return True
 
     def _move(self):
         """Takes what has arrived; false at the end of the pipe."""

@@ -12,6 +12,8 @@ import os
 import signal
 import sys
 
+import sluice_engine
+
 from .loop import Turn
 
 HAS_ENDED = 0  # a byte of the memory that parent and child share
@@ -33,6 +35,7 @@ class Fork:
             status = 1
             try:
                 self.channel.mailbox, self.channel.input = connection
+                sluice_engine.uses = 1  # nothing of an earlier request is in this process
                 in_child()
                 sys.stderr.flush()
                 status = 0

@@ -3,6 +3,8 @@
 import gc
 import os
 
+import sluice_engine
+
 from .body import Body
 from .channel import Channel
 from .environment import Environment
@@ -45,6 +47,7 @@ def run_scripts(channel, environment, options):
         if streams._buffer_bytes > channel.record_bytes_max and channel.keeps_records:
             streams.fits_records(channel.record_bytes_max)
             isolation.interpreter.adopt()
+        sluice_engine.uses += 1
         serve_one(record)
         if isolation.retire:
             break

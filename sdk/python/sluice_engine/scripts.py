@@ -8,6 +8,7 @@ import types
 from importlib.machinery import SourceFileLoader
 
 from . import failure
+from .body import ClientHasLeft
 from .streams import DISCARD, HOLD, PASS
 
 SCRIPTS_MAX = 2000  # compiled scripts in memory; beyond, they are compiled again when they are needed
@@ -87,6 +88,8 @@ class Scripts:
             contextvars.Context().run(exec, script.code, main.__dict__)
         except SystemExit as stop:
             status = failure.exit_status(stop)
+        except ClientHasLeft:
+            mailbox.mode = DISCARD
         except BaseException as error:  # noqa: BLE001 whatever the script raises
             failed = self._failed(error, main)
         self._run_exit_functions()

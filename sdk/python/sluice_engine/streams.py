@@ -6,6 +6,8 @@ included. The same objects serve one request after another, unless a script clos
 import io
 import sys
 
+from .body import Input
+
 BUFFER_BYTES = 65536
 KEPT_BYTES = 16384  # of what has been sent: enough for the head of a reply
 HELD_BYTES_MAX = 1 << 20
@@ -92,7 +94,7 @@ class Streams:
 
     def _input(self):
         encoding, errors = self._encodings[0]
-        return Text(io.BufferedReader(io.FileIO(0, "rb", closefd=False)), encoding, errors)
+        return Text(io.BufferedReader(Input()), encoding, errors)
 
     def _output(self):
         encoding, errors = self._encodings[1]

@@ -13,6 +13,7 @@ import traceback
 
 import sluice_engine
 
+from .body import ClientHasLeft
 from .failure import one_line
 from .loop import exit_now
 from .wsgi_reply import FileWrapper, Reply, Unwritable
@@ -38,7 +39,9 @@ class Body(io.RawIOBase):
             return 0
         view = memoryview(buffer)
         count = os.readv(self._fd, [view[: self._left] if len(view) > self._left else view])
-        self._left = self._left - count if count else 0
+        if not count and len(view):
+            raise ClientHasLeft
+        self._left -= count
         return count
 
 
@@ -111,6 +114,9 @@ class Application:
         if "WWW_REQUEST_METHOD" in record:  # variable_prefix of the route
             record = {name[4:] if name[:4] == "WWW_" else name: value for name, value in record.items()}
         environ.update(record)
+        # A server may leave an empty one out (PEP 3333), but the usual ones do not, and applications rely on that.
+        environ.setdefault("PATH_INFO", "")
+        environ.setdefault("SCRIPT_NAME", "")
         length = environ.get("CONTENT_LENGTH")
         if length and length != "0":
             environ["wsgi.input"] = io.BufferedReader(Body(self._channel.body, int(length)), INPUT_BUFFER_BYTES)
@@ -141,6 +147,9 @@ class Application:
             reply.end()
         except Unwritable:
             return "the server has closed the mailbox"
+        except ClientHasLeft:
+            self._channel.finish()
+            return ""
         except SystemExit as stop:
             return f"the application called sys.exit({stop.code!r})"
         except BaseException as error:  # noqa: BLE001 whatever the application raises
@@ -174,6 +183,7 @@ def serve(channel, environment, options):
     gc.collect()
     gc.freeze()
     while (record := channel.request()) is not None:
+        sluice_engine.uses += 1
         serve_one(record)
         if application.problem:
             break  # a new process tries again

@@ -16,7 +16,7 @@ pub trait ProcessDetail: Detail {
 /// A script process as a detailed error page shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessReport {
-    /// Its process id.
+    /// Its process id; 0 if nothing is to be said of the process, because it goes on with other requests.
     pub pid: i32,
     /// How it ended: `exit code 1`. `None` if it was still running.
     pub end: Option<String>,

@@ -20,6 +20,13 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(2);
 pub enum ScriptFault {
     /// 502: the reply is malformed or incomplete; process and violation.
     BadReply(Arc<dyn ProcessDetail>),
+    /// The script says that it has failed, and has chosen the status of the error page, 500 to 599.
+    Failed {
+        /// The status.
+        status: StatusCode,
+        /// The process and the reason.
+        process: Arc<dyn ProcessDetail>,
+    },
     /// 502: the reply is a 101, but nothing is served that a connection could switch to.
     SwitchesProtocols,
     /// 502: the process was not started because of its file, `#!` line or directory.
@@ -182,6 +189,7 @@ impl ScriptFault {
             | ScriptFault::TooManyLocalRedirects { .. } => StatusCode::BAD_GATEWAY,
             ScriptFault::SentFile(file) => file.fault.status(),
             ScriptFault::Requested(page) => page.status,
+            ScriptFault::Failed { status, .. } => *status,
             ScriptFault::NotExecutable { .. } => StatusCode::FORBIDDEN,
             ScriptFault::Silent(_) | ScriptFault::DeadlineExceeded(_) => StatusCode::GATEWAY_TIMEOUT,
             ScriptFault::QueueFull(_) | ScriptFault::QueueTimeout(_) | ScriptFault::BackOff(_) => {
@@ -193,7 +201,7 @@ impl ScriptFault {
     /// The process that the fault is about, if one was started.
     pub(super) fn process(&self) -> Option<ProcessReport> {
         match self {
-            ScriptFault::BadReply(detail) => Some(detail.report()),
+            ScriptFault::BadReply(detail) | ScriptFault::Failed { process: detail, .. } => Some(detail.report()),
             ScriptFault::Silent(silence) => Some(silence.process.report()),
             ScriptFault::DeadlineExceeded(exceeded) => Some(exceeded.process.report()),
             _ => None,
@@ -225,7 +233,7 @@ impl Display for ScriptFault {
                 ShownPath(&failure.script),
                 Quoted(&failure.reason)
             ),
-            ScriptFault::BadReply(detail) => Display::fmt(detail, out),
+            ScriptFault::BadReply(detail) | ScriptFault::Failed { process: detail, .. } => Display::fmt(detail, out),
             ScriptFault::NotStarted(detail) | ScriptFault::BadSendFile(detail) => Display::fmt(detail, out),
             ScriptFault::SwitchesProtocols => {
                 out.write_str("the script wants to switch protocols, which is not served")

@@ -14,9 +14,10 @@ use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence}
 use super::Relay;
 use crate::blocked_read::{BlockedRead, PipeId};
 use crate::idle_timer::Expired;
+use crate::input::Input;
 use crate::observed_process::{ObservedProcess, time_text};
 use crate::process_fault::{Violation, WrongMode};
-use crate::pump::{Input, Pump};
+use crate::pump::Pump;
 use crate::request_state::RequestState;
 
 /// The channels of a process, for the events of WATCH.

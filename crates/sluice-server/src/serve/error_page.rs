@@ -108,7 +108,10 @@ pub(crate) fn response(
     let page = Page {
         detail: &text,
         path: &encode_invisible(subject.path),
-        sentence: fault.visitor_text().unwrap_or(sentence(status)),
+        sentence: fault
+            .visitor_text()
+            .or_else(|| fault.sentence())
+            .unwrap_or(sentence(status)),
         ..Page::new(status, &subject.id)
     };
     let page = match &process {

@@ -175,7 +175,7 @@ sub read_part {
     my ($type)        = $head =~ /^Content-Type:[ \t]*([^\r\n]*?)[ \t]*\r?$/mi;
     my $name     = attribute($disposition, 'name');
     my $filename = attribute($disposition, 'filename');
-    return copy_part($input, sub { }) unless defined $name;
+    Sluice::Error->throw(400, 'a part of the form has no name') unless defined $name;
     return $self->read_upload($input, $name, $filename, $type) if defined $filename;
     my $value = '';
     copy_part($input, sub {

@@ -51,6 +51,22 @@ fn cgi_script_run_as_cgiplus_is_named_at_once() {
 }
 
 #[test]
+fn a_script_that_dies_at_its_start_and_says_why_gets_no_advice_about_its_mode() {
+    let server = setup()
+        .script("dies", "echo 'cannot open sluice.sh' >&2; exit 2")
+        .start();
+    let response = server.send("GET /cgiplus-bin/dies HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(response.status, 502);
+    let line = server.log_line("exit code 2");
+    for words in ["GET /cgiplus-bin/dies: ", "cannot open sluice.sh"] {
+        assert!(line.contains(words), "{line}");
+    }
+    assert!(response.text().contains("exit code 2"), "{}", response.text());
+    assert!(!server.log().contains("/cgi-bin/dies instead"), "{}", server.log());
+    server.assert_idle();
+}
+
+#[test]
 fn cgi_script_that_reads_a_form_is_named_when_it_runs_as_cgiplus() {
     let server = setup().python("form", "sys.stdin.read()\nput(HEAD + b'page')").start();
     let response = server.post("/cgiplus-bin/form", "name=value");

@@ -106,7 +106,7 @@ while variables := accept():
     begun.line();
     std::fs::remove_file(&module).unwrap();
     std::fs::write(module.with_file_name("other.py"), "").unwrap();
-    server.log_lines(2, "has changed: processes");
+    server.log_lines(2, "changed: processes");
     gate.open();
     assert_eq!(client.response().text(), "second");
     drop(client);

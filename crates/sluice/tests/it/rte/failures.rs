@@ -19,6 +19,8 @@ def respond(variables):
     elif way == "well":
         put(HEAD + b"well %d" % os.getpid())
         return
+    elif way == "status":
+        put(ESC + b"\n!SCRIPT-CONTROL: X-http-status=503\n" + EOT + b"\n")
     elif way == "latin":
         put(HEAD + ESC + b"\n!FAILED: caf\xe9\n" + EOT + b"\n")
         return
@@ -61,8 +63,29 @@ fn a_failure_before_the_body_is_502_with_the_reason_and_the_process_stays() {
                 assert!(response.text().contains("Traceback: the last line"), "{path} {way}");
                 assert!(response.text().contains("ValueError: on purpose"), "{path} {way}");
             }
+            // It goes on, so the page says nothing of it.
+            assert!(
+                !keeps || !response.text().contains("Process "),
+                "{path} {way}: {}",
+                response.text()
+            );
             failures += 1;
         }
+        // The page has the status that the script has asked for.
+        let response = server.get(&format!("{path}?status"));
+        assert_eq!(response.status, 503, "{path}:\n{}", server.log());
+        for words in [
+            "The program behind this address has failed.",
+            "Traceback: the last line",
+        ] {
+            assert!(
+                response.text().contains(words),
+                "{path}: {}\n{}",
+                response.text(),
+                server.log()
+            );
+        }
+        failures += 1;
         if keeps {
             assert_eq!(server.get(&format!("{path}?well")).text(), before, "the same process");
         }
@@ -165,6 +188,65 @@ fn a_script_that_always_ends_its_engine_does_not_delay_the_others() {
     ran(&server.get("/rte/a.test"));
 }
 
+/// Reads its body, and reports how much of it came.
+const READS: &str = r#"
+length = int(variables["CONTENT_LENGTH"])
+report("begun")
+got = len(body(length))
+report("got", "%d of %d" % (got, length))
+put(HEAD + b"%d %d" % (os.getpid(), got))
+"#;
+
+#[test]
+fn an_engine_of_this_server_learns_that_a_client_has_left_within_its_body_and_stays() {
+    let setup = crate::harness::Setup::new()
+        .workers(1)
+        .server("sdk = \"htdocs/sdk\"")
+        .file("rte/reads.py", READS)
+        .file("rte/a.py", super::HELLO)
+        .script_route(
+            "/rte/*",
+            "directory = \"htdocs/rte\", mode = \"rte\", engine = \"python\", max = 1",
+        );
+    super::write_sdk(&setup);
+    let server = setup.start();
+    let (begun, got) = (server.setup().event_fifo("begun"), server.setup().event_fifo("got"));
+    let first = ran(&server.get("/rte/a.py")).1;
+    for sent in [0, 10, 70_000] {
+        let mut client = server.connect();
+        client.send("POST /rte/reads.py HTTP/1.1\r\nHost: test\r\nContent-Length: 200000\r\n\r\n");
+        begun.line();
+        client.send(vec![b'x'; sent]);
+        drop(client);
+        assert_eq!(got.line(), format!("{sent} of 200000"));
+        assert_eq!(
+            ran(&server.get("/rte/a.py")).1,
+            first,
+            "the same process:\n{}",
+            server.log()
+        );
+        let response = server.post("/rte/reads.py", vec![b'y'; 100_000]);
+        begun.line();
+        assert_eq!(got.line(), "100000 of 100000");
+        assert_eq!(response.text(), format!("{first} 100000"));
+    }
+}
+
+#[test]
+fn another_engine_whose_client_leaves_within_its_body_never_takes_a_part_for_all_of_it() {
+    let server = setup("max = 1, client_grace = \"200ms\"")
+        .file("rte/reads", READS)
+        .start();
+    let (begun, got) = (server.setup().event_fifo("begun"), server.setup().event_fifo("got"));
+    let first = ran(&server.get("/rte/a.test")).1;
+    let mut client = server.connect();
+    client.send("POST /rte/reads HTTP/1.1\r\nHost: test\r\nContent-Length: 200000\r\n\r\nsome");
+    begun.line();
+    drop(client);
+    assert_ne!(ran(&server.get("/rte/a.test")).1, first, "another process");
+    assert!(got.is_silent());
+}
+
 #[test]
 fn an_engine_that_does_not_start_says_why_and_is_delayed() {
     let server = setup("max = 1")
@@ -204,6 +286,22 @@ def respond(variables):
         let id = id.unwrap_or_else(|| panic!("{line}"));
         assert!(line.ends_with(&format!("id={id}")), "{line}");
     }
+}
+
+#[test]
+fn a_script_that_writes_much_to_standard_error_does_not_silence_the_next_one() {
+    let server = setup("max = 1")
+        .workers(1)
+        .file("rte/noisy", "put(HEAD + b'x')\nos.write(2, b'noise\\n' * 250)\n")
+        .file("rte/quiet", "put(HEAD + b'x')\nos.write(2, b'the cause\\n')\n")
+        .start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/rte/noisy").response().status, 200);
+    assert_eq!(client.get("/rte/quiet").response().status, 200);
+    let line = server.log_line("the cause");
+    assert!(line.contains("rte/quiet"), "{line}");
+    let line = server.log_line("150 more lines like it, not logged");
+    assert!(line.contains("rte/noisy"), "{line}");
 }
 
 #[test]

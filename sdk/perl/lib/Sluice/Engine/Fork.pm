@@ -46,6 +46,7 @@ sub finish {
 sub run_child {
     my ($run) = @_;
     $Sluice::Engine::is_child = 1;
+    $Sluice::Engine::uses = 1;    # nothing of an earlier request is in this process
     $Sluice::Engine::Exit::owner = $$;
     CORE::srand();
     eval { $run->(); 1 } or do {

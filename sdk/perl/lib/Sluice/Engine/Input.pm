@@ -6,6 +6,9 @@ use warnings;
 # Bytes read at a time for lines.
 use constant BLOCK_BYTES => 65536;
 
+# What a read dies with if the server's pipe is at its end within the body.
+use constant LEFT => "the client has left within its request body\n";
+
 sub new {
     my ($class, $handle, $bytes) = @_;
     return bless {handle => $handle, rest => $bytes, buffer => ''}, $class;
@@ -20,10 +23,8 @@ sub fill {
     while (1) {
         my $count = sysread $self->{handle}, $self->{buffer}, $wanted, length $self->{buffer};
         next if !defined $count && $!{EINTR};
-        if (!$count) {
-            $self->{rest} = 0;
-            return 0;
-        }
+        # A part of a body must not be taken for all of it.
+        die LEFT if !$count;
         $self->{rest} -= $count;
         return 1;
     }

@@ -155,6 +155,11 @@ sub serve {
     # A writer that has been given away is closed when it is no longer used; nothing can use it after this.
     $error = "the application has given no complete response: a subroutine for a delayed response must call its argument\n"
         if !defined $error && !$has_head;
+    if (defined $error && $INC{'Sluice/Engine/Input.pm'} && $error eq Sluice::Engine::Input::LEFT()) {
+        # Nobody waits for the response.
+        $output = '';
+        undef $error;
+    }
     if (defined $error) { fail($error) }
     else                { finish() }
     restore_output() unless defined $only;
@@ -317,9 +322,9 @@ sub fail {
     $error .= "\n" if $error !~ /\n\z/;
     print STDERR $error;
     $output = '';
-    # An application that dies is answered with 500, as by other PSGI servers, by the server's own page.
-    my $reply = $has_written ? Sluice::Engine::Channel::failure($error)
-        : qq(Status: 500\nContent-Type: text/plain\nScript-Control: X-error-text="The application has failed."\n\nInternal Server Error\n);
+    # The server's error page has the status 500, as with other PSGI servers (Plack::Test::Suite), instead of 502.
+    my $reply = $has_written ? '' : Sluice::Engine::Channel::callout('!SCRIPT-CONTROL: X-http-status=500');
+    $reply .= Sluice::Engine::Channel::failure($error);
     Sluice::Engine::Channel::write_mailbox($reply . ($Sluice::Engine::is_child ? '' : Sluice::Engine::Channel::ending()));
 }
 
