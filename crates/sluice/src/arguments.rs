@@ -158,6 +158,10 @@ pub(crate) struct Serve {
     /// mod_log_config.
     #[arg(long, value_name = "FORMAT", value_parser = LogFormat::parse, default_value = "combined")]
     log_format: LogFormat,
+    /// The directory with the engines of Python, Perl and PHP that run DIR/rte, as sdk of a checkout [default: beside the program, then
+    /// /usr/local/lib/sluice and /usr/lib/sluice].
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
     /// Run as root, although every script then runs as root too.
     #[arg(long)]
     pub(crate) allow_root: bool,
@@ -321,7 +325,8 @@ impl Serve {
         };
         let roots = settings.sites.iter().filter_map(|site| site.root.as_deref());
         let private = roots.filter_map(|root| exposed::warning(root, own_log));
-        for warning in private.chain(exposed::program_warnings_of_serve(settings)) {
+        let programs = exposed::program_warnings_of_serve(settings).into_iter();
+        for warning in private.chain(programs).chain(rte_directory::warnings(settings)) {
             tracing::warn!("{}", escaped_lines(&warning));
         }
         let is_loopback = |listen: &ListenAddress| listen.ip().is_some_and(|ip| ip.is_loopback());
@@ -347,10 +352,12 @@ impl Serve {
         }
         let root =
             absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
+        let sdk = self.sdk.as_deref().map(absolute).transpose();
+        let sdk = sdk.map_err(|error| format!("--sdk: {}", config::reason(&error)))?;
         Ok(Settings {
             listen: listeners(&self.listen, self.tls)?,
             workers: self.workers.unwrap_or_else(config::default_workers),
-            sites: vec![self.site(root)],
+            sites: vec![self.site(root, sdk)],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
             limits: Limits::default(),
             proxies: ProxySettings::default(),
@@ -367,8 +374,8 @@ impl Serve {
     }
 
     /// The site of the directory. Where only this machine can reach it, it has the reports, too.
-    fn site(&self, root: PathBuf) -> SiteSettings {
-        let mut site = directory_site(root, self.files(), self.mailbox, self.errors());
+    fn site(&self, root: PathBuf, sdk: Option<PathBuf>) -> SiteSettings {
+        let mut site = directory_site(root, sdk, self.files(), self.mailbox, self.errors());
         if are_loopback(&self.listen) {
             let reports = RouteSettings::reports_for_this_machine(&site.origin);
             site.routes.push(reports);
@@ -424,7 +431,13 @@ fn listeners(addresses: &[ListenAddress], is_tls: bool) -> Result<Vec<ListenSett
 
 /// The site of a directory: its files, the programs in its `cgi-bin`, both as CGI and as CGIplus, and the scripts in its `rte`, which
 /// engines run. These directories may be made later.
-fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox, errors: ErrorSettings) -> SiteSettings {
+fn directory_site(
+    root: PathBuf,
+    sdk: Option<PathBuf>,
+    files: FileSettings,
+    mailbox: Mailbox,
+    errors: ErrorSettings,
+) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
     let route = |path: &str, mode: Mode| {
@@ -439,6 +452,7 @@ fn directory_site(root: PathBuf, files: FileSettings, mailbox: Mailbox, errors: 
     let mut engines = rte_directory::script(&root.join("rte"));
     engines.is_directory_optional = true;
     engines.output.mailbox = mailbox;
+    engines.engines.sdk = sdk;
     let routes = vec![
         route("/cgi-bin/*", Mode::Cgi),
         route("/cgiplus-bin/*", Mode::Cgiplus),

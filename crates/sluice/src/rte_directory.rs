@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluice_settings::{Action, Engine, Mode, RouteSettings, ScriptSettings, ScriptSource};
+use sluice_settings::{Action, Engine, EngineSettings, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings};
 
 /// The paths of the route.
 const PATH: &str = "/rte/*";
@@ -16,6 +16,48 @@ pub(crate) fn script(directory: &Path) -> ScriptSettings {
     let engines = ENGINES.into_iter().map(|(suffix, engine)| (suffix.to_owned(), engine));
     script.engines.by_suffix = engines.collect();
     script
+}
+
+/// Names in a directory that are searched for scripts whose engine is missing.
+const NAMES_MAX: usize = 1000;
+
+/// A line about each engine that is missing, and for which the directory of such a route has scripts.
+pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes
+        .filter_map(|route| match &route.action {
+            Action::Script(script) if script.mode == Mode::Rte => Some(&**script),
+            _ => None,
+        })
+        .flat_map(missing_engines)
+        .collect()
+}
+
+fn missing_engines(script: &ScriptSettings) -> Vec<String> {
+    let ScriptSource::Directory(directory) = &script.source else {
+        return Vec::new();
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names: Vec<_> = entries
+        .take(NAMES_MAX)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    let is_used = |suffix: &str| names.iter().any(|name| name.ends_with(suffix));
+    let used = ENGINES.into_iter().filter(|(suffix, _)| is_used(suffix));
+    let missing = used.flat_map(|(_, engine)| {
+        sluice_server::missing_engines(&EngineSettings {
+            engine: Some(engine),
+            sdk: script.engines.sdk.clone(),
+            ..EngineSettings::default()
+        })
+    });
+    let shown = directory.display();
+    let mut lines: Vec<_> = missing
+        .map(|missing| format!("{shown}: {missing}; until it exists the answer is 503"))
+        .collect();
+    lines.sort();
+    lines.dedup();
+    lines
 }
 
 /// The route of a script section; `origin` is its place for messages.

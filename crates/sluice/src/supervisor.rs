@@ -144,7 +144,11 @@ impl<'a> Supervisor<'a> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             configuration: match &self.origin {
-                Origin::File(file) => Some(file.display().to_string()),
+                // A relative path would mean another file to who asks.
+                Origin::File(file) => {
+                    let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+                    Some(file.display().to_string())
+                }
                 Origin::Arguments => None,
             },
             status: self.server.status(),

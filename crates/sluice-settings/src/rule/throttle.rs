@@ -119,7 +119,13 @@ impl fmt::Display for ThrottleSettings {
             ThrottlePer::Client => " of each client",
             ThrottlePer::User => " of each user",
         };
-        write!(out, "{} requests{per} at once, {} more wait", self.at_once, self.queue)
+        let requests = if self.at_once == 1 { "request" } else { "requests" };
+        write!(out, "{} {requests}{per} at once", self.at_once)?;
+        match self.queue {
+            0 => Ok(()),
+            1 => out.write_str(", 1 more waits"),
+            more => write!(out, ", {more} more wait"),
+        }
     }
 }
 
@@ -144,6 +150,29 @@ impl fmt::Display for LimitUse<RateSettings> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_throttle_is_shown_as_a_sentence() {
+        let shown = |at_once, queue, per| {
+            ThrottleSettings {
+                origin: String::new(),
+                at_once,
+                queue,
+                queue_timeout: Duration::ZERO,
+                per,
+            }
+            .to_string()
+        };
+        assert_eq!(shown(1, 0, ThrottlePer::Route), "1 request at once");
+        assert_eq!(
+            shown(1, 1, ThrottlePer::Client),
+            "1 request of each client at once, 1 more waits"
+        );
+        assert_eq!(
+            shown(2, 3, ThrottlePer::User),
+            "2 requests of each user at once, 3 more wait"
+        );
+    }
 
     #[test]
     fn rates_are_read_and_shown_as_they_are_written() {

@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sluice_access::store::Loaded;
-use sluice_settings::rule::{AccessEntry, AccessSettings, AccessUse, AgentSettings, OwnAgentKind};
-use sluice_settings::{ListenAddress, Settings};
+use sluice_settings::rule::{AccessEntry, AccessSettings, AccessUse, AgentSettings, OwnAgentKind, ThrottlePer};
+use sluice_settings::{ListenAddress, RouteSettings, Settings, SiteSettings};
 
 /// The bits of a mode that let others than owner and group read or write.
 const OTHERS: u32 = 0o006;
@@ -59,7 +59,26 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
             ));
         }
     }
+    lines.extend(settings.sites.iter().filter_map(throttle_without_users));
     lines.into_iter().collect()
+}
+
+/// A route counts the requests of each user, and the site has no access rules that would make one known.
+fn throttle_without_users(site: &SiteSettings) -> Option<String> {
+    let is_limited = |route: &RouteSettings| matches!(route.changes.access, Some(AccessUse::Limited(_)));
+    if site.routes.iter().any(is_limited) {
+        return None;
+    }
+    let mut throttles = site
+        .routes
+        .iter()
+        .filter_map(|route| route.changes.throttle.as_ref()?.limit());
+    let throttle = throttles.find(|throttle| throttle.per == ThrottlePer::User)?;
+    Some(format!(
+        "{}: per = \"user\": no route of the site has access, so nobody is a user, and each address is counted: add access = {{ … }}, or write \
+         per = \"client\"",
+        throttle.origin
+    ))
 }
 
 /// A file with hashes or groups that every user of this machine may read or change.

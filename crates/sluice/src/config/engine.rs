@@ -34,7 +34,7 @@ static PROGRAM: Section<ProgramDraft> = Section {
                 Ok(())
             }),
             default: Required,
-            text: "The program. A name without a slash is looked up in PATH.",
+            text: "The program. A name without a slash is looked up in PATH; a path is relative to this file.",
             example: "\"bin/wiki\"",
         },
         Key {
@@ -44,7 +44,8 @@ static PROGRAM: Section<ProgramDraft> = Section {
                 Ok(())
             }),
             default: Words("none"),
-            text: "Its first arguments; those that other keys of the route make come after them.",
+            text: "Its first arguments, unchanged: a path among them is relative to the working directory of the engine, that of its first script or \
+                   of the application, so write it in full. Those that other keys of the route make come after them.",
             example: "[\"-v\"]",
         },
     ],
@@ -70,9 +71,10 @@ pub(super) const ENGINE: Key<Draft> = Key {
         },
     ),
     default: Words("in mode `rte`: those of `interpreters` or `scripts`; otherwise none"),
-    text: "The engine that runs the scripts of a route in mode `rte`: `python`, `perl`, `php`, or a program of your own. A file with one of the \
-           suffixes of the language (`.py`, `.pl`, `.cgi`, `.php`) needs no execute bit; other names do. All scripts of the engine share its \
-           processes.",
+    text: "The engine that runs the scripts of a route in mode `rte`: `python`, `perl`, `php`, or a program of your own (an engine, not an \
+           interpreter such as `/usr/bin/python3`). With `interpreters` beside it, it runs the files whose suffix is not there. A file with one \
+           of the suffixes of the language (`.py`, `.pl`, `.cgi`, `.php`) needs no execute bit; other names do. All scripts of the engine share \
+           its processes.",
     example: "\"python\"",
 };
 
@@ -160,6 +162,9 @@ fn read_engine(name: &str, document: &Document<'_>, line: usize) -> Result<Engin
         return Ok(engine);
     }
     if name.contains('/') {
+        if let Some(message) = interpreter_message(name) {
+            return Err(message);
+        }
         return Ok(Engine::Program {
             program: read_program(name, document, line, "engine")?,
             arguments: Vec::new(),
@@ -170,6 +175,25 @@ fn read_engine(name: &str, document: &Document<'_>, line: usize) -> Result<Engin
         "is no engine of this server: write {}, or the path of a program of your own (engine = {{ program = \"…\" }})",
         suggest::alternatives(&names)
     ))
+}
+
+/// Interpreters that people name where an engine is wanted, without the digits and dots of a version.
+const INTERPRETERS: [&str; 13] = [
+    "python", "perl", "php", "php-cgi", "php-fpm", "ruby", "lua", "tclsh", "node", "sh", "bash", "dash", "zsh",
+];
+
+/// The message about the path of an interpreter, which reads a script by its name and knows no requests. `None` for any other program.
+fn interpreter_message(path: &str) -> Option<String> {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let name = file.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let known = INTERPRETERS.iter().find(|known| **known == name)?;
+    let own = known.split('-').next().and_then(Engine::named);
+    Some(match own {
+        Some(engine) => format!("is an interpreter, and no engine: write \"{}\"", engine.name()),
+        None => "is an interpreter, and no engine: name a program that speaks the engine protocol (docs/reference/engine-protocol.md), or write \
+                 mode = \"cgi\""
+            .to_owned(),
+    })
 }
 
 /// A program by its path or name; reports one that does not exist.
@@ -268,11 +292,18 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
     let Some(engine) = &script.engines.engine else {
         return;
     };
+    let inspect = table.document.inspect;
     let message = match engine {
-        Engine::Python if !app.contains(':') => {
-            let module = app.trim_end_matches(".py").replace('/', ".");
+        _ if foreign_app(engine, app).is_some() => foreign_app(engine, app),
+        Engine::Python if !app.contains(':') => Some(format!(
+            "names the module and what is called in it: write app = \"{}:app\"",
+            module_of(directory, app, inspect)
+        )),
+        Engine::Python if is_file_name(app) => {
+            let (file, called) = app.split_once(':').unwrap_or((app, "app"));
             Some(format!(
-                "names the module and what is called in it: write app = \"{module}:app\""
+                "names a module, as import does, and no file: write app = \"{}:{called}\"",
+                module_of(directory, file, inspect)
             ))
         }
         Engine::Perl | Engine::Php if app.contains(':') => Some(format!(
@@ -289,12 +320,43 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
         return table.refuse("app", &message);
     }
     let files = engine.app_files(directory, app);
-    let inspect = table.document.inspect;
     if files.iter().all(|file| matches!(inspect(file), FileKind::Missing(_))) {
         let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         let message = format!("app: no {}: put it there or fix the name", shown.join(" and no "));
         table.document.report_missing(table.line_of("app"), message);
     }
+}
+
+/// The message about an application of another language.
+fn foreign_app(engine: &Engine, app: &str) -> Option<String> {
+    let of = [(".psgi", Engine::Perl), (".php", Engine::Php)];
+    let (suffix, other) = of.into_iter().find(|(suffix, _)| app.ends_with(suffix))?;
+    let is_foreign = matches!(engine, Engine::Python | Engine::Perl | Engine::Php) && *engine != other;
+    is_foreign.then(|| {
+        format!(
+            "is for another engine: {suffix} belongs to engine = \"{}\"",
+            other.name()
+        )
+    })
+}
+
+/// Whether the part of a text before the colon is the name of a file instead of a module.
+fn is_file_name(app: &str) -> bool {
+    let module = app.split(':').next().unwrap_or(app);
+    module.contains('/') || module.ends_with(".py")
+}
+
+/// The module that a file name probably means. The name of the directory itself, which is often written before it, is left out if the
+/// module is there without it.
+fn module_of(directory: &Path, file: &str, inspect: &dyn Fn(&Path) -> FileKind) -> String {
+    let name = file.trim_end_matches(".py").trim_start_matches("./");
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let is_there = |name: &str| {
+        let files = Engine::Python.app_files(directory, &name.replace('/', "."));
+        files.iter().any(|file| !matches!(inspect(file), FileKind::Missing(_)))
+    };
+    let name = if !is_there(name) && is_there(last) { last } else { name };
+    name.replace('/', ".")
 }
 
 /// Reports engines that cannot be started: a mistake for `check`, but a server starts without them. The line is that of their key.

@@ -55,6 +55,26 @@ static IN_SECTIONS: &[InSection] = &[
         hint: WASD_SET,
     },
     InSection {
+        title: "[[site.route]]",
+        names: &["mode", "engine", "interpreters", "app", "fresh", "virtualenv"],
+        hint: "it is written inside script: script = { directory = \"rte\", mode = \"rte\", engine = \"python\" }",
+    },
+    InSection {
+        title: "[[site.route]].access",
+        names: &["user", "username", "usersfile", "authuserfile", "passwords"],
+        hint: "did you mean \"users\"? users = \"users.htpasswd\" is the file with the passwords; allow = [\"user:ann\"] says who may pass",
+    },
+    InSection {
+        title: "[[site.route]].access",
+        names: &["group", "groupsfile"],
+        hint: "did you mean \"groups\"? groups = \"groups\" is the file; allow = [\"group:staff\"] says which of them may pass",
+    },
+    InSection {
+        title: "[[site.route]].access",
+        names: &["deny", "order", "denyall", "deniedips"],
+        hint: "an exclusion is an entry of allow with \"!\": allow = [\"all\", \"!net:192.0.2.0/24\"] (docs/guides/access.md)",
+    },
+    InSection {
         title: "[log]",
         names: &["error", "errors", "server"],
         hint: "the server log is written diagnostics = \"server.log\"",

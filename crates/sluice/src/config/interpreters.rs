@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sluice_settings::Mode;
+use sluice_settings::{Engine, Mode};
 
 use super::description::Fallback::Words;
 use super::document::{At, Document, FileKind};
@@ -101,7 +101,14 @@ pub(super) fn read_interpreters(
             interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
         } else {
             if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
-                let message = format!("no program {} in PATH: install it, or write its path", program.value);
+                let engine = match Engine::named(&program.value) {
+                    Some(engine) => format!("; the engine {} needs mode = \"rte\"", engine.name()),
+                    None => String::new(),
+                };
+                let message = format!(
+                    "no program {} in PATH: install it, or write its path{engine}",
+                    program.value
+                );
                 document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
             }
             interpreters.insert(suffix, program.value);

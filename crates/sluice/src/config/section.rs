@@ -271,7 +271,12 @@ impl<S> Key<S> {
                 None => {
                     let shown = document.excerpt(value.span());
                     let text = shown.trim_matches('"');
-                    let message = format!("{} = {shown}: must be a text: write \"{text}\"", key.get_ref());
+                    // PHP takes a bare number for bytes.
+                    let unit = match self.name.starts_with("php_") && value.get_ref().as_integer().is_some() {
+                        true => ", or with a unit if it is a size, as in \"256M\"",
+                        false => "",
+                    };
+                    let message = format!("{} = {shown}: must be a text: write \"{text}\"{unit}", key.get_ref());
                     document.report(line, message);
                 }
             }

@@ -356,13 +356,18 @@ const ERROR_DETAIL: Key<Draft> = Key {
                 false => ErrorDetail::Off,
             }
         },
-        &[("local", |site| site.settings.errors.detail = ErrorDetail::Local)],
+        &[
+            ("local", |site| site.settings.errors.detail = ErrorDetail::Local),
+            ("all", |site| site.settings.errors.detail = ErrorDetail::All),
+            ("off", |site| site.settings.errors.detail = ErrorDetail::Off),
+        ],
     ),
     default: Value("false"),
     text: "Whether error pages show what is logged about the error and, of a script, how its process ended and the last lines of its \
            standard error. That names files and programs, so `true` is for the development of a site. `\"local\"` shows it only to \
            clients on this machine that name a host of it (`localhost`, `127.0.0.1`) and use no proxy; a proxy on this machine that adds no \
-           field (`X-Forwarded-For`, `Via` …), and a tunnel, are not recognized: write `false` behind them.",
+           field (`X-Forwarded-For`, `Via` …), and a tunnel, are not recognized: write `false` behind them. `\"all\"` is `true` and `\"off\"` \
+           is `false`, as for `sluice serve --detail`.",
     example: "\"local\"",
 };
 

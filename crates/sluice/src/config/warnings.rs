@@ -21,6 +21,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     warnings.extend(small_buffer_budget(settings));
     warnings.extend(fifo_logs(settings));
     warnings.extend(access_warnings::warnings(settings));
+    warnings.extend(php_without_engine(settings));
     for site in &settings.sites {
         let listen = || settings.listen.iter().filter(|listen| is_served_on(site, listen));
         warnings.extend(unequal_addresses(site, listen));
@@ -58,6 +59,30 @@ fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &Script
         Action::Script(script) => Some((route, &**script)),
         _ => None,
     })
+}
+
+/// Scripts among files are run by the command line's `php`, which writes no head: the word is that of the engine, without its mode.
+fn php_without_engine(settings: &Settings) -> Vec<String> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let found = routes.filter_map(|route| match &route.action {
+        Action::Files(files) => {
+            let script = &files.scripts.as_ref()?.script;
+            let mut programs = script.interpreters.iter();
+            let is_php = |program: &str| program.rsplit('/').next() == Some("php");
+            let (suffix, program) = programs.find(|(_, program)| is_php(program))?;
+            (!script.mode.has_engine()).then_some((route, suffix, program))
+        }
+        _ => None,
+    });
+    found
+        .map(|(route, suffix, program)| {
+            format!(
+                "{}: scripts: \"{suffix}\" = \"{program}\" is the php of the command line, which writes no head, so its replies get 502: for the \
+                 engine add script = {{ mode = \"rte\" }}, for CGI write \"php-cgi\"",
+                route.origin
+            )
+        })
+        .collect()
 }
 
 /// A request body that is allowed is larger than all stored bodies together may be.
@@ -208,6 +233,42 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_command_lines_php_among_files_is_a_warning() {
+        let text = |keys: &str| format!("[[site]]\nroot = 'htdocs'\n[[site.route]]\npath = '/*'\n{keys}");
+        let found = warnings_of(&text("scripts = { '.php' = 'php' }"));
+        assert_eq!(
+            found,
+            [
+                "sluice.toml:3: scripts: \".php\" = \"php\" is the php of the command line, which writes no head, so its replies get 502: for the \
+                 engine add script = { mode = \"rte\" }, for CGI write \"php-cgi\""
+            ]
+        );
+        for keys in [
+            "scripts = { '.php' = 'php-cgi' }",
+            "scripts = { '.php' = 'php' }\nscript = { mode = 'rte' }",
+        ] {
+            assert_eq!(warnings_of(&text(keys)), [""; 0], "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_throttle_of_users_without_users_is_a_warning() {
+        let text = |keys: &str| {
+            format!(
+                "[[site]]\nroot = 'htdocs'\n[[site.route]]\npath = '/*'\nthrottle = {{ at_once = 2, per = 'user' }}\n{keys}"
+            )
+        };
+        let found = warnings_of(&text(""));
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("sluice.toml:5: per = \"user\": no route of the site has access, so nobody is a user"),
+            "{found:?}"
+        );
+        assert_eq!(warnings_of(&text("access = { allow = ['net:10.0.0.0/8'] }")), [""; 0]);
+    }
+
     #[test]
     fn budgets_that_are_smaller_than_what_they_hold_are_a_warning() {
         let text = |limits: &str, route: &str| {

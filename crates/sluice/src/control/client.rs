@@ -9,8 +9,10 @@ use clap::Args;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use sluice_http::escape::escaped_lines;
+use sluice_settings::ControlSocket;
 
 use super::{Answer, Command, place, render};
+use crate::config;
 
 /// The socket that packages and the deployment guide use.
 const SYSTEM_SOCKET: &str = "/run/sluice/control.sock";
@@ -32,6 +34,9 @@ pub(crate) struct Options {
     /// The server: its process id, or the path of its socket (key `control` of `[server]`).
     #[arg(long, value_name = "PID|SOCKET")]
     server: Option<String>,
+    /// The server that runs this configuration file, or has its control socket.
+    #[arg(short = 'c', long = "config", value_name = "FILE", conflicts_with = "server")]
+    config: Option<PathBuf>,
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -42,7 +47,10 @@ pub(crate) struct Options {
 /// # Errors
 /// One line: no server was found, or it did not answer.
 pub(crate) fn run(command: Command, options: &Options, print: fn(&str) -> Result<(), String>) -> Result<bool, String> {
-    let (socket, stream) = find(options.server.as_deref())?;
+    let (socket, stream) = match &options.config {
+        Some(file) => of_configuration(file)?,
+        None => find(options.server.as_deref())?,
+    };
     let text = exchange(stream, command).map_err(|error| format!("{}: {error}", socket.display()))?;
     let answer: Answer =
         serde_json::from_str(&text).map_err(|error| format!("{}: not an answer: {error}", socket.display()))?;
@@ -67,8 +75,7 @@ pub(super) fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String
             let pid = text
                 .parse()
                 .map_err(|_| format!("--server {text}: must be a process id, or the path of a socket with a slash"))?;
-            place::check(&directory)?;
-            place::socket_of(&directory, pid)
+            return of_pid(&directory, pid);
         }
         None => return only_one(&directory),
     };
@@ -78,14 +85,21 @@ pub(super) fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String
     }
 }
 
-/// The only server that this user runs, or the one with the usual socket of the system.
-fn only_one(directory: &Path) -> Result<(PathBuf, UnixStream), String> {
+/// A server that this user runs.
+struct Running {
+    pid: u32,
+    socket: PathBuf,
+    stream: UnixStream,
+}
+
+/// The servers that this user runs. The sockets of those that were killed are removed.
+fn running(directory: &Path) -> Result<Vec<Running>, String> {
     let mut running = Vec::new();
     if directory.exists() {
         place::check(directory)?;
         for (pid, socket) in place::sockets(directory) {
             match connect(&socket) {
-                Ok(stream) => running.push((pid, socket, stream)),
+                Ok(stream) => running.push(Running { pid, socket, stream }),
                 // The server was killed.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     let _ = std::fs::remove_file(&socket);
@@ -94,15 +108,72 @@ fn only_one(directory: &Path) -> Result<(PathBuf, UnixStream), String> {
             }
         }
     }
+    Ok(running)
+}
+
+/// `process ids 7, 9`, for a message.
+fn process_ids(running: &[Running]) -> String {
+    let pids: Vec<String> = running.iter().map(|server| server.pid.to_string()).collect();
+    match pids.len() {
+        0 => "none runs".to_owned(),
+        1 => format!("process id {}", pids[0]),
+        _ => format!("process ids {}", pids.join(", ")),
+    }
+}
+
+/// The server with a process id.
+fn of_pid(directory: &Path, pid: u32) -> Result<(PathBuf, UnixStream), String> {
+    let mut running = running(directory)?;
+    match running.iter().position(|server| server.pid == pid) {
+        Some(at) => {
+            let server = running.swap_remove(at);
+            Ok((server.socket, server.stream))
+        }
+        None => Err(format!(
+            "no server of this user has the process id {pid} ({})",
+            process_ids(&running)
+        )),
+    }
+}
+
+/// The server that runs a configuration file: the file names its socket, or the server says so itself.
+fn of_configuration(file: &Path) -> Result<(PathBuf, UnixStream), String> {
+    let shown = file.display();
+    let wanted = file.canonicalize().map_err(|error| format!("{shown}: {error}"))?;
+    if let Ok(settings) = config::load_to_run(&wanted, |_| {})
+        && let ControlSocket::Path(socket) = settings.control
+    {
+        return match connect(&socket) {
+            Ok(stream) => Ok((socket, stream)),
+            Err(error) => Err(format!("{}: {error}", socket.display())),
+        };
+    }
+    let running = running(&place::directory())?;
+    let pids = process_ids(&running);
+    for server in running {
+        let answer = exchange(server.stream, Command::Status);
+        let answer = answer.ok().and_then(|text| serde_json::from_str::<Answer>(&text).ok());
+        let own = answer.and_then(|answer| answer.state?.configuration);
+        if own.and_then(|own| Path::new(&own).canonicalize().ok()).as_deref() == Some(&*wanted)
+            && let Ok(stream) = connect(&server.socket)
+        {
+            return Ok((server.socket, stream));
+        }
+    }
+    Err(format!("no server of this user runs {shown} ({pids})"))
+}
+
+/// The only server that this user runs, or the one with the usual socket of the system.
+fn only_one(directory: &Path) -> Result<(PathBuf, UnixStream), String> {
+    let mut running = running(directory)?;
     if running.len() > 1 {
-        let pids: Vec<String> = running.iter().map(|(pid, ..)| pid.to_string()).collect();
         return Err(format!(
-            "several servers run: choose one with --server PID (process ids {})",
-            pids.join(", ")
+            "several servers run: choose one with --server PID ({})",
+            process_ids(&running)
         ));
     }
-    if let Some((_, socket, stream)) = running.pop() {
-        return Ok((socket, stream));
+    if let Some(server) = running.pop() {
+        return Ok((server.socket, server.stream));
     }
     let system = PathBuf::from(SYSTEM_SOCKET);
     match connect(&system) {

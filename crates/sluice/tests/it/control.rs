@@ -152,6 +152,35 @@ fn a_configured_socket_is_used_and_off_means_none() {
 }
 
 #[test]
+fn a_server_is_found_by_its_process_id_or_its_configuration() {
+    let server = Setup::new().start();
+    let pid = server.pid().to_string();
+    let file = server.path("sluice.toml");
+    assert!(
+        ask(&server, &["status", "-c", file.to_str().unwrap()])
+            .output
+            .contains(&format!("pid {pid}"))
+    );
+    let ran = ask(&server, &["status", "--server", "999999"]);
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.errors);
+    let expected = format!("no server of this user has the process id 999999 (process id {pid})");
+    assert!(ran.errors.contains(&expected), "{}", ran.errors);
+    let other = server.path("other.toml");
+    std::fs::copy(&file, &other).unwrap();
+    let ran = ask(&server, &["status", "-c", other.to_str().unwrap()]);
+    assert!(
+        ran.errors.contains("no server of this user runs ") && ran.errors.contains(&pid),
+        "{}",
+        ran.errors
+    );
+    let ran = ask(&server, &["status", "-c", "none.toml"]);
+    assert!(ran.errors.contains("none.toml: No such file"), "{}", ran.errors);
+    let own = Setup::new().server("control = \"own.sock\"").start();
+    let file = own.path("sluice.toml");
+    assert!(ask(&own, &["status", "-c", file.to_str().unwrap()]).status.success());
+}
+
+#[test]
 fn another_user_is_refused() {
     let server = Setup::new().start();
     // Only root can become another user.

@@ -254,8 +254,45 @@ fn a_missing_engine_is_a_warning_at_the_start_and_503_until_it_is_there() {
     server.log_line("build it (make sdk)");
     let response = server.get("/rte/a.py");
     assert_eq!(response.status, 503);
+    assert!(
+        response.text().contains("is missing on the server"),
+        "{}",
+        response.text()
+    );
     write_sdk(server.setup());
     assert_eq!(ran(&server.get("/rte/a.py")).0, "a.py");
+}
+
+#[test]
+fn serve_warns_of_an_engine_that_its_scripts_need_and_takes_a_directory_of_engines() {
+    let serve = |sdk: &str| {
+        let setup = Setup::new().file("rte/a.py", HELLO).file("empty/readme", "");
+        write_sdk(&setup);
+        setup.start_with(&[
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--host",
+            "test",
+            "--sdk",
+            sdk,
+            "htdocs",
+        ])
+    };
+    let server = serve("htdocs/empty");
+    let line = server.log_line("the engine of python is not there");
+    assert!(
+        line.contains("htdocs/rte: ") && line.contains("sluice serve --sdk DIR"),
+        "{line}"
+    );
+    assert!(!server.log().contains("engine of perl"), "{}", server.log());
+    drop(server);
+    let server = serve("htdocs/sdk");
+    // The engine of these tests wants variables that scripts of `serve` do not get.
+    let response = server.send("GET /rte/a.py HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(response.status, 502, "{}", server.log());
+    server.log_line("sdk/python/engine.py");
+    assert!(!server.log().contains("is not there"), "{}", server.log());
 }
 
 #[test]

@@ -65,6 +65,18 @@ fn engines_that_do_not_go_with_the_rest_are_reported() {
             "interpreters: \".rb\": \"ruby\" is no engine of this server: write \"python\", \"perl\" or \"php\", or the path of a program of your own (engine = { program = \"…\" })",
         ),
         (
+            "directory = 'a', mode = 'rte', interpreters = { '.py' = '/usr/bin/python3' }",
+            "interpreters: \".py\": \"/usr/bin/python3\" is an interpreter, and no engine: write \"python\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = '/usr/bin/php-cgi8.2'",
+            "engine = '/usr/bin/php-cgi8.2': is an interpreter, and no engine: write \"php\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = '/usr/bin/ruby'",
+            "engine = '/usr/bin/ruby': is an interpreter, and no engine: name a program that speaks the engine protocol (docs/reference/engine-protocol.md), or write mode = \"cgi\"",
+        ),
+        (
             "directory = 'a', mode = 'rte', interpreters = { py = 'python' }",
             "interpreters: \"py\": a suffix is written with its dot, as in \".py\"",
         ),
@@ -89,6 +101,18 @@ fn applications_and_settings_that_do_not_go_with_the_engine_are_reported() {
             "app = 'shop.py': names the module and what is called in it: write app = \"shop:app\"",
         ),
         (
+            "directory = 'a', mode = 'rte', engine = 'python', app = 'web/shop.py:application'",
+            "app = 'web/shop.py:application': names a module, as import does, and no file: write app = \"web.shop:application\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'python', app = 'app.psgi'",
+            "app = 'app.psgi': is for another engine: .psgi belongs to engine = \"perl\"",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'perl', app = 'worker.php'",
+            "app = 'worker.php': is for another engine: .php belongs to engine = \"php\"",
+        ),
+        (
             "directory = 'a', mode = 'rte', engine = 'perl', app = 'x:y'",
             "app = 'x:y': names a file, as in app = \"app.psgi\"",
         ),
@@ -111,6 +135,10 @@ fn applications_and_settings_that_do_not_go_with_the_engine_are_reported() {
         (
             "directory = 'a', mode = 'rte', engine = 'php', php_admin_value = { 'a b' = 'c' }",
             "php_admin_value: \"a b\": must be the name of a setting of PHP, with a value of one line",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'php', php_value = { memory_limit = 256 }",
+            "memory_limit = 256: must be a text: write \"256\", or with a unit if it is a size, as in \"256M\"",
         ),
         (
             "directory = 'a', mode = 'rte', engine = 'perl', fresh = 'spawn'",

@@ -40,6 +40,18 @@ fn unknown_keys_are_reported_with_a_suggestion() {
             r#"5: unknown key "idle" in [[site.route]]; it belongs in [[site.route]].script"#,
         ),
         (
+            with_route("path = '/a/*'\nmode = 'rte'\nscript = { directory = 'a' }"),
+            r#"5: unknown key "mode" in [[site.route]]; it is written inside script: script = { directory = "rte", mode = "rte", engine = "python" }"#,
+        ),
+        (
+            with_route("path = '/a/*'\naccess = { allow = ['net:10.0.0.0/8'], user = 'users' }"),
+            r#"5: unknown key "user" in [[site.route]].access; did you mean "users"? users = "users.htpasswd" is the file with the passwords; allow = ["user:ann"] says who may pass"#,
+        ),
+        (
+            with_route("path = '/a/*'\naccess = { allow = ['all'], deny = ['net:10.0.0.0/8'] }"),
+            r#"5: unknown key "deny" in [[site.route]].access; an exclusion is an entry of allow with "!": allow = ["all", "!net:192.0.2.0/24"] (docs/guides/access.md)"#,
+        ),
+        (
             "[[site]]\nroot = 'a'\n[[listen]]\naddress = ':443'\ntls = { certificate = 'c.pem', keys = 'k.pem' }"
                 .into(),
             r#"5: unknown key "keys" in [[listen]].tls; did you mean "key"?"#,
