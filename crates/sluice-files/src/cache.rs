@@ -23,8 +23,12 @@ use sluice_settings::{CacheSettings, CacheUse};
 
 use crate::cache::content::ContentStore;
 use crate::cache::counters::{CacheCounters, Event, Tally};
-use crate::cache::entry::{BorrowedKey, Cached, Entries, Key, entries};
+use crate::cache::entry::{BorrowedKey, CacheEntry, Cached, Entries, Key, entries};
 use crate::directory::Directory;
+
+/// One hit of so many is counted for its entry, and stands for all of them: if each were, all workers would write to the entry of a file that
+/// many ask for. A prime, so that requests in a regular order are all counted.
+const HITS_A_SAMPLE: u64 = 17;
 
 /// Files in memory, by directory and name.
 pub(crate) struct Cache {
@@ -94,6 +98,21 @@ impl Cache {
         self.tally.counters(files, bytes)
     }
 
+    /// All entries, in no order.
+    pub(crate) fn list(&self) -> Vec<CacheEntry> {
+        let now = self.now();
+        let entry = |(key, cached): (Key, Arc<Cached>)| CacheEntry {
+            directory: key.directory(),
+            // That of a compressed variant goes on after a NUL.
+            name: key.name().split('\0').next().unwrap_or_default().to_owned(),
+            coding: cached.representation.coding.token(),
+            bytes: cached.content.len() as u64,
+            hits: cached.hits(),
+            checked_seconds_ago: now.saturating_sub(cached.checked_at()) / 1000,
+        };
+        self.entries.iter().map(entry).collect()
+    }
+
     /// Looks up the file `name` below `directory`, and counts the result.
     pub(crate) fn find(&self, directory: &Directory, name: &str, cache_use: CacheUse) -> CacheLookup {
         let Some(cached) = self.peek(directory, name) else {
@@ -101,7 +120,9 @@ impl Cache {
             return CacheLookup::Miss;
         };
         if cache_use == CacheUse::Permanent || self.is_fresh(&cached) {
-            self.tally.count(Event::Hit);
+            if self.tally.count(Event::Hit).is_multiple_of(HITS_A_SAMPLE) {
+                cached.add_hits(HITS_A_SAMPLE);
+            }
             CacheLookup::Fresh(cached)
         } else {
             self.tally.count(Event::Stale);

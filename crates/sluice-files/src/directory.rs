@@ -33,7 +33,7 @@ const SCRIPT_DIRECTORIES: [&str; 2] = ["cgi-bin", "cgiplus-bin"];
 const COMPRESSED: [&str; 5] = [".gz", ".br", ".zst", ".xz", ".bz2"];
 
 /// The identity of an open directory. The same path opened again has another id, because its rules may differ.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirectoryId(u64);
 
 /// An open directory, or one that will be opened when it exists.

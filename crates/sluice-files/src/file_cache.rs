@@ -6,6 +6,7 @@ use sluice_settings::CacheSettings;
 
 use crate::cache::Cache;
 pub use crate::cache::counters::CacheCounters;
+pub use crate::cache::entry::CacheEntry;
 use crate::variants::in_flight::InFlight;
 use crate::variants::time_budget::TimeBudget;
 
@@ -41,6 +42,11 @@ impl FileCache {
     /// Removes all entries.
     pub fn clear(&self) {
         self.cache.clear();
+    }
+
+    /// All entries, in no order. Takes some milliseconds if there are many.
+    pub fn entries(&self) -> Vec<CacheEntry> {
+        self.cache.list()
     }
 
     /// The counters up to now, and the number and size of the entries.

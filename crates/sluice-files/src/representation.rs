@@ -33,6 +33,16 @@ pub(crate) enum Coding {
     OnDemand(Encoding),
 }
 
+impl Coding {
+    /// Its name in Content-Encoding (RFC 9110 §8.4.1). `None` for the file as it is.
+    pub(crate) fn token(self) -> Option<&'static str> {
+        match self {
+            Coding::Identity => None,
+            Coding::Precompressed(encoding) | Coding::OnDemand(encoding) => Some(encoding.token()),
+        }
+    }
+}
+
 impl Representation {
     /// The representation of a file of this type, with this metadata now.
     pub(crate) fn of(content_type: HeaderValue, metadata: &Metadata) -> Representation {

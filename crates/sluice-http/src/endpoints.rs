@@ -27,6 +27,8 @@ impl Endpoints {
 /// The results of a TLS handshake.
 #[derive(Debug)]
 pub struct TlsInfo {
+    /// The version of TLS: `TLSv1.3`.
+    pub protocol: &'static str,
     /// Variables for scripts: name and value.
     pub variables: Vec<(&'static str, String)>,
 }
@@ -49,6 +51,7 @@ impl TlsInfo {
             name => (name, value.clone()),
         });
         Rc::new(TlsInfo {
+            protocol: self.protocol,
             variables: variables.collect(),
         })
     }

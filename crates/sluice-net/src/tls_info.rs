@@ -43,7 +43,10 @@ pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
         }
         None => variables.push(("SSL_CLIENT_VERIFY", "NONE".to_owned())),
     }
-    TlsInfo { variables }
+    TlsInfo {
+        protocol: protocol(connection),
+        variables,
+    }
 }
 
 fn protocol(connection: &ServerConnection) -> &'static str {

@@ -11,11 +11,18 @@
 
 pub mod access;
 pub mod action;
+pub mod cache;
 pub mod chart;
+pub mod configuration;
+pub mod environment;
 pub mod frame;
+pub mod histogram;
 pub mod html;
+pub mod metrics;
 pub mod overview;
+pub mod statistics;
 pub mod status;
 pub mod text;
+pub mod traffic;
 pub mod view;
 pub mod watch;

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::traffic::Traffic;
+
 /// The state of a server at one moment. Counts are those since its start.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// When it started, seconds since 1970.
     pub started: u64,
@@ -19,6 +21,9 @@ pub struct Status {
     pub processes: Processes,
     /// The file cache. `None` if there is none.
     pub cache: Option<CacheStatus>,
+    /// The exchanges that have ended since its start.
+    #[serde(default)]
+    pub traffic: Traffic,
 }
 
 /// Connections of clients.

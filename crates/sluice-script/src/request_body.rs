@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;
+use sluice_http::counter::Counter;
 use sluice_http::fault::{Activity, BodyFailure, ClientFault, Fault, ServerFault, SlowBody};
 use sluice_http::received::Receiver;
 use sluice_http::tasks::Tasks;
@@ -64,6 +65,8 @@ pub struct RequestBody {
     framing: Option<Framing>,
     /// Shows it to WATCH.
     watched: Option<Box<WatchedBody>>,
+    /// Where its bytes are counted.
+    counter: Option<Arc<Counter>>,
     /// Where the rest is discarded. `None` if the connection does not need that, or after a fault of the body.
     discarding: Option<Tasks>,
 }
@@ -128,6 +131,7 @@ impl RequestBody {
             timer: None,
             framing: None,
             watched: None,
+            counter: None,
             discarding: None,
         }
     }
@@ -146,6 +150,13 @@ impl RequestBody {
     #[must_use]
     pub fn chunked(mut self, connection: Rc<dyn Receiver>) -> RequestBody {
         self.framing = Some(Framing::new(connection));
+        self
+    }
+
+    /// Counts its bytes as they are read.
+    #[must_use]
+    pub fn counting(mut self, counter: Arc<Counter>) -> RequestBody {
+        self.counter = Some(counter);
         self
     }
 
@@ -193,6 +204,7 @@ impl RequestBody {
             timer: None,
             framing: None,
             watched: None,
+            counter: None,
             discarding: None,
         }
     }
@@ -280,6 +292,9 @@ impl RequestBody {
 
     fn count(&mut self, chunk: Bytes) -> Result<Bytes, Fault> {
         self.received += chunk.len() as u64;
+        if let Some(counter) = &self.counter {
+            counter.add(chunk.len() as u64);
+        }
         self.earn(chunk.len());
         if let Some(framing) = &mut self.framing {
             framing.cover(chunk.len());

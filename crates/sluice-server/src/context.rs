@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
@@ -37,6 +38,26 @@ pub(crate) struct Context {
     config: RefCell<CurrentConfig>,
     ids: IdSource,
     exchanges: Cell<u64>,
+    /// Both clocks, read at one moment of the last second.
+    clocks: Cell<Arrival>,
+}
+
+/// A moment by both clocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    /// By the clock of the system.
+    pub at: SystemTime,
+    /// By the monotonic clock.
+    pub instant: Instant,
+}
+
+impl Arrival {
+    fn now() -> Arrival {
+        Arrival {
+            at: SystemTime::now(),
+            instant: Instant::now(),
+        }
+    }
 }
 
 impl Context {
@@ -60,12 +81,27 @@ impl Context {
             config: RefCell::new(CurrentConfig::new(config)),
             ids,
             exchanges: Cell::new(0),
+            clocks: Cell::new(Arrival::now()),
         }
     }
 
     /// The current configuration; an exchange keeps the one with which it began.
     pub(crate) fn config(&self) -> Rc<HeldConfig> {
         self.config.borrow_mut().load()
+    }
+
+    /// Reads both clocks. The worker calls this once a second.
+    pub(crate) fn read_clocks(&self) {
+        self.clocks.set(Arrival::now());
+    }
+
+    /// The present moment. One clock is read instead of two, which differ by as much as within the last second.
+    pub(crate) fn arrival(&self) -> Arrival {
+        let (instant, read) = (Instant::now(), self.clocks.get());
+        Arrival {
+            at: read.at + instant.saturating_duration_since(read.instant),
+            instant,
+        }
     }
 
     /// Creates the id of the next exchange.
@@ -91,6 +127,13 @@ impl HeldConfig {
             logs: config.logs.iter().cloned().collect(),
             config,
         }
+    }
+}
+
+impl HeldConfig {
+    /// The configuration itself, for a thread.
+    pub(crate) fn shared(&self) -> Arc<Config> {
+        Arc::clone(&self.config)
     }
 }
 

@@ -16,6 +16,7 @@ mod reverse_dns;
 mod serve;
 pub mod server;
 pub mod status;
+mod traffic_counts;
 pub mod watch_log;
 mod worker;
 

@@ -13,7 +13,9 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::hmac;
 use sluice_access::control::AccessControl;
 use sluice_report::access::AccessReport;
+use sluice_report::configuration::Configuration;
 use sluice_report::overview::Minute;
+use sluice_report::traffic::Traffic;
 use sluice_script::resources::Resources;
 use sluice_settings::Settings;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -59,6 +61,10 @@ pub(crate) struct Overall {
     questions: Box<[mpsc::Sender<WorkerQuestion>]>,
     /// The sums at each of the last seconds, the oldest first.
     seconds: Mutex<VecDeque<Second>>,
+    /// The exchanges at the last reset of the statistics, with its time.
+    at_reset: Mutex<Option<Traffic>>,
+    /// The configuration as the program has described it.
+    configuration: ArcSwap<Configuration>,
     /// The key of the tokens of visitors.
     token_key: hmac::Key,
     live: Arc<Semaphore>,
@@ -89,6 +95,8 @@ impl Overall {
             parts,
             questions: Vec::into_boxed_slice(questions),
             seconds: Mutex::default(),
+            at_reset: Mutex::default(),
+            configuration: ArcSwap::default(),
             token_key: key.map_err(|_| "no random bytes for the tokens of the reports".to_owned())?,
             live: Arc::new(Semaphore::new(LIVE_MAX)),
         };
@@ -116,6 +124,7 @@ impl Overall {
                 max: parts.resources.processes_max(),
             },
             cache,
+            traffic: self.traffic(),
         }
     }
 
@@ -129,6 +138,27 @@ impl Overall {
         }
     }
 
+    /// The exchanges that have ended since the start.
+    fn traffic(&self) -> Traffic {
+        status::traffic(&self.parts.counts, status::unix_seconds(self.started))
+    }
+
+    /// The exchanges that have ended since the statistics were reset.
+    pub(crate) fn traffic_since_reset(&self) -> Traffic {
+        let traffic = self.traffic();
+        match &*self.at_reset.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(earlier) => traffic.since(earlier, earlier.since),
+            None => traffic,
+        }
+    }
+
+    /// Begins to count the statistics again. Counters go on, so that those of `metrics` never fall.
+    pub(crate) fn reset_statistics(&self, now: SystemTime) {
+        let mut traffic = self.traffic();
+        traffic.since = status::unix_seconds(now);
+        *self.at_reset.lock().unwrap_or_else(PoisonError::into_inner) = Some(traffic);
+    }
+
     /// The time since its start.
     pub(crate) fn uptime(&self, now: SystemTime) -> Duration {
         now.duration_since(self.started).unwrap_or_default()
@@ -137,6 +167,16 @@ impl Overall {
     /// The main configuration file. `None` if the command line says everything.
     pub(crate) fn configuration_file(&self) -> Option<String> {
         self.configuration_file.clone()
+    }
+
+    /// The configuration in force, as the program has described it.
+    pub(crate) fn configuration(&self) -> Arc<Configuration> {
+        self.configuration.load_full()
+    }
+
+    /// Notes the configuration in force.
+    pub(crate) fn set_configuration(&self, configuration: Configuration) {
+        self.configuration.store(Arc::new(configuration));
     }
 
     /// Notes what has happened by now. The first worker calls this once a second.

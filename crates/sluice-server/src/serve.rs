@@ -114,12 +114,12 @@ impl Service for Exchanges {
         exchange.note_site(&request, connection);
         let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
             Ok(response) => response,
-            Err(Unanswered::Fault(fault)) => refuse::request(&exchange, &request, &fault),
+            Err(Unanswered::Fault(fault)) => refuse::request(&mut exchange, &request, &fault),
             Err(Unanswered::Waiting(waiting)) => {
                 let gate = Rc::clone(&self.gate);
                 return Reply::Later(Box::pin(async move {
                     let answered = waiting.respond(&gate, &mut exchange, &mut request).await;
-                    let response = answered.unwrap_or_else(|fault| refuse::request(&exchange, &request, &fault));
+                    let response = answered.unwrap_or_else(|fault| refuse::request(&mut exchange, &request, &fault));
                     finish(response, exchange, under_way)
                 }));
             }
@@ -149,6 +149,7 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_w
         under_way.stop_watching();
     }
     exchange.complete_head(&mut response);
+    exchange.note_first_byte(response.body());
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     match exchange.line.version {
         // Then hyper sends chunks.

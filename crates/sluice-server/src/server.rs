@@ -23,6 +23,7 @@ use sluice_net::phase::Phase;
 use sluice_net::tls;
 use sluice_net::unix::SocketFile;
 use sluice_report::access::AccessReport;
+use sluice_report::configuration::Configuration;
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings, WatchSettings};
@@ -263,6 +264,11 @@ impl Server {
     /// What the server has done since its start, and what it holds now.
     pub fn status(&self) -> Status {
         self.shared.overall.status()
+    }
+
+    /// Notes the configuration in force as the program describes it, for the page about it.
+    pub fn describe(&self, configuration: Configuration) {
+        self.shared.overall.set_configuration(configuration);
     }
 
     /// The commands that the pages of the reports give, for the program that runs the server. `None` if they were taken before.

@@ -11,6 +11,9 @@ use sluice_files::file_cache::CacheCounters;
 use sluice_http::counter::Counter;
 use sluice_net::slots::ConnectionCounts;
 pub use sluice_report::status::{CacheStatus, Connections, Processes, Requests, Status};
+use sluice_report::traffic::Traffic;
+
+use crate::traffic_counts::{self, Ended, TrafficCounts};
 
 /// The counters of one worker. Aligned, so that no two workers write to the same line of a processor's cache.
 #[derive(Debug, Default)]
@@ -25,6 +28,10 @@ pub(crate) struct WorkerCounts {
     client_left: Counter,
     truncated: Counter,
     body_bytes: Counter,
+    /// Bytes of the bodies of requests.
+    pub received_bytes: Arc<Counter>,
+    /// By what they have in common.
+    pub traffic: TrafficCounts,
 }
 
 impl WorkerCounts {
@@ -33,13 +40,14 @@ impl WorkerCounts {
         self.begun.add(1);
     }
 
-    /// Counts an exchange that ends. `status` is `None` if no response was made, because its client had left.
-    pub(crate) fn end(&self, status: Option<StatusCode>, body_bytes: u64, is_truncated: bool) {
+    /// Counts an exchange that ends.
+    pub(crate) fn end(&self, ended: &Ended<'_>) {
         self.ended.add(1);
-        self.body_bytes.add(body_bytes);
-        self.truncated.add(is_truncated.into());
-        let class = status.and_then(|status| self.classes.get(usize::from(status.as_u16() / 100).checked_sub(1)?));
-        class.unwrap_or(&self.client_left).add(1);
+        self.body_bytes.add(ended.body_bytes);
+        self.truncated.add(ended.is_truncated.into());
+        let class = |status: StatusCode| self.classes.get(usize::from(status.as_u16() / 100).checked_sub(1)?);
+        ended.status.and_then(class).unwrap_or(&self.client_left).add(1);
+        self.traffic.end(ended);
     }
 }
 
@@ -76,6 +84,19 @@ pub(crate) fn sum(workers: &[Arc<WorkerCounts>], connections_max: usize) -> (Con
     (connections, requests)
 }
 
+/// The sums of the traffic of all workers. `started` is the start of the server, seconds since 1970.
+pub(crate) fn traffic(workers: &[Arc<WorkerCounts>], started: u64) -> Traffic {
+    let mut traffic = traffic_counts::sum(workers.iter().map(|worker| &worker.traffic));
+    traffic.since = started;
+    for worker in workers {
+        traffic.exchanges += worker.ended.value();
+        traffic.sent_bytes += worker.body_bytes.value();
+        traffic.received_bytes += worker.received_bytes.value();
+        traffic.truncated += worker.truncated.value();
+    }
+    traffic
+}
+
 /// Seconds since 1970.
 pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
@@ -84,7 +105,26 @@ pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use http::{Method, Version};
+
     use super::*;
+    use crate::traffic_counts::{Answered, Encryption};
+
+    fn ended(method: &Method, status: Option<u16>) -> Ended<'_> {
+        Ended {
+            method,
+            version: Version::HTTP_11,
+            encryption: Encryption::None,
+            status: status.and_then(|status| StatusCode::from_u16(status).ok()),
+            answered: Answered::File,
+            body_bytes: 10,
+            is_truncated: status.is_none(),
+            first_byte: Duration::from_micros(100),
+            whole: Duration::from_millis(2),
+        }
+    }
 
     #[test]
     fn the_counts_of_workers_are_added() {
@@ -92,9 +132,9 @@ mod tests {
         for worker in &workers {
             worker.connections.accepted.add(3);
             worker.connections.closed.add(1);
-            for status in [Some(StatusCode::OK), Some(StatusCode::NOT_FOUND), None] {
+            for status in [Some(200), Some(404), None] {
                 worker.begin();
-                worker.end(status, 10, status.is_none());
+                worker.end(&ended(&Method::GET, status));
             }
             worker.begin();
         }
@@ -106,12 +146,41 @@ mod tests {
             (requests.client_left, requests.truncated, requests.body_bytes),
             (2, 2, 60)
         );
+        let traffic = traffic(&workers, 5);
+        assert_eq!((traffic.since, traffic.exchanges, traffic.sent_bytes), (5, 6, 60));
+        assert_eq!(
+            (traffic.methods["GET"], traffic.statuses["499"], traffic.statuses.len()),
+            (6, 2, 3)
+        );
+        assert_eq!(
+            (
+                traffic.answers["file"],
+                traffic.versions["HTTP/1.1"],
+                traffic.encryption["clear"]
+            ),
+            (6, 6, 6)
+        );
+        assert_eq!((traffic.first_byte.count, traffic.whole.count), (6, 6));
+        assert!((traffic.whole.sum_seconds - 0.012).abs() < 1e-9);
     }
 
     #[test]
     fn a_status_beyond_599_counts_as_no_response() {
         let worker = Arc::new(WorkerCounts::default());
-        worker.end(StatusCode::from_u16(999).ok(), 0, false);
-        assert_eq!(sum(&[worker], 0).1.client_left, 1);
+        worker.end(&ended(&Method::GET, Some(999)));
+        let workers = [worker];
+        assert_eq!(sum(&workers, 0).1.client_left, 1);
+        assert_eq!(traffic(&workers, 0).statuses["other"], 1);
+    }
+
+    #[test]
+    fn unknown_methods_are_one() {
+        let worker = Arc::new(WorkerCounts::default());
+        for name in ["GET", "MKCOL", "BREW", "PROPFIND"] {
+            let method = Method::from_bytes(name.as_bytes()).unwrap();
+            worker.end(&ended(&method, Some(200)));
+        }
+        let methods = traffic(&[worker], 0).methods;
+        assert_eq!((methods["GET"], methods["other"], methods.len()), (1, 3, 2));
     }
 }

@@ -120,6 +120,7 @@ async fn tick(context: Rc<Context>) {
     let mut interval = tokio::time::interval(TICK);
     loop {
         interval.tick().await;
+        context.read_clocks();
         context.front.advance();
         context.fault_log.advance();
         context.scripts.advance();

@@ -50,6 +50,7 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
     let server = Server::start(&started).map_err(|error| error.to_string())?;
     let mut control = Control::listen(&started.control, server.watches())?;
     let mut of_pages = server.take_commands();
+    server.describe(config::report(&listened(&started, &server)));
     let mut supervisor = Supervisor::new(server, started, origin, logger);
     announce(&supervisor.started, &supervisor.server);
     logger.started();
@@ -179,6 +180,7 @@ impl<'a> Supervisor<'a> {
             ));
         }
         self.certificates = Certificates::of(&read);
+        self.server.describe(config::report(&read));
         self.settings = read;
     }
 
@@ -248,12 +250,18 @@ impl Report {
     }
 }
 
-/// Logs in three lines what runs, where it listens, and what it serves; at level debug each route.
-fn announce(settings: &Settings, server: &Server) {
+/// The settings with the addresses that the server listens on, whose ports the system may have chosen.
+fn listened(settings: &Settings, server: &Server) -> Settings {
     let mut settings = settings.clone();
     for (listen, address) in settings.listen.iter_mut().zip(server.addresses()) {
         listen.address = address.clone();
     }
+    settings
+}
+
+/// Logs in three lines what runs, where it listens, and what it serves; at level debug each route.
+fn announce(settings: &Settings, server: &Server) {
+    let settings = listened(settings, server);
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     tracing::info!(
         workers = settings.workers,

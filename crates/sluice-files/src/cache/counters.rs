@@ -75,9 +75,10 @@ pub(super) struct Tally([Stripe; STRIPES]);
 struct Stripe([AtomicU64; 8]);
 
 impl Tally {
-    pub(super) fn count(&self, event: Event) {
+    /// Counts an event. Returns how many of them there were before, among those of this thread.
+    pub(super) fn count(&self, event: Event) -> u64 {
         // Relaxed: nothing else depends on the numbers.
-        self.0[stripe()].0[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.0[stripe()].0[event as usize].fetch_add(1, Ordering::Relaxed)
     }
 
     fn sum(&self, event: Event) -> u64 {

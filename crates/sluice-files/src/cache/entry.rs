@@ -66,6 +66,25 @@ pub(crate) struct Cached {
     version: FileVersion,
     /// When the file was last known to have this version: milliseconds since the cache was made.
     checked_at: AtomicU64,
+    /// About how often it was sent without checking the file.
+    hits: AtomicU64,
+}
+
+/// An entry of the cache, for reports.
+#[derive(Clone, Debug)]
+pub struct CacheEntry {
+    /// The directory.
+    pub directory: DirectoryId,
+    /// The path below the directory.
+    pub name: String,
+    /// The content coding of a compressed variant.
+    pub coding: Option<&'static str>,
+    /// The size of its content.
+    pub bytes: u64,
+    /// About how often it was sent without checking the file.
+    pub hits: u64,
+    /// Seconds since it was last compared with the file.
+    pub checked_seconds_ago: u64,
 }
 
 /// The metadata that change when the content of a file changes (stat(2)).
@@ -96,6 +115,7 @@ impl Cached {
             variants: VariantNotes::default(),
             version,
             checked_at: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
         }
     }
 
@@ -113,6 +133,17 @@ impl Cached {
     pub(crate) fn checked_at(&self) -> u64 {
         // Relaxed: nothing else is published with the time, and an old value only costs one more comparison.
         self.checked_at.load(Ordering::Relaxed)
+    }
+
+    /// About how often it was sent without checking the file.
+    pub(super) fn hits(&self) -> u64 {
+        // Relaxed: the number stands for itself.
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_hits(&self, hits: u64) {
+        // Relaxed: see `hits`.
+        self.hits.fetch_add(hits, Ordering::Relaxed);
     }
 
     pub(super) fn set_checked_at(&self, now: u64) {
@@ -147,6 +178,11 @@ impl Key {
     /// The key of `name` below `directory`.
     pub(crate) fn new(directory: &Directory, name: &str) -> Key {
         Key(directory.id(), name.into())
+    }
+
+    /// The directory.
+    pub(super) fn directory(&self) -> DirectoryId {
+        self.0
     }
 
     /// The path below the directory.

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, Response, header};
 use sluice_http::body::ResponseBody;
@@ -72,6 +73,23 @@ static ACTIONS: &[Action] = &[
             values: &[],
         },
         run: |requested| command(requested, Command::Purge),
+    },
+    Action {
+        about: Offered {
+            name: "reset-statistics",
+            title: "Begin to count again",
+            text: "The page of the statistics shows what happens from now on. The counters of `metrics` go on.",
+            values: &[],
+        },
+        run: |requested| {
+            requested.context.overall.reset_statistics(SystemTime::now());
+            let text = "the statistics begin again";
+            tracing::info!("reset-statistics by {}: {text}", requested.by);
+            Box::pin(std::future::ready(CommandAnswer {
+                ok: true,
+                messages: vec![text.to_owned()],
+            }))
+        },
     },
     Action {
         about: Offered {

@@ -13,10 +13,15 @@
 mod action;
 mod answer;
 pub(crate) mod ask;
+mod cache;
+mod configuration;
+mod environment;
 mod event_stream;
 mod live;
+mod metrics;
 mod overview;
 mod page;
+mod statistics;
 mod token;
 pub(crate) mod watch;
 
@@ -34,7 +39,12 @@ static PAGES: &[&Page] = &[
     &watch::PAGE,
     &watch::EVENTS,
     &watch::TEXT,
+    &statistics::PAGE,
+    &cache::PAGE,
+    &configuration::PAGE,
+    &environment::PAGE,
     &action::PAGE,
+    &metrics::PAGE,
 ];
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];

@@ -27,7 +27,6 @@ pub(crate) enum Content {
     /// The same, and the script of the page shows it again every two seconds.
     Live(fn(&Wanted) -> Collected),
     /// A response that the page makes itself. It is not in the navigation if its title is empty.
-    #[allow(dead_code, reason = "pages that are no report, such as events")]
     Own(fn(Ask) -> Answered),
 }
 
@@ -40,7 +39,6 @@ pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseB
 /// What a page knows of the request for it.
 pub(crate) struct Wanted {
     pub context: Rc<Context>,
-    #[allow(dead_code, reason = "for pages about the configuration")]
     pub config: Rc<HeldConfig>,
     /// The values of the query, as of a search.
     #[allow(dead_code, reason = "for pages with a search")]

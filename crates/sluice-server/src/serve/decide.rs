@@ -35,6 +35,7 @@ use sluice_gateway::ReplyHead;
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 use sluice_script::route::{Script, ScriptRoute};
+use sluice_settings::Mode;
 use sluice_settings::rule::{Access, Adjustments, CertificateUse, RequestAttributes};
 
 use crate::dispatch::Site;
@@ -42,6 +43,7 @@ use crate::dispatch::locate::locate;
 use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
 use crate::dispatch::route::{Route, RouteKind};
 use crate::serve::redirect::{self, Redirect};
+use crate::traffic_counts::Answered;
 use directory::ServedPath;
 use fallback::{Candidates, Unserved, leads_to_nothing};
 pub(crate) use listing::list;
@@ -134,6 +136,25 @@ pub(crate) struct ScriptAnswer {
 }
 
 impl Decision<'_> {
+    /// What answers, for the statistics.
+    pub(crate) fn answered(&self) -> Answered {
+        match &self.answer {
+            Err(_) => Answered::Error,
+            Ok(Answer::Redirect(_)) => Answered::Redirect,
+            Ok(Answer::ServerOptions) => Answered::Server,
+            Ok(Answer::File(_) | Answer::FileOptions | Answer::SendFile(_) | Answer::Later(Later::Variant(_))) => {
+                Answered::File
+            }
+            Ok(Answer::Later(Later::Listing(_))) => Answered::Listing,
+            Ok(Answer::Later(Later::Report(_))) => Answered::Report,
+            Ok(Answer::Later(Later::Script(script))) => match script.route.settings.mode {
+                Mode::Cgi => Answered::Cgi,
+                Mode::Cgiplus => Answered::Cgiplus,
+                Mode::Rte => Answered::Rte,
+            },
+        }
+    }
+
     /// A decision that no route took part in.
     fn without_routes(answer: Result<Answer, Fault>) -> Decision<'static> {
         Decision {

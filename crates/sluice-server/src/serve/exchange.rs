@@ -34,6 +34,10 @@ use crate::serve::request::{Request, RequestSubject};
 use crate::serve::request_line::RequestLine;
 use crate::serve::route_of_fault::RouteOfFault;
 use crate::serve::watched;
+use crate::traffic_counts::Answered;
+
+/// A body in memory of so many bytes is handed on with the head, so that its last byte leaves with the first one: the clock is read once.
+const SENT_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// One request and its response.
 pub(crate) struct Exchange {
@@ -72,7 +76,7 @@ impl Exchange {
             is_private: false,
             hsts: None,
             subject: Subject::NONE,
-            entry: LogEntry::new(config, &head.headers),
+            entry: LogEntry::new(config, &head.headers, context.arrival()),
         })
     }
 
@@ -141,6 +145,7 @@ impl Exchange {
 
     /// Notes what a decision says about the log and about the head of the response.
     pub(crate) fn note_decision(&mut self, site: &Site, request: &Request, decision: &mut Decision<'_>) {
+        self.entry.answered = decision.answered();
         let RequestSubject::Target(_) = request.subject else {
             return;
         };
@@ -234,6 +239,23 @@ impl Exchange {
         self.entry.body_bytes
     }
 
+    /// Notes that the server answers with an error page.
+    pub(crate) fn note_error(&mut self) {
+        self.entry.answered = Answered::Error;
+    }
+
+    /// Notes that the first byte of the response can be sent, if the others will take time.
+    pub(crate) fn note_first_byte(&mut self, body: &ResponseBody) {
+        let is_at_once = match body {
+            ResponseBody::Empty => true,
+            ResponseBody::Whole(content) => content.len() <= SENT_AT_ONCE_BYTES,
+            ResponseBody::Source(_) => false,
+        };
+        if !is_at_once {
+            self.entry.first_byte = Some(self.entry.elapsed());
+        }
+    }
+
     /// Notes that the response ends before it is complete.
     pub(crate) fn note_truncated(&mut self) {
         self.entry.is_truncated = true;
@@ -244,7 +266,8 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let is_draining = self.context.front.is_draining();
         self.entry.is_last |= is_draining;
-        self.entry.count(&self.context.counts);
+        self.entry.end();
+        self.entry.count(&self.context.counts, &self.client, &self.line);
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
         if !self.subject.is_none() {
             let line = |masks: &Masks| self.entry.text(self.id, &self.client, &self.line, masks);

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sluice_http::request_id::UniqueId;
@@ -15,10 +15,11 @@ use sluice_log::{
 };
 use sluice_watch::mask::Masks;
 
-use crate::context::HeldConfig;
+use crate::context::{Arrival, HeldConfig};
 use crate::serve::client::Client;
 use crate::serve::request_line::RequestLine;
 use crate::status::WorkerCounts;
+use crate::traffic_counts::{Answered, Encryption, Ended};
 
 /// What the access log says about an exchange.
 pub(crate) struct LogEntry {
@@ -38,6 +39,12 @@ pub(crate) struct LogEntry {
     /// `None` until a head is made; then the line has 499, nginx's status for a client that left before the answer.
     status: Option<StatusCode>,
     pub body_bytes: u64,
+    /// What has answered, for the statistics.
+    pub answered: Answered,
+    /// When the first byte of the response could be sent; `None` if that was when the last one could.
+    pub first_byte: Option<Duration>,
+    /// The time from the head of the request to its end.
+    whole: Duration,
     pub is_truncated: bool,
     /// The last exchange of its connection.
     pub is_last: bool,
@@ -66,12 +73,12 @@ impl ChosenLog {
 
 impl LogEntry {
     /// An entry for the server's own log.
-    pub(crate) fn new(config: &HeldConfig, fields: &HeaderMap) -> LogEntry {
+    pub(crate) fn new(config: &HeldConfig, fields: &HeaderMap, arrival: Arrival) -> LogEntry {
         let log = ChosenLog::Server.of(&config.logs);
         let names = log.map_or(&[][..], |log| &log.format.request_fields);
         LogEntry {
-            arrived: SystemTime::now(),
-            started: Instant::now(),
+            arrived: arrival.at,
+            started: arrival.instant,
             request_fields: RequestFields::of(names, fields),
             response_fields: ResponseFields::default(),
             logs: Rc::clone(&config.logs),
@@ -81,6 +88,9 @@ impl LogEntry {
             file: None,
             status: None,
             body_bytes: 0,
+            answered: Answered::default(),
+            first_byte: None,
+            whole: Duration::ZERO,
             is_truncated: false,
             is_last: false,
         }
@@ -128,8 +138,33 @@ impl LogEntry {
     }
 
     /// Adds the exchange, which ends, to the counters of a worker.
-    pub(crate) fn count(&self, counts: &WorkerCounts) {
-        counts.end(self.status, self.body_bytes, self.is_truncated);
+    pub(crate) fn count(&self, counts: &WorkerCounts, client: &Client, line: &RequestLine) {
+        let encryption = match &client.tls_info {
+            None => Encryption::None,
+            Some(info) if info.protocol == "TLSv1.2" => Encryption::Tls12,
+            Some(_) => Encryption::Tls13,
+        };
+        counts.end(&Ended {
+            method: &line.method,
+            version: line.version,
+            encryption,
+            status: self.status,
+            answered: self.answered,
+            body_bytes: self.body_bytes,
+            is_truncated: self.is_truncated,
+            first_byte: self.first_byte.unwrap_or(self.whole),
+            whole: self.whole,
+        });
+    }
+
+    /// Notes that the exchange ends now.
+    pub(crate) fn end(&mut self) {
+        self.whole = self.elapsed();
+    }
+
+    /// The time since the request's head was complete.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Writes the line to the log of a worker.
@@ -189,7 +224,7 @@ impl LogEntry {
             timing: Timing {
                 arrived: self.arrived,
                 started: self.started,
-                duration: OnceCell::new(),
+                duration: OnceCell::from(self.whole),
             },
             handler: self.handler,
             file: self.file.as_deref(),

@@ -42,7 +42,8 @@ pub(crate) fn head(
 }
 
 /// The response to a request that was refused, or could not be served, as its site wants it.
-pub(crate) fn request(exchange: &Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
+pub(crate) fn request(exchange: &mut Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
+    exchange.note_error();
     let route = RouteOfFault::of(exchange, request, fault);
     let errors = &request.site().errors;
     refuse(exchange, fault, route.as_ref(), errors, &request.host, &request.fields)

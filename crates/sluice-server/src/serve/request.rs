@@ -212,7 +212,10 @@ fn body(
 ) -> RequestBody {
     let (is_over, has_length) = (incoming.is_end_stream(), incoming.size_hint().exact().is_some());
     let mask = |masks: &Masks| watched::body_mask(masks, fields);
-    let body = RequestBody::new(incoming, limits).watched(&exchange.subject, mask);
+    let mut body = RequestBody::new(incoming, limits).watched(&exchange.subject, mask);
+    if !is_over {
+        body = body.counting(Arc::clone(&exchange.context.counts.received_bytes));
+    }
     if is_over || exchange.line.version >= Version::HTTP_2 {
         return body;
     }

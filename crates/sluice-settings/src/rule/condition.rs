@@ -325,6 +325,18 @@ impl fmt::Display for Fit {
 /// For people: `method GET, header user-agent "*bot*"`.
 impl fmt::Display for Conditions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.shown(ToString::to_string))
+    }
+}
+
+impl Conditions {
+    /// As `to_string`, without the values of header fields and parameters, which may be secrets.
+    #[must_use]
+    pub fn without_secrets(&self) -> String {
+        self.shown(|_| "…".to_owned())
+    }
+
+    fn shown(&self, value: impl Fn(&Fit) -> String) -> String {
         let mut parts = Vec::new();
         for (name, list) in [
             ("method", self.methods.to_string()),
@@ -341,9 +353,17 @@ impl fmt::Display for Conditions {
             true => "client certificate verified".to_owned(),
             false => "client certificate absent".to_owned(),
         }));
-        parts.extend(self.fields.iter().map(|(name, fit)| format!("header {name} {fit}")));
-        parts.extend(self.parameters.iter().map(|(name, fit)| format!("query {name} {fit}")));
-        out.write_str(&parts.join(", "))
+        parts.extend(
+            self.fields
+                .iter()
+                .map(|(name, fit)| format!("header {name} {}", value(fit))),
+        );
+        parts.extend(
+            self.parameters
+                .iter()
+                .map(|(name, fit)| format!("query {name} {}", value(fit))),
+        );
+        parts.join(", ")
     }
 }
 

@@ -129,12 +129,9 @@ pub(super) fn describe_server_log(log: &ServerLog) -> String {
 
 /// The routes and, last, the files for paths that no route matches: pattern, action, details.
 fn describe_site(site: &SiteSettings) -> String {
-    let mut rows: Vec<[String; 3]> = site.routes.iter().map(|route| describe_route(route, site)).collect();
-    if let Some(root) = &site.root {
-        let files = describe_files(site.files.listing).to_owned();
-        let root = format!("{}{}", root.display(), describe_cache(site.files.cache));
-        rows.push(["/*".into(), files, root]);
-    }
+    let shown = |route| describe_route(route, site, &route.when.to_string());
+    let mut rows: Vec<[String; 3]> = site.routes.iter().map(shown).collect();
+    rows.extend(describe_root(site));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (first, second) = (width(0), width(1));
     let lines = rows
@@ -143,7 +140,15 @@ fn describe_site(site: &SiteSettings) -> String {
     lines.collect()
 }
 
-fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
+/// The files of a site for paths that no route matches: pattern, action, details.
+pub(super) fn describe_root(site: &SiteSettings) -> Option<[String; 3]> {
+    let files = describe_files(site.files.listing).to_owned();
+    let root = format!("{}{}", site.root.as_ref()?.display(), describe_cache(site.files.cache));
+    Some(["/*".into(), files, root])
+}
+
+/// A route: pattern, action, details. `when` are its conditions.
+pub(super) fn describe_route(route: &RouteSettings, site: &SiteSettings, when: &str) -> [String; 3] {
     let (action, with) = match &route.action {
         Action::Files(directory) => {
             let files = describe_files(directory.listing.unwrap_or(site.files.listing));
@@ -172,7 +177,7 @@ fn describe_route(route: &RouteSettings, site: &SiteSettings) -> [String; 3] {
         Action::Script(script) => (script.mode.name().to_owned(), describe_script(script, site)),
     };
     let more = route.changes.lines().into_iter();
-    let when = (!route.when.is_empty()).then(|| format!("when {}", route.when));
+    let when = (!route.when.is_empty()).then(|| format!("when {when}"));
     let comment = route.comment.as_ref().map(|comment| format!("{comment:?}"));
     let parts: Vec<String> = [with]
         .into_iter()

@@ -37,6 +37,7 @@ mod pages;
 mod pattern;
 mod redirect;
 mod reference;
+mod report;
 mod reports;
 mod root;
 mod route;
@@ -69,6 +70,7 @@ pub(crate) use describe::{addresses, describe, summary};
 pub(crate) use document::{ConfigErrors, reason};
 #[cfg(test)]
 pub(crate) use listen::DEFAULT as LISTEN;
+pub(crate) use report::report;
 pub(crate) use server::default_workers;
 pub(crate) use site::{INDEX, parse_host};
 pub(crate) use start::{contents, sources};

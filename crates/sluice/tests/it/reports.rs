@@ -3,7 +3,9 @@
 //! Here: what the tests share.
 
 mod actions;
+mod metrics;
 mod pages;
+mod values;
 
 use crate::harness::{Response, Server, Setup};
 

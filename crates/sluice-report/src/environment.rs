@@ -1,0 +1,440 @@
+//! The machine and the program: what a report of a fault or a measurement should say of both.
+//!
+//! Here: the values, their page, and what the files of /proc say. Not here: reading these files.
+
+use maud::{Markup, html};
+use serde::Serialize;
+
+use crate::action::Buttons;
+use crate::html::{fact, facts, section, table};
+use crate::text;
+use crate::view::View;
+
+/// The flags of processors that make a difference here: for encryption, hashes, compression and searching.
+const FLAGS: [&str; 12] = [
+    "aes",
+    "vaes",
+    "pclmulqdq",
+    "sha_ni",
+    "avx2",
+    "avx512f",
+    "sse4_2",
+    "bmi2", // x86
+    "pmull",
+    "sha2",
+    "crc32",
+    "sve", // ARM; `aes` is the same there
+];
+
+/// The machine and the program.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Environment {
+    /// The hardware.
+    pub hardware: Hardware,
+    /// The operating system.
+    pub system: System,
+    /// The limits of the server process (getrlimit(2)).
+    pub limits: Vec<Limit>,
+    /// The server process.
+    pub process: Process,
+    /// The program.
+    pub program: Program,
+    /// The engines of the server for scripts.
+    pub engines: Vec<Engine>,
+    /// The last rating by `sluice rate`; `None` if there is none.
+    pub rating: Option<Rating>,
+}
+
+/// The hardware.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Hardware {
+    /// What the processor calls itself.
+    pub processor: String,
+    /// Whether a hypervisor says that it is there.
+    pub is_virtual: bool,
+    /// Processors that the server may use.
+    pub processors_usable: usize,
+    /// Processors of the machine.
+    pub processors: usize,
+    /// Those flags of the processor that make a difference.
+    pub flags: Vec<&'static str>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Of it, available for programs.
+    pub memory_available_bytes: Option<u64>,
+}
+
+/// The operating system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct System {
+    /// The distribution.
+    pub distribution: String,
+    /// The version of Linux.
+    pub kernel: String,
+    /// The architecture.
+    pub architecture: &'static str,
+    /// The name of the machine.
+    pub hostname: String,
+    /// The average load over 1, 5 and 15 minutes.
+    pub load: String,
+}
+
+/// A limit of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// Its name, as in /proc/PID/limits.
+    pub name: String,
+    /// What holds now.
+    pub soft: String,
+    /// What may be set.
+    pub hard: String,
+}
+
+/// The server process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its resident memory.
+    pub memory_bytes: Option<u64>,
+    /// The most that it has been.
+    pub memory_peak_bytes: Option<u64>,
+    /// Its threads.
+    pub threads: Option<u64>,
+    /// Its open descriptors.
+    pub descriptors: Option<u64>,
+    /// Its processor time, without that of its scripts.
+    pub processor_seconds: Option<f64>,
+}
+
+/// The program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Program {
+    /// Its version.
+    pub version: &'static str,
+    /// How it was built.
+    pub build: String,
+    /// Libraries with their versions.
+    pub libraries: Vec<Library>,
+}
+
+/// A library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Library {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+/// An engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Engine {
+    /// Its name.
+    pub name: String,
+    /// The reason why it cannot run scripts; `None` if it can.
+    pub problem: Option<String>,
+}
+
+/// A rating of the machine by `sluice rate`.
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
+pub struct Rating {
+    /// When it was made, seconds since 1970.
+    pub at: u64,
+    /// The version of the program.
+    pub version: String,
+    /// Each exercise.
+    pub exercises: Vec<Exercise>,
+}
+
+/// An exercise of a rating.
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
+pub struct Exercise {
+    /// Its name.
+    pub name: String,
+    /// What is counted.
+    pub unit: String,
+    /// Average of the samples.
+    pub average: f64,
+    /// The least of them.
+    pub minimum: f64,
+    /// The greatest of them.
+    pub maximum: f64,
+}
+
+impl Hardware {
+    /// What `/proc/cpuinfo` (proc_cpuinfo(5)) and `/proc/meminfo` (proc_meminfo(5)) say.
+    #[must_use]
+    pub fn of(cpuinfo: &str, meminfo: &str, processors_usable: usize) -> Hardware {
+        let flags = field(cpuinfo, "flags")
+            .or_else(|| field(cpuinfo, "Features"))
+            .unwrap_or_default();
+        let has = |flag: &str| flags.split(' ').any(|other| other == flag);
+        Hardware {
+            processor: processor(cpuinfo).to_owned(),
+            is_virtual: has("hypervisor"),
+            processors_usable,
+            processors: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
+            flags: FLAGS.into_iter().filter(|flag| has(flag)).collect(),
+            memory_bytes: kibibytes(meminfo, "MemTotal"),
+            memory_available_bytes: kibibytes(meminfo, "MemAvailable"),
+        }
+    }
+}
+
+impl Process {
+    /// What `/proc/self/status` (proc_pid_status(5)) says.
+    #[must_use]
+    pub fn of(pid: u32, status: &str) -> Process {
+        Process {
+            pid,
+            memory_bytes: kibibytes(status, "VmRSS"),
+            memory_peak_bytes: kibibytes(status, "VmHWM"),
+            threads: field(status, "Threads").and_then(|threads| threads.parse().ok()),
+            descriptors: None,
+            processor_seconds: None,
+        }
+    }
+}
+
+/// The name of the first processor in `/proc/cpuinfo`; the field depends on the architecture.
+#[must_use]
+pub fn processor(cpuinfo: &str) -> &str {
+    let names = ["model name", "Model", "cpu model", "cpu", "uarch"];
+    let found = names.iter().find_map(|name| field(cpuinfo, name));
+    found.filter(|name| !name.is_empty()).unwrap_or(std::env::consts::ARCH)
+}
+
+/// The name of the distribution (os-release(5)).
+#[must_use]
+pub fn distribution(os_release: &str) -> &str {
+    let line = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    line.map_or("Linux", |name| name.trim_matches('"'))
+}
+
+/// The limits in `/proc/self/limits` (proc_pid_limits(5)): columns of a fixed width.
+#[must_use]
+pub fn limits(text: &str) -> Vec<Limit> {
+    let mut lines = text.lines();
+    let Some(head) = lines.next() else { return Vec::new() };
+    let column = |name: &str| head.find(name);
+    let (Some(soft), Some(hard), Some(units)) = (column("Soft Limit"), column("Hard Limit"), column("Units")) else {
+        return Vec::new();
+    };
+    let part =
+        |line: &str, from: usize, to: usize| line.get(from..to.min(line.len())).unwrap_or_default().trim().to_owned();
+    lines
+        .map(|line| Limit {
+            name: part(line, 0, soft),
+            soft: part(line, soft, hard),
+            hard: part(line, hard, units),
+        })
+        .collect()
+}
+
+/// The processor time in `/proc/self/stat` (proc_pid_stat(5), fields 14 and 15), of this process without its children.
+#[must_use]
+pub fn processor_seconds(stat: &str) -> Option<f64> {
+    /// The unit of the fields, which Linux never changes for user space (USER_HZ).
+    const TICKS_A_SECOND: f64 = 100.0;
+    // The name of the program, in parentheses, may contain anything.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks: f64 = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse().unwrap_or(0.0))
+        .sum();
+    Some(ticks / TICKS_A_SECOND)
+}
+
+/// The value of the first line `name : value`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+/// A field with a number of kB, in bytes.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let kibibytes: u64 = field(text, name)?.split(' ').next()?.parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+impl View for Environment {
+    fn html(&self, _: &Buttons<'_>) -> Markup {
+        html! {
+            div.columns {
+                (section("hardware", "Hardware", &self.hardware()))
+                (section("system", "System", &self.system()))
+                (section("program", "Program", &self.program()))
+                (section("process", "Process", &self.process()))
+            }
+            (section("engines", "Engines", &self.engines()))
+            (section("limits", "Limits of the process", &self.limits()))
+            (section("rating", "Rating", &self.rating()))
+        }
+    }
+}
+
+impl Environment {
+    fn hardware(&self) -> Markup {
+        let hardware = &self.hardware;
+        facts(&[
+            fact(
+                "processor",
+                html! { (hardware.processor) @if hardware.is_virtual { ", virtual" } },
+            ),
+            fact(
+                "processors",
+                format!("{} usable of {}", hardware.processors_usable, hardware.processors),
+            ),
+            fact(
+                "flags",
+                if hardware.flags.is_empty() {
+                    "–".to_owned()
+                } else {
+                    hardware.flags.join(" ")
+                },
+            ),
+            fact("memory", size(hardware.memory_bytes)),
+            fact("available", size(hardware.memory_available_bytes)),
+        ])
+    }
+
+    fn system(&self) -> Markup {
+        let system = &self.system;
+        facts(&[
+            fact("distribution", &system.distribution),
+            fact("kernel", format!("Linux {} {}", system.kernel, system.architecture)),
+            fact("name", &system.hostname),
+            fact("load", &system.load),
+        ])
+    }
+
+    fn program(&self) -> Markup {
+        let program = &self.program;
+        let libraries = program.libraries.iter();
+        let libraries: Vec<_> = libraries
+            .map(|library| (format!("{} {}", library.name, library.version), library.purpose))
+            .collect();
+        let mut rows = vec![fact("sluice", program.version), fact("built", &program.build)];
+        rows.extend(libraries.iter().map(|(name, purpose)| fact(purpose, name)));
+        facts(&rows)
+    }
+
+    fn process(&self) -> Markup {
+        let process = &self.process;
+        let count = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), text::number);
+        let time = process
+            .processor_seconds
+            .map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.1} s"));
+        facts(&[
+            fact("process id", process.pid),
+            fact("memory", size(process.memory_bytes)),
+            fact("most so far", size(process.memory_peak_bytes)),
+            fact("threads", count(process.threads)),
+            fact("open descriptors", count(process.descriptors)),
+            fact("processor time", time),
+        ])
+    }
+
+    fn engines(&self) -> Markup {
+        let rows: Vec<Vec<Markup>> = self
+            .engines
+            .iter()
+            .map(|engine| {
+                let state = match &engine.problem {
+                    None => html! { "found" },
+                    Some(problem) => html! { span.warning { (problem) } },
+                };
+                vec![html! { (engine.name) }, state]
+            })
+            .collect();
+        table(&["engine", "state"], &rows)
+    }
+
+    fn limits(&self) -> Markup {
+        let rows = self.limits.iter().map(|limit| {
+            let texts = [&limit.name, &limit.soft, &limit.hard];
+            texts.map(|text| html! { (text) }).into()
+        });
+        table(&["limit", "soft", "hard"], &rows.collect::<Vec<_>>())
+    }
+
+    fn rating(&self) -> Markup {
+        let Some(rating) = &self.rating else {
+            return html! { p { "This machine has no rating. The command " code { "sluice rate" } " makes one, in some seconds." } };
+        };
+        let rows: Vec<Vec<Markup>> = rating
+            .exercises
+            .iter()
+            .map(|exercise| {
+                let mut row = vec![html! { (exercise.name) }];
+                row.extend(
+                    [exercise.average, exercise.minimum, exercise.maximum]
+                        .map(|figure| html! { span.number { (text::rate(figure)) } }),
+                );
+                row.push(html! { (exercise.unit) });
+                row
+            })
+            .collect();
+        html! {
+            p { "By sluice " (rating.version) ", " (text::moment(rating.at)) "." }
+            (table(&["exercise", "average", "minimum", "maximum", ""], &rows))
+        }
+    }
+}
+
+fn size(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "–".to_owned(), text::bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_described_by_the_files_of_proc() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: Intel(R) Core(TM) i7-9700\nflags\t\t: fpu hypervisor avx2 aes\n\nprocessor\t: 1\n";
+        let hardware = Hardware::of(cpuinfo, "MemTotal:       16777216 kB\n", 1);
+        assert_eq!(hardware.processor, "Intel(R) Core(TM) i7-9700");
+        assert!(hardware.is_virtual);
+        assert_eq!((hardware.processors, hardware.processors_usable), (2, 1));
+        assert_eq!(hardware.flags, ["aes", "avx2"]);
+        assert_eq!(
+            (hardware.memory_bytes, hardware.memory_available_bytes),
+            (Some(16 << 30), None)
+        );
+        assert_eq!(processor("processor : 0\nBogoMIPS : 50\n"), std::env::consts::ARCH);
+        let os_release = "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n";
+        assert_eq!(distribution(os_release), "Debian GNU/Linux 12 (bookworm)");
+    }
+
+    #[test]
+    fn limits_are_columns() {
+        let text = "\
+Limit                     Soft Limit           Hard Limit           Units     
+Max cpu time              unlimited            unlimited            seconds   
+Max open files            1024                 1048576              files     
+";
+        let found = limits(text);
+        let expected = Limit {
+            name: "Max open files".to_owned(),
+            soft: "1024".to_owned(),
+            hard: "1048576".to_owned(),
+        };
+        assert_eq!((found.len(), &found[1]), (2, &expected));
+        assert_eq!(limits("anything"), []);
+    }
+
+    #[test]
+    fn processor_time_is_found_behind_any_name() {
+        let stat = "1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 150 50 9 9 20 0";
+        assert_eq!(processor_seconds(stat), Some(2.0));
+        assert_eq!(processor_seconds(""), None);
+    }
+}

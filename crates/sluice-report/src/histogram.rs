@@ -1,0 +1,233 @@
+//! Histograms of times with buckets on a logarithmic scale, each at most 1/16 wider than the one before, so that a percentile is exact to
+//! 6.25 %.
+//!
+//! ```text
+//! microseconds   0 1 2 … 15 │ 16 17 … 31 │ 32 34 … 62 │ 64 68 … 124 │ …
+//! bucket         0 1 2 … 15 │ 16 17 … 31 │ 32 33 … 47 │ 48 49 … 63  │ …
+//! ```
+//! Here: the scale, which counters and reports share. Not here: counting (`sluice_server::status`).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Buckets in each doubling of the time: two to the power of this.
+const STEP_BITS: u32 = 4;
+const STEPS: usize = 1 << STEP_BITS;
+
+/// The last doubling: times from 2^32 microseconds (71 minutes) on are counted in its last bucket.
+const DOUBLINGS: usize = 32 - STEP_BITS as usize;
+
+/// The number of buckets.
+pub const BUCKETS: usize = STEPS + DOUBLINGS * STEPS;
+
+/// The percentiles that reports show.
+const PERCENTILES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
+
+/// The bucket of a time.
+#[must_use]
+pub fn bucket_of(time: Duration) -> usize {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    if micros < STEPS as u64 {
+        // Less than 16.
+        return usize::try_from(micros).unwrap_or(0);
+    }
+    let shift = micros.ilog2() - STEP_BITS;
+    let step = usize::try_from(micros >> shift).unwrap_or(0) & (STEPS - 1);
+    (STEPS + shift as usize * STEPS + step).min(BUCKETS - 1)
+}
+
+/// The least time of a bucket, in microseconds.
+fn least_micros(bucket: usize) -> u64 {
+    if bucket < STEPS {
+        return bucket as u64;
+    }
+    let (shift, step) = (bucket / STEPS - 1, bucket % STEPS);
+    ((STEPS + step) as u64) << shift
+}
+
+/// How long something took, in many cases.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// How many cases.
+    pub count: u64,
+    /// The sum of their times.
+    pub sum_seconds: f64,
+    /// The percentiles: half of the cases took no longer than that of 50.
+    pub percentiles: Vec<Percentile>,
+    /// The buckets that are not empty.
+    pub buckets: Vec<Bucket>,
+}
+
+/// A percentile.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Percentile {
+    /// Of all cases, this part in per cent …
+    pub percent: f64,
+    /// … took no longer than this; exact to 6.25 %.
+    pub seconds: f64,
+}
+
+/// The cases of some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Its number on the scale.
+    pub bucket: usize,
+    /// They took less than this.
+    pub below_seconds: f64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Times {
+    /// Of the count of each bucket, and the sum of all times in microseconds.
+    pub fn new(counts: impl IntoIterator<Item = u64>, sum_micros: u64) -> Times {
+        let filled = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
+        let buckets: Vec<Bucket> = filled
+            .map(|(bucket, count)| Bucket {
+                bucket,
+                below_seconds: seconds(least_micros(bucket + 1)),
+                count,
+            })
+            .collect();
+        let mut times = Times {
+            count: buckets.iter().map(|bucket| bucket.count).sum(),
+            sum_seconds: seconds(sum_micros),
+            percentiles: Vec::new(),
+            buckets,
+        };
+        if times.count > 0 {
+            times.percentiles = PERCENTILES
+                .map(|percent| Percentile {
+                    percent,
+                    seconds: times.percentile(percent),
+                })
+                .into();
+        }
+        times
+    }
+
+    /// The time that this part of all cases, in per cent, does not exceed. 0 without a case.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> f64 {
+        // Exact below 2^53.
+        #[allow(clippy::cast_precision_loss)]
+        let rank = self.count as f64 * percent / 100.0;
+        let mut below = 0;
+        for bucket in &self.buckets {
+            below += bucket.count;
+            #[allow(clippy::cast_precision_loss)]
+            if below as f64 >= rank {
+                return bucket.below_seconds;
+            }
+        }
+        self.buckets.last().map_or(0.0, |bucket| bucket.below_seconds)
+    }
+
+    /// The average. 0 without a case.
+    #[must_use]
+    pub fn average(&self) -> f64 {
+        #[allow(clippy::cast_precision_loss)]
+        let count = self.count.max(1) as f64;
+        self.sum_seconds / count
+    }
+
+    /// The cases since an earlier state.
+    #[must_use]
+    pub fn since(&self, earlier: &Times) -> Times {
+        let mut counts = [0; BUCKETS];
+        for bucket in &self.buckets {
+            counts[bucket.bucket.min(BUCKETS - 1)] += bucket.count;
+        }
+        for bucket in &earlier.buckets {
+            let count = &mut counts[bucket.bucket.min(BUCKETS - 1)];
+            *count = count.saturating_sub(bucket.count);
+        }
+        let mut times = Times::new(counts, 0);
+        times.sum_seconds = (self.sum_seconds - earlier.sum_seconds).max(0.0);
+        times
+    }
+
+    /// The cases in classes of times that double, as bars: from the class of the least time to that of the greatest. Each with the time that
+    /// it stays below, in seconds.
+    #[must_use]
+    pub fn doublings(&self) -> Vec<Bucket> {
+        let class = |bucket: &Bucket| bucket.bucket / STEPS;
+        let (Some(first), Some(last)) = (self.buckets.first(), self.buckets.last()) else {
+            return Vec::new();
+        };
+        (class(first)..=class(last))
+            .map(|number| Bucket {
+                bucket: number,
+                below_seconds: seconds(least_micros((number + 1) * STEPS)),
+                count: self
+                    .buckets
+                    .iter()
+                    .filter(|bucket| class(bucket) == number)
+                    .map(|bucket| bucket.count)
+                    .sum(),
+            })
+            .collect()
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_is_in_its_bucket_and_no_bucket_is_wide() {
+        for micros in (0..100_000).chain((0..10_000).map(|number| number * 421_337)) {
+            let bucket = bucket_of(Duration::from_micros(micros));
+            let (least, next) = (least_micros(bucket), least_micros(bucket + 1));
+            assert!(least <= micros && micros < next, "{micros}: {least} to {next}");
+            assert!((next - least) * 16 <= least.max(16), "{micros}: {least} to {next}");
+        }
+        assert_eq!(bucket_of(Duration::MAX), BUCKETS - 1);
+        assert_eq!(bucket_of(Duration::from_secs(4294)), BUCKETS - 1);
+    }
+
+    fn times(micros: &[u64]) -> Times {
+        let mut counts = [0; BUCKETS];
+        for micros in micros {
+            counts[bucket_of(Duration::from_micros(*micros))] += 1;
+        }
+        Times::new(counts, micros.iter().sum())
+    }
+
+    #[test]
+    fn percentiles_are_exact_to_a_sixteenth() {
+        let micros: Vec<u64> = (1..=1000).collect();
+        let times = times(&micros);
+        for (percent, expected) in [(50.0, 500e-6), (90.0, 900e-6), (99.9, 999e-6)] {
+            let percentile = times.percentile(percent);
+            assert!(
+                percentile >= expected && percentile <= expected * 1.07,
+                "{percent}: {percentile}"
+            );
+        }
+        assert!((times.average() - 500.5e-6).abs() < 1e-9);
+        assert_eq!(Times::default().percentiles, []);
+    }
+
+    #[test]
+    fn what_was_counted_before_is_subtracted() {
+        let (before, after) = (times(&[10, 2000]), times(&[10, 2000, 2000, 70_000]));
+        let since = after.since(&before);
+        assert_eq!(since.count, 2);
+        assert_eq!(since.buckets, times(&[2000, 70_000]).buckets);
+        assert!((since.sum_seconds - 0.072).abs() < 1e-9);
+    }
+
+    #[test]
+    fn doublings_have_no_gap() {
+        let classes = times(&[20, 100, 101]).doublings();
+        let counts: Vec<u64> = classes.iter().map(|class| class.count).collect();
+        assert_eq!(counts, [1, 0, 2]);
+        assert!((classes[0].below_seconds - 32e-6).abs() < 1e-12);
+    }
+}

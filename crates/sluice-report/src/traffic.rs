@@ -1,0 +1,92 @@
+//! What the server has answered, counted by what requests and responses have in common.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Times;
+
+/// Counts by name. Only those that are not 0.
+pub type Counts = BTreeMap<String, u64>;
+
+/// The exchanges that have ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Since when they are counted, seconds since 1970.
+    pub since: u64,
+    /// Exchanges.
+    pub exchanges: u64,
+    /// By the version of HTTP: `HTTP/1.1`.
+    pub versions: Counts,
+    /// By the encryption of the connection: `clear`, `TLSv1.3`.
+    pub encryption: Counts,
+    /// By method; methods that are not well-known are `other`.
+    pub methods: Counts,
+    /// By status: `200`. `499` if the client left before there was a response.
+    pub statuses: Counts,
+    /// By what answered: `file`, `listing`, `cgi`, `cgiplus`, `rte`, `redirect`, `report`, `server`, `error`.
+    pub answers: Counts,
+    /// Bytes of the bodies of requests.
+    pub received_bytes: u64,
+    /// Bytes of the bodies of responses.
+    pub sent_bytes: u64,
+    /// Responses that ended before they were complete.
+    pub truncated: u64,
+    /// The time from the head of the request to the first byte of the response.
+    pub first_byte: Times,
+    /// The time from the head of the request to the last byte of the response.
+    pub whole: Times,
+}
+
+impl Traffic {
+    /// The exchanges since an earlier state.
+    #[must_use]
+    pub fn since(&self, earlier: &Traffic, since: u64) -> Traffic {
+        Traffic {
+            since,
+            exchanges: self.exchanges.saturating_sub(earlier.exchanges),
+            versions: difference(&self.versions, &earlier.versions),
+            encryption: difference(&self.encryption, &earlier.encryption),
+            methods: difference(&self.methods, &earlier.methods),
+            statuses: difference(&self.statuses, &earlier.statuses),
+            answers: difference(&self.answers, &earlier.answers),
+            received_bytes: self.received_bytes.saturating_sub(earlier.received_bytes),
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+            truncated: self.truncated.saturating_sub(earlier.truncated),
+            first_byte: self.first_byte.since(&earlier.first_byte),
+            whole: self.whole.since(&earlier.whole),
+        }
+    }
+}
+
+fn difference(now: &Counts, earlier: &Counts) -> Counts {
+    let left = |(name, count): (&String, &u64)| (name.clone(), count - earlier.get(name).unwrap_or(&0).min(count));
+    now.iter().map(left).filter(|(_, count)| *count > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_0_are_left_out() {
+        let counts = |pairs: &[(&str, u64)]| -> Counts {
+            pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+        };
+        let now = Traffic {
+            exchanges: 7,
+            methods: counts(&[("GET", 5), ("HEAD", 2)]),
+            ..Traffic::default()
+        };
+        let earlier = Traffic {
+            exchanges: 4,
+            methods: counts(&[("GET", 2), ("HEAD", 2)]),
+            ..Traffic::default()
+        };
+        let since = now.since(&earlier, 9);
+        assert_eq!(
+            (since.since, since.exchanges, since.methods),
+            (9, 3, counts(&[("GET", 3)]))
+        );
+    }
+}

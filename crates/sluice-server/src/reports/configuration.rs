@@ -1,0 +1,18 @@
+//! The page of the configuration, which the program has described.
+
+use sluice_report::configuration::Configuration;
+use sluice_report::frame::Link;
+
+use crate::reports::page::{Collected, Content, Page, Wanted, ready};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "configuration",
+        title: "Configuration",
+    },
+    content: Content::Value(collect),
+};
+
+fn collect(wanted: &Wanted) -> Collected {
+    ready(Configuration::clone(&wanted.context.overall.configuration()))
+}

@@ -1,0 +1,41 @@
+//! `metrics`: the state of the server for Prometheus and others. Threads read what may take time.
+
+use http::Response;
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::Fault;
+use sluice_report::frame::Link;
+use sluice_report::metrics::{self, CONTENT_TYPE, Measured};
+
+use crate::reports::ask::Ask;
+use crate::reports::page::{Answered, Content, Page};
+use crate::reports::{answer, environment};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "metrics",
+        title: "",
+    },
+    content: Content::Own(respond),
+};
+
+fn respond(ask: Ask) -> Answered {
+    Box::pin(async move {
+        let overall = std::sync::Arc::clone(&ask.context.overall);
+        let encode = move || {
+            let process = environment::process();
+            metrics::encode(Measured {
+                status: overall.status(),
+                version: env!("CARGO_PKG_VERSION"),
+                memory_bytes: process.memory_bytes,
+                descriptors: process.descriptors,
+                processor_seconds: process.processor_seconds,
+            })
+        };
+        let text = tokio::task::spawn_blocking(encode).await;
+        let text: Result<Response<ResponseBody>, Fault> = match text {
+            Ok(Ok(text)) => Ok(answer::new(CONTENT_TYPE, text.into())),
+            _ => Err(Fault::unexpected("the metrics are no text")),
+        };
+        text
+    })
+}
