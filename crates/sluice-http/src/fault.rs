@@ -192,6 +192,12 @@ impl Fault {
         )
     }
 
+    /// Whether the administrator has ended the request, which is nobody's fault.
+    #[must_use]
+    pub fn is_order(&self) -> bool {
+        matches!(self, Fault::Server(ServerFault::Ended))
+    }
+
     /// A mistake in the server itself: a state that its code excludes.
     #[must_use]
     pub fn unexpected(what: &'static str) -> Fault {

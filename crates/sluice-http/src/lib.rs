@@ -15,6 +15,7 @@ pub mod head;
 pub mod host;
 pub mod multipart;
 pub mod path_text;
+pub mod progress;
 pub mod ranges;
 pub mod rate_limited_log;
 pub mod received;

@@ -71,7 +71,7 @@ impl Drop for Counted {
 }
 
 /// The address that stands for a client.
-fn network_of(client: IpAddr) -> IpAddr {
+pub(crate) fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> IPV6_HOST_BITS << IPV6_HOST_BITS).into(),
         address => address,

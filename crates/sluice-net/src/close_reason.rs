@@ -21,6 +21,8 @@ pub(crate) enum CloseReason {
     Draining,
     MakesRoom,
     FreesMemory,
+    /// The administrator has ended its exchange.
+    RequestEnded,
     /// Before the version of HTTP was known.
     NothingSent,
     ProxyHeader,
@@ -48,6 +50,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Draining => "the server drains",
             CloseReason::MakesRoom => "it was idle longest, and another connection needs its slot (limits.connections)",
             CloseReason::FreesMemory => "too many bytes of its responses wait, and send_memory is used up",
+            CloseReason::RequestEnded => "the administrator has ended its request",
             CloseReason::NothingSent => "the client has closed it, or sent nothing within head_timeout",
             CloseReason::ProxyHeader => "no valid header of the PROXY protocol",
             CloseReason::Handshake => "the TLS handshake failed",

@@ -77,6 +77,8 @@ pub(crate) enum Demand {
     MakeRoom,
     /// To end at once, because its response bytes use too much memory.
     FreeMemory,
+    /// To end at once, because the administrator has ended its exchange.
+    End,
 }
 
 /// The task of a connection, and the tick of its worker at which to wake it.
@@ -313,6 +315,10 @@ impl Connection {
                 self.close_because(CloseReason::FreesMemory);
                 self.abort();
             }
+            Demand::End => {
+                self.close_because(CloseReason::RequestEnded);
+                self.abort();
+            }
         }
         Some(demand)
     }
@@ -325,6 +331,11 @@ impl Connection {
     /// Whether an exchange waits for the server.
     pub(crate) fn waits_for_server(&self) -> bool {
         self.waiting_on_server.get() > 0
+    }
+
+    /// Whether bytes of a response wait to be sent, or the connection is being closed.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.has_unsent.get()
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -453,8 +464,16 @@ impl UnderWay {
         connection.waiting_on_server.set(connection.waiting_on_server.get() + 1);
         UnderWay {
             connection: Rc::clone(connection),
-            body: OutgoingBody::default(),
+            body: OutgoingBody::of_exchange(connection.exchanges()),
             is_waiting_on_server: true,
+        }
+    }
+
+    /// A handle by which the exchange can be aborted while its response is sent.
+    pub fn handle(&self) -> ExchangeHandle {
+        ExchangeHandle {
+            connection: Rc::clone(&self.connection),
+            number: self.body.exchange(),
         }
     }
 
@@ -494,6 +513,26 @@ impl Drop for UnderWay {
         self.body.end(self.connection.outgoing());
         self.connection.open.set(self.connection.open.get() - 1);
         self.connection.head_bytes.set(0);
+    }
+}
+
+/// A handle on an exchange, which may be over.
+#[derive(Clone)]
+pub struct ExchangeHandle {
+    connection: Rc<Connection>,
+    number: u32,
+}
+
+impl ExchangeHandle {
+    /// Aborts the response that is being sent: its stream is reset in HTTP/2, its connection in HTTP/1. No effect on an exchange that is
+    /// over.
+    pub fn abort(&self) {
+        let connection = &self.connection;
+        if connection.outgoing.is_http2() {
+            connection.outgoing.abort_delivery(self.number);
+        } else if connection.is_busy() && connection.exchanges() == self.number {
+            connection.demand(Demand::End);
+        }
     }
 }
 

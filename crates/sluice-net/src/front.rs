@@ -185,7 +185,7 @@ impl Front {
     fn drop_subjects(&self) {
         let generation = self.watches.generation();
         if self.watch_generation.replace(generation) != generation {
-            self.slots.for_each(|connection| {
+            self.slots.for_each(|connection, _| {
                 if connection.is_watched() {
                     self.subject(connection);
                 }

@@ -14,6 +14,7 @@ mod close_reason;
 mod coalescer;
 pub mod connection;
 mod connection_events;
+pub mod connection_report;
 pub mod frames;
 pub mod front;
 mod front_log;

@@ -185,7 +185,7 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
                     () = make_room(&front) => {}
                     () = &mut draining => return,
                 }
-                let slot = slots.take(front.connection(endpoints), counted);
+                let slot = slots.take(front.connection(endpoints), counted, front.tick());
                 if front.watches().is_on() {
                     slot.set_listener(index);
                     slot.set_of_proxy(front.has_proxy_protocol(index) || service.is_trusted_proxy(&endpoints));

@@ -20,11 +20,11 @@ use crate::send_allowance::{ClientWait, RoundRobin, SendAllowance};
 use crate::send_budget::SendBudget;
 
 /// Largest chunk of a body.
-const CHUNK_BYTES_MAX: usize = 256 << 10;
+const CHUNK_BYTES_MAX: u32 = 256 << 10;
 
 /// Chunk size while a connection or its worker has much memory in use, and of the first chunk in HTTP/2: a client can
 /// open 128 streams with 4 KB and no window, so a stream gets more only after it has taken that.
-const CHUNK_BYTES_MIN: usize = 16 << 10;
+const CHUNK_BYTES_MIN: u32 = 16 << 10;
 
 /// Bytes that one connection may have in memory before an exchange that already has some waits. In HTTP/2 this is enough
 /// for sixteen streams of 64 KiB. In HTTP/1.1 hyper's own limit is reached first (`http1`).
@@ -135,6 +135,19 @@ impl Outgoing {
             .count()
     }
 
+    /// Aborts the delivery of the exchange with this number, if it has begun.
+    pub(crate) fn abort_delivery(&self, exchange: u32) {
+        let deliveries = self.deliveries.borrow();
+        let delivery = deliveries
+            .iter()
+            .find(|delivery| delivery.exchange == exchange)
+            .cloned();
+        drop(deliveries);
+        if let Some(delivery) = delivery {
+            delivery.abort();
+        }
+    }
+
     /// HTTP/2 bodies of one chunk, whose exchanges are over.
     pub(crate) fn complete_bodies(&self) -> &CompleteBodies {
         self.complete.get_or_init(Box::default)
@@ -221,6 +234,8 @@ impl Drop for Outgoing {
 /// The delivery of a body of several chunks.
 #[derive(Default)]
 pub(crate) struct Delivery {
+    /// The number of its exchange.
+    exchange: u32,
     /// Bytes of memory that its chunks use.
     bytes: Cell<usize>,
     /// Bytes of it that have moved to the socket; wraps around.
@@ -443,15 +458,30 @@ impl Drop for Hold {
 }
 
 /// The body of an exchange, as the connection counts it.
-#[derive(Default)]
 pub(crate) struct OutgoingBody {
+    /// The number of its exchange.
+    exchange: u32,
     /// `None` until it is known that the body has several chunks.
     delivery: Option<Rc<Delivery>>,
-    /// Size of the last chunk asked for; 0 before the first.
-    chunk_bytes: usize,
+    /// Size of the last chunk asked for; 0 before the first. Small, because a response holds it.
+    chunk_bytes: u32,
 }
 
 impl OutgoingBody {
+    /// That of the exchange with this number.
+    pub(crate) fn of_exchange(exchange: u32) -> OutgoingBody {
+        OutgoingBody {
+            exchange,
+            delivery: None,
+            chunk_bytes: 0,
+        }
+    }
+
+    /// The number of its exchange among those of the connection.
+    pub(crate) fn exchange(&self) -> u32 {
+        self.exchange
+    }
+
     /// Notes whether the exchange waits for the client.
     pub(crate) fn set_waits_for_client(&self, waits_for_client: bool) {
         if let Some(delivery) = &self.delivery {
@@ -498,7 +528,7 @@ impl UnderWay {
             0 => CHUNK_BYTES_MAX,
             last => (2 * last).min(CHUNK_BYTES_MAX),
         };
-        Poll::Ready(body.chunk_bytes)
+        Poll::Ready(body.chunk_bytes as usize)
     }
 
     /// Hands a chunk out to the protocol. It `is_last` if the body ends with it.
@@ -506,7 +536,10 @@ impl UnderWay {
         let outgoing = self.connection.outgoing();
         let is_last = position == ChunkPosition::Last;
         if !is_last && self.body.delivery.is_none() {
-            let delivery = Rc::new(Delivery::default());
+            let delivery = Rc::new(Delivery {
+                exchange: self.body.exchange,
+                ..Delivery::default()
+            });
             outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
             if outgoing.is_http2() {
                 outgoing.new_delivery.set(Some(Rc::clone(&delivery)));

@@ -33,10 +33,17 @@ pub(crate) struct ConnectionSlots {
     counts: Arc<ConnectionCounts>,
     free: Cell<usize>,
     vacancies: Rc<Vacancies>,
-    taken: RefCell<HashMap<u64, Rc<Connection>>>,
+    taken: RefCell<HashMap<u64, Taken>>,
     /// Connections that were idle at the last search, with the moment since when; the longest first.
     longest_idle: RefCell<VecDeque<IdleSlot>>,
     next: Cell<u64>,
+}
+
+/// A slot that is taken.
+struct Taken {
+    connection: Rc<Connection>,
+    /// The second of the worker at which it was accepted.
+    accepted_tick: u32,
 }
 
 /// An idle connection.
@@ -86,13 +93,17 @@ impl ConnectionSlots {
         }
     }
 
-    /// Takes a slot for a connection; call `make_room` first.
-    pub(crate) fn take(self: &Rc<Self>, connection: Connection, counted: Option<Counted>) -> Slot {
+    /// Takes a slot for a connection that is accepted at this second of the worker; call `make_room` first.
+    pub(crate) fn take(self: &Rc<Self>, connection: Connection, counted: Option<Counted>, tick: u32) -> Slot {
         let connection = Rc::new(connection);
         let number = self.next.get();
         self.next.set(number + 1);
         self.free.set(self.free.get().saturating_sub(1));
-        self.taken.borrow_mut().insert(number, Rc::clone(&connection));
+        let taken = Taken {
+            connection: Rc::clone(&connection),
+            accepted_tick: tick,
+        };
+        self.taken.borrow_mut().insert(number, taken);
         self.counts.accepted.add(1);
         Slot {
             slots: Rc::clone(self),
@@ -104,20 +115,22 @@ impl ConnectionSlots {
 
     /// Wakes the task of every connection that is due at this tick. `u32::MAX` wakes all.
     pub(crate) fn wake_due(&self, tick: u32) {
-        for connection in self.taken.borrow().values() {
-            connection.wake_if_due(tick);
+        for taken in self.taken.borrow().values() {
+            taken.connection.wake_if_due(tick);
         }
     }
 
-    /// Calls `f` with every connection.
-    pub(crate) fn for_each(&self, f: impl FnMut(&Rc<Connection>)) {
-        self.taken.borrow().values().for_each(f);
+    /// Calls `visit` with every connection, and the second of the worker at which it was accepted.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Rc<Connection>, u32)) {
+        for taken in self.taken.borrow().values() {
+            visit(&taken.connection, taken.accepted_tick);
+        }
     }
 
     /// The connection whose response bytes have used most memory for longest.
     pub(crate) fn most_waiting(&self) -> Option<Rc<Connection>> {
         let taken = self.taken.borrow();
-        let candidates = taken.values().filter(|connection| {
+        let candidates = taken.values().map(|taken| &taken.connection).filter(|connection| {
             let outgoing = connection.outgoing();
             outgoing.bytes() > 0 && !outgoing.is_written_off()
         });
@@ -133,7 +146,7 @@ impl ConnectionSlots {
         let (taken, mut chosen) = (self.taken.borrow(), self.longest_idle.borrow_mut());
         let next = |chosen: &mut VecDeque<IdleSlot>| {
             while let Some(slot) = chosen.pop_front() {
-                let connection = taken.get(&slot.number);
+                let connection = taken.get(&slot.number).map(|taken| &taken.connection);
                 if let Some(connection) = connection.filter(|connection| is_idle_since(connection, slot.since)) {
                     return Some(Rc::clone(connection));
                 }
@@ -141,12 +154,12 @@ impl ConnectionSlots {
             None
         };
         next(&mut chosen).or_else(|| {
-            let slots = taken.iter().map(|(&number, connection)| IdleSlot {
-                since: connection.idle_since(),
+            let slots = taken.iter().map(|(&number, taken)| IdleSlot {
+                since: taken.connection.idle_since(),
                 number,
             });
             let mut idle: Vec<_> = slots
-                .filter(|slot| is_idle_since(&taken[&slot.number], slot.since))
+                .filter(|slot| is_idle_since(&taken[&slot.number].connection, slot.since))
                 .collect();
             if idle.len() > CHOSEN_AT_ONCE {
                 idle.select_nth_unstable_by_key(CHOSEN_AT_ONCE, |slot| slot.since);

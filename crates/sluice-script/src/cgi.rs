@@ -3,6 +3,7 @@
 
 use sluice_gateway::{EndMark, Environment, Reply};
 use sluice_http::fault::Fault;
+use sluice_http::progress::Step;
 use sluice_launch::Stdin;
 use sluice_membuf::Reservation;
 use sluice_settings::RequestBody as BodyChoice;
@@ -26,12 +27,10 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         reservation,
     } = prepare(&job, body).await?;
     // Only now, because the client may need long to send the body.
-    let pool = job
-        .route
-        .pools
-        .pool(&job.script, settings, &job.scripts.resources().processes);
+    let pool = job.route.pools.pool(&job.script, settings, job.scripts.resources());
     let events = job.events();
-    let mut lease = pool.acquire(job.scripts.worker, None, &events).await?;
+    job.request.progress.set_step(Step::AwaitingProcess);
+    let mut lease = pool.acquire(job.scripts.worker, None, job.request.id, &events).await?;
     let sentinels = new_sentinels()?;
     let variables = job.variables(Some(&sentinels), content_length);
     events.begin_process(&sentinels);
@@ -49,10 +48,13 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         ended(exit);
         drop(reservation);
     };
+    job.request.progress.set_step(Step::StartingProcess);
     let (process, channels) =
         process::start(&job.scripts, job.spec(sentinels), program, segment, &events, ended).await?;
+    lease.note_process(&process);
     job.subject.note_phase(Phase::Process);
     process.begin_exchange(job.request.id, None);
+    job.request.note_process(&process);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
     let relay = Relay::new(
@@ -64,7 +66,7 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         idle_timer,
         events,
     );
-    let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
+    let mut session = Session::new(Conversation::new(&job, relay, lease));
     let reply = session.head().await?;
     Ok((session, reply))
 }

@@ -3,10 +3,12 @@
 
 use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
+use sluice_http::progress::Step;
 use sluice_launch::Stdin;
 use sluice_watch::Phase;
 
 use crate::conversation::Conversation;
+use crate::end_cause::EndCause;
 use crate::idle_process::IdleProcess;
 use crate::input::Input;
 use crate::job::{Job, new_sentinels};
@@ -42,8 +44,11 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
         let pool = job
             .route
             .pools
-            .pool(&job.script, job.settings(), &job.scripts.resources().processes);
-        let mut lease = pool.acquire(job.scripts.worker, script, &events).await?;
+            .pool(&job.script, job.settings(), job.scripts.resources());
+        job.request.progress.set_step(Step::AwaitingProcess);
+        let mut lease = pool
+            .acquire(job.scripts.worker, script, job.request.id, &events)
+            .await?;
         let (idle, age) = match lease.take() {
             Some(idle) => match rebind_to_worker(&job, idle, &events)? {
                 Some(idle) => {
@@ -54,9 +59,10 @@ pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session
             },
             None => (start(&job, &mut lease, &events).await?, Age::New),
         };
+        job.request.note_process(&idle.process);
         job.subject.note_phase(Phase::Process);
         let relay = begin(&job, idle, pump.take(), content_length, &events).with_record(age);
-        let mut session = Session::new(Conversation::new(&job.scripts, &job.route, relay, lease));
+        let mut session = Session::new(Conversation::new(&job, relay, lease));
         match session.head().await {
             Ok(reply) => return Ok((session, reply)),
             Err(fault) if age == Age::New || attempt == ATTEMPTS_MAX || overtaken == OVERTAKEN_MAX => {
@@ -107,7 +113,7 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Resu
                 _ => format!("pid {pid} is not used, because it has closed its mailbox, or has ended"),
             }
         });
-        idle.process.stop();
+        idle.process.stop(EndCause::Misbehaved);
         return Ok(None);
     }
     if idle.worker == job.scripts.worker {
@@ -122,7 +128,7 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Resu
             ..idle
         })),
         Err(error) => {
-            process.stop();
+            process.stop(EndCause::Unusable);
             Err(ServerFault::io(Activity::ChangeOfWorker, error).into())
         }
     }
@@ -138,8 +144,10 @@ async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<Id
     events.begin_process(&sentinels);
     let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
     let ended = lease.exit_notice();
+    job.request.progress.set_step(Step::StartingProcess);
     let (process, mut channels) =
         process::start(&job.scripts, job.spec(sentinels), program, segment, events, ended).await?;
+    lease.note_process(&process);
     if job
         .script
         .engine

@@ -23,11 +23,13 @@ use sluice_gateway::{
     AgentAnswer, ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead, ScriptControl,
 };
 use sluice_http::fault::Fault;
+use sluice_http::progress::Progress;
 use sluice_launch::Exit;
 use sluice_settings::ScriptSettings;
 
 use crate::block::Block;
 use crate::body_filter::BodyFilter;
+use crate::job::Job;
 use crate::lease::Lease;
 use crate::process_fault::{Violation, WrongMode};
 use crate::relay::{Relay, ReplyEvent};
@@ -48,6 +50,7 @@ pub(crate) struct Conversation {
     pub relay: Relay,
     pub lease: Lease,
     pub filter: BodyFilter,
+    progress: Rc<Progress>,
     /// Removes the framing of a body that the script has framed itself. `None` if it has not, or the body is complete.
     decoder: Option<Box<ChunkDecoder>>,
     /// Bytes of such a body that are not decoded yet.
@@ -63,10 +66,12 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    pub(crate) fn new(scripts: &Rc<Scripts>, route: &Arc<ScriptRoute>, relay: Relay, lease: Lease) -> Conversation {
+    pub(crate) fn new(job: &Job, relay: Relay, lease: Lease) -> Conversation {
+        let route = &job.route;
         Conversation {
-            scripts: Rc::clone(scripts),
+            scripts: Rc::clone(&job.scripts),
             route: Arc::clone(route),
+            progress: Rc::clone(&job.request.progress),
             relay,
             lease,
             filter: BodyFilter::new(route.settings.output.mailbox),
@@ -77,6 +82,11 @@ impl Conversation {
             rest: Bytes::new(),
             block: Block::default(),
         }
+    }
+
+    /// Whether the administrator has ended its request.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.progress.is_ended()
     }
 
     pub(crate) fn settings(&self) -> &ScriptSettings {

@@ -27,6 +27,7 @@ use sluice_membuf::Segment;
 use tokio::task::spawn_blocking;
 
 use crate::conversation::Conversation;
+use crate::end_cause::EndCause;
 use crate::idle_process::IdleProcess;
 use crate::input::Input;
 use crate::lease::Lease;
@@ -51,8 +52,8 @@ pub(crate) enum Ending {
     Drain(Duration),
     /// The client has disconnected or was sent elsewhere: drained, but bulk writes of the script fail.
     ClientGone(Duration),
-    /// Stopped, because it is of no more use.
-    Stop,
+    /// Stopped, because it is of no more use, for this cause.
+    Stop(EndCause),
 }
 
 /// Whether somebody waits for the body.
@@ -68,12 +69,14 @@ impl Ending {
     /// For an exchange that its client leaves.
     pub(crate) fn of_left(conversation: &Conversation) -> Ending {
         let settings = conversation.settings();
-        if conversation.filter.is_satisfied() {
+        if conversation.is_ended() {
+            Ending::Stop(EndCause::RequestEnded)
+        } else if conversation.filter.is_satisfied() {
             Ending::Drain(settings.timeouts.output)
         } else if settings.mode.keeps_process() {
             Ending::ClientGone(settings.timeouts.client_grace)
         } else {
-            Ending::Stop
+            Ending::Stop(EndCause::ClientGone)
         }
     }
 
@@ -83,7 +86,7 @@ impl Ending {
         let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
         match can_be_kept || conversation.relay.has_failed_well() {
             true => Ending::ClientGone(conversation.settings().timeouts.client_grace),
-            false => Ending::Stop,
+            false => Ending::Stop(EndCause::Fault),
         }
     }
 
@@ -116,7 +119,7 @@ impl Ending {
         conversation
             .scripts
             .warn(format_args!("{process}: {}", Violation::NoSentinel));
-        Ok(Ending::Stop)
+        Ok(Ending::Stop(EndCause::Fault))
     }
 
     /// Ends the exchange.
@@ -130,7 +133,7 @@ impl Ending {
                 conversation.relay.client_gone(limit);
                 drain(conversation, limit);
             }
-            Ending::Stop => {
+            Ending::Stop(cause) => {
                 if conversation.settings().mode.has_engine() && conversation.relay.has_read_request() {
                     conversation.lease.excuse();
                 }
@@ -141,7 +144,7 @@ impl Ending {
                     ..
                 } = conversation.relay;
                 // Its input stays open until it has ended: otherwise half a body would look complete to it.
-                process.stop_holding(channels.input);
+                process.stop_holding(channels.input, cause);
                 note_end(&conversation.scripts, &process, &events);
             }
         }
@@ -163,10 +166,10 @@ impl Ending {
                     let limit = time_text(*limit);
                     format!("pid {pid} may write on for {limit}, and nobody gets it: {why}; so far {totals}")
                 }
-                Ending::Stop if relay.process.exit().is_some() => {
+                Ending::Stop(_) if relay.process.exit().is_some() => {
                     format!("pid {pid} has ended; it has written {totals}")
                 }
-                Ending::Stop => format!("pid {pid} is stopped (SIGTERM, then SIGKILL); it has written {totals}"),
+                Ending::Stop(_) => format!("pid {pid} is stopped (SIGTERM, then SIGKILL); it has written {totals}"),
             }
         });
     }
@@ -203,6 +206,7 @@ struct Draining(Option<Conversation>);
 fn drain(mut conversation: Conversation, limit: Duration) {
     let scripts = Rc::clone(&conversation.scripts);
     let is_satisfied = conversation.filter.is_satisfied();
+    conversation.relay.process.note_draining();
     // One that was reported before has been logged.
     let _ = conversation.relay.take_failure_report();
     let events = conversation.relay.events.clone();
@@ -250,7 +254,7 @@ impl Draining {
 
 impl Drop for Draining {
     fn drop(&mut self) {
-        self.end(Ending::Stop);
+        self.end(Ending::Stop(EndCause::ClientGone));
     }
 }
 
@@ -312,7 +316,7 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
                 process.pid
             )
         });
-        process.stop();
+        process.stop(EndCause::Misbehaved);
         note_end(scripts, &process, &events);
         return;
     }
@@ -321,12 +325,12 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
             "{}: the rest of its request body cannot be taken out: {error}",
             process.describe()
         ));
-        process.stop();
+        process.stop(EndCause::Unusable);
         note_end(scripts, &process, &events);
         return;
     }
     let Some(mut segment) = channels.segment.take() else {
-        process.stop();
+        process.stop(EndCause::Unusable);
         return;
     };
     scanner.restart();
@@ -355,7 +359,7 @@ async fn trim(mut segment: Segment, idle: IdleProcess, lease: Lease, events: Scr
     });
     match trimmed.await {
         Ok(segment) => release(lease, idle.with_segment(segment), &events),
-        Err(_) => idle.process.stop(),
+        Err(_) => idle.process.stop(EndCause::Unusable),
     }
 }
 

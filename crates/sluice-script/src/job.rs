@@ -22,6 +22,7 @@ use sluice_gateway::{AgentAnswer, CgiRequest, EndMark, MailboxKind, Scanner, Sen
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::path_text::bytes_of;
+use sluice_http::progress::Step;
 use sluice_launch::{ProcessLimits, Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
@@ -271,12 +272,11 @@ impl Job {
 
     /// Stores a request body, unless the request would then be refused because the script's queue is full.
     pub(crate) async fn store(&self, body: RequestBody) -> Result<(Stored, u64), Fault> {
-        let server = &self.scripts.resources().processes;
-        self.route
-            .pools
-            .pool(&self.script, self.settings(), server)
-            .check_room()?;
-        let stored = body.store(self.scripts.resources()).await;
+        let resources = self.scripts.resources();
+        let pool = self.route.pools.pool(&self.script, self.settings(), resources);
+        pool.check_room()?;
+        self.request.progress.set_step(Step::ReadingBody);
+        let stored = body.store(resources).await;
         self.subject.note_phase(Phase::Stored);
         stored
     }

@@ -5,19 +5,24 @@
 //! share a pool; a process moves between them only when the pool decides so. Not here: how a process gets its request (`cgi`,
 //! `cgiplus`).
 
+mod refusal;
+mod report;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
-use sluice_launch::Exit;
+use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::request_id::UniqueId;
 use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::oneshot;
 
 use crate::idle_process::IdleProcess;
-use crate::pool::{Action, Career, Decision, Pool, PoolView, ProcessId, Reason, Refusal, Release, Room, Ticket};
+use crate::pool::{Action, Career, Decision, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket};
 use crate::pool_note::PoolNote;
+use crate::pool_record::{EndedProcess, PoolRecord};
+use crate::process::Process;
 use crate::process_limit::{Member, Permit, PoolLimits};
 use crate::recent_scripts::ScriptId;
 use crate::route::Script;
@@ -32,8 +37,8 @@ const REPORTED_WAIT: Duration = Duration::from_secs(1);
 
 /// One script's pool, shared by all workers.
 pub(crate) struct SharedPool {
-    /// The script's file, for messages.
-    script: Box<Path>,
+    /// Its label, with the script's file for messages; and what outlives the pool.
+    record: Arc<PoolRecord>,
     settings: PoolSettings,
     kill_grace: Duration,
     limits: PoolLimits,
@@ -44,9 +49,17 @@ struct State {
     pool: Pool,
     stamp: Stamp,
     idle: HashMap<ProcessId, IdleProcess>,
-    waiting: HashMap<Ticket, oneshot::Sender<Lease>>,
+    waiting: HashMap<Ticket, Waiter>,
+    /// The processes that were started, of which some may have ended.
+    processes: HashMap<ProcessId, Weak<Process>>,
     /// When the log was last given a line about requests that wait.
     reported: Option<Instant>,
+}
+
+/// A request that waits for its lease.
+struct Waiter {
+    request: UniqueId,
+    lease: oneshot::Sender<Lease>,
 }
 
 /// The right to one process of a pool.
@@ -74,7 +87,12 @@ enum LeaseState {
 
 impl SharedPool {
     /// Without processes.
-    pub(crate) fn new(script: &Script, settings: &ScriptSettings, limits: PoolLimits) -> Arc<SharedPool> {
+    pub(crate) fn new(
+        script: &Script,
+        settings: &ScriptSettings,
+        limits: PoolLimits,
+        record: Arc<PoolRecord>,
+    ) -> Arc<SharedPool> {
         let pool = Pool::new(settings.pool);
         // Each process of a CGI script serves one request: a failure says nothing about the next process.
         let pool = if settings.mode.keeps_process() {
@@ -83,7 +101,7 @@ impl SharedPool {
             pool
         };
         let pool = Arc::new(SharedPool {
-            script: script.pool_key().into(),
+            record,
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
             limits,
@@ -92,12 +110,15 @@ impl SharedPool {
                 stamp: script.stamp,
                 idle: HashMap::new(),
                 waiting: HashMap::new(),
+                processes: HashMap::new(),
                 reported: None,
             }),
         });
         for limit in [&pool.limits.route, &pool.limits.server] {
             limit.add(pool.member());
         }
+        let reported: Weak<SharedPool> = Arc::downgrade(&pool);
+        pool.record.add(reported);
         pool
     }
 
@@ -113,12 +134,13 @@ impl SharedPool {
         permit.is_some()
     }
 
-    /// Waits for a process or for permission to start one; `script` is what an engine is to run. The script's fault, a 503: the queue is full, the wait took too long, or
-    /// starts are delayed after failures.
+    /// Waits for a process or for permission to start one, for this request; `script` is what an engine is to run. The script's fault, a
+    /// 503: the queue is full, the wait took too long, or starts are delayed after failures.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         worker: usize,
         script: Option<ScriptId>,
+        request: UniqueId,
         events: &ScriptEvents,
     ) -> Result<Lease, Fault> {
         let note = PoolNote::begin(self, events);
@@ -140,6 +162,7 @@ impl SharedPool {
                     return Ok(self.lease(id, None, permit));
                 }
                 Decision::Refuse(refusal) => {
+                    self.count_refused(refusal);
                     let fault = self.refused(refusal, &state.pool);
                     drop(state);
                     events.process(|| format!("gets no process: {fault}"));
@@ -147,8 +170,8 @@ impl SharedPool {
                     return Err(fault);
                 }
                 Decision::Wait(ticket) => {
-                    let (grant, granted) = oneshot::channel();
-                    state.waiting.insert(ticket, grant);
+                    let (lease, granted) = oneshot::channel();
+                    state.waiting.insert(ticket, Waiter { request, lease });
                     let waiting = state.pool.waiting();
                     let is_filling = 2 * waiting > self.settings.queue_max;
                     drop(state);
@@ -171,6 +194,7 @@ impl SharedPool {
         drop(entry);
         note.end_wait(granted.as_ref());
         granted.ok_or_else(|| {
+            self.record.counts.timed_out.add_one();
             let full = self.full(&self.lock().pool);
             ScriptFault::QueueTimeout(Box::new(full)).into()
         })
@@ -206,40 +230,6 @@ impl SharedPool {
         );
     }
 
-    /// What is to be said about a pool without a free process.
-    fn full(&self, pool: &Pool) -> FullPool {
-        FullPool {
-            script: self.script.clone(),
-            processes: pool.processes(),
-            max: self.settings.max,
-            queue_max: self.settings.queue_max,
-            queue_timeout: self.settings.queue_timeout,
-        }
-    }
-
-    fn refused(&self, refusal: Refusal, pool: &Pool) -> Fault {
-        match refusal {
-            Refusal::QueueFull => ScriptFault::QueueFull(Box::new(self.full(pool))).into(),
-            Refusal::BackOff(wait) => {
-                let script = self.script.clone();
-                ScriptFault::BackOff(Box::new(BackOff { script, wait })).into()
-            }
-        }
-    }
-
-    /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
-    /// entry of the queue before this one. The fault is the script's, a 503.
-    pub(crate) fn check_room(&self) -> Result<(), Fault> {
-        let state = self.lock();
-        let Some(refusal) = state.pool.refusal(Instant::now()) else {
-            return Ok(());
-        };
-        let fault = self.refused(refusal, &state.pool);
-        drop(state);
-        self.report_waiting();
-        Err(fault)
-    }
-
     fn lease(self: &Arc<Self>, id: ProcessId, idle: Option<IdleProcess>, permit: Option<Permit>) -> Lease {
         Lease {
             pool: Arc::clone(self),
@@ -267,7 +257,7 @@ impl SharedPool {
 
     /// The file of its script, or the key of its engine.
     pub(crate) fn script(&self) -> &Path {
-        &self.script
+        &self.record.label.script
     }
 
     /// Whether there is no process and no request that waits.
@@ -320,6 +310,7 @@ impl SharedPool {
     fn remove(self: &Arc<Self>, id: ProcessId, how: Removal) {
         let mut state = self.lock();
         let idle = state.idle.remove(&id);
+        state.processes.remove(&id);
         let mut permit = None;
         let action = how(&mut state.pool, id, Instant::now(), &mut || {
             self.take_permit(&mut permit)
@@ -416,14 +407,22 @@ impl Lease {
 
     /// A function to call at the end of the process that the holder starts now, or to drop if no process was started. The process
     /// counts from now on, even if its client disconnects while it is being started.
-    pub(crate) fn exit_notice(&mut self) -> impl FnOnce(Exit) + Send + use<> + 'static {
+    pub(crate) fn exit_notice(&mut self) -> impl FnOnce(EndedProcess) + Send + use<> + 'static {
         self.state = LeaseState::Running;
         let mut notice = ExitNotice {
             pool: Arc::downgrade(&self.pool),
             id: self.id,
             permit: self.permit.take(),
+            record: Arc::clone(&self.pool.record),
         };
-        move |_| notice.ended()
+        move |process| notice.ended(process)
+    }
+
+    /// The process that the holder has started, for reports.
+    pub(crate) fn note_process(&self, process: &Arc<Process>) {
+        self.pool.record.counts.started.add_one();
+        let mut state = self.pool.lock();
+        state.processes.insert(self.id, Arc::downgrade(process));
     }
 
     /// The process has set its own idle lifetime (callout LIFETIME); `None` is without limit.
@@ -496,14 +495,16 @@ struct ExitNotice {
     pool: Weak<SharedPool>,
     id: ProcessId,
     permit: Option<Permit>,
+    record: Arc<PoolRecord>,
 }
 
 /// How a process leaves its pool.
 type Removal = fn(&mut Pool, ProcessId, Instant, Room<'_>) -> Option<Action>;
 
 impl ExitNotice {
-    /// The process has ended by itself.
-    fn ended(&mut self) {
+    /// The process has ended.
+    fn ended(&mut self, process: EndedProcess) {
+        self.record.note_end(process);
         self.give_back(Pool::ended);
     }
 
@@ -545,7 +546,7 @@ fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
         script = &*process.script(),
         "script process retired: {reason}"
     );
-    process.retire(grace);
+    process.retire(grace, reason);
     drop(channels);
 }
 
@@ -558,7 +559,7 @@ struct Orphan {
 /// Gives a lease to the request that waits. Returns it if that request has gone.
 fn grant(state: &mut State, ticket: Ticket, lease: Lease) -> Option<Orphan> {
     let refused = match state.waiting.remove(&ticket) {
-        Some(waiter) => waiter.send(lease).err(),
+        Some(waiter) => waiter.lease.send(lease).err(),
         None => Some(lease),
     };
     refused.map(|lease| Orphan { _lease: lease })

@@ -1,8 +1,10 @@
 //! When a process counts in its pool.
 
+use sluice_launch::Exit;
 use sluice_settings::{Mode, ScriptSource};
 
 use super::*;
+use crate::pool_record::{PoolLabel, PoolRecords};
 use crate::process_limit::ProcessLimit;
 
 fn pool(max: usize) -> Arc<SharedPool> {
@@ -21,21 +23,27 @@ fn pool(max: usize) -> Arc<SharedPool> {
         route: ProcessLimit::of_route(None),
         server: ProcessLimit::of_server(usize::MAX),
     };
-    SharedPool::new(&script, &settings, limits)
+    let record = PoolRecords::default().of(PoolLabel {
+        script: script.pool_key().into(),
+        mode: settings.mode.name(),
+        site: "".into(),
+        origin: "".into(),
+    });
+    SharedPool::new(&script, &settings, limits, record)
 }
 
 #[tokio::test]
 async fn a_process_counts_until_its_end_even_if_its_client_disconnects_while_it_is_started() {
     let pool = pool(1);
     for has_run in [false, true] {
-        let mut lease = pool.acquire(0, None, &ScriptEvents::NONE).await.unwrap();
+        let mut lease = pool.acquire(0, None, id(), &ScriptEvents::NONE).await.unwrap();
         assert!(lease.take().is_none());
         let notice = lease.exit_notice();
         drop(lease);
-        let mut second = Box::pin(pool.acquire(0, None, &ScriptEvents::NONE));
+        let mut second = Box::pin(pool.acquire(0, None, id(), &ScriptEvents::NONE));
         assert!(has_to_wait(&mut second).await, "two at once");
         if has_run {
-            notice(Exit::Code(0));
+            notice(ended());
         } else {
             drop(notice);
         }
@@ -48,4 +56,19 @@ async fn a_process_counts_until_its_end_even_if_its_client_disconnects_while_it_
 async fn has_to_wait<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending()))
         .await
+}
+
+/// The id of the requests.
+fn id() -> UniqueId {
+    UniqueId::new([b'0'; 8], 1)
+}
+
+fn ended() -> EndedProcess {
+    EndedProcess {
+        pid: 1,
+        cause: None,
+        exit: Exit::Code(0),
+        uses: 1,
+        lived: Duration::ZERO,
+    }
 }

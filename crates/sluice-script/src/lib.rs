@@ -13,8 +13,10 @@
 //!     │                  │    │    ├─ process_limit     bounds that pools share; default_processes
 //!     │                  │    │    └─ recent_scripts    what a process of an engine has run
 //!     │                  │    └─ watched_files          changes that replace kept processes
+//!     │                  │    └─ pool_record            what outlives a pool; report
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
 //!     │                  │      ├─ escalation              the signals that end it
+//!     │                  │      ├─ end_cause               why it ends
 //!     │                  │      ├─ shebang              why a process could not be started
 //!     │                  │      └─ unwatched            the end of a process that nobody has taken
 //!     │                  ├─ resources                   bounds on what all scripts hold together
@@ -48,6 +50,7 @@ mod cgiplus;
 mod conversation;
 mod default_environment;
 mod default_processes;
+mod end_cause;
 mod ending;
 pub mod engine;
 mod escalation;
@@ -63,6 +66,7 @@ mod observed_process;
 pub mod own_agent;
 mod pool;
 mod pool_note;
+mod pool_record;
 pub mod pools;
 mod process;
 mod process_fault;
@@ -71,6 +75,7 @@ mod pump;
 mod recent_scripts;
 mod relay;
 mod reply_encoding;
+pub mod report;
 pub mod request;
 pub mod request_body;
 mod request_pipe;

@@ -65,7 +65,7 @@ pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, MissingAgent>
     settings.pool.queue_timeout = agent.timeout;
     let engines = Engines::default();
     Ok(ScriptRoute {
-        pools: Pools::new(&settings, &engines),
+        pools: Pools::new(&settings, &engines, "*", origin),
         settings,
         interpreters: Vec::new(),
         engines,

@@ -11,6 +11,8 @@
 //!                 └── ended, while a request waits ◀─────────┴──▶ (nothing)
 //! ```
 
+mod view;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -18,6 +20,7 @@ use std::time::{Duration, Instant};
 use sluice_settings::PoolSettings;
 
 use crate::recent_scripts::{RecentScripts, ScriptId};
+pub(crate) use view::{Career, PoolView, SlotView};
 
 /// A process of another worker is used instead of starting a new one, if it has been idle for this long. Its own worker needs
 /// it if it was busy more recently: under load every worker soon has processes of its own, and none moves.
@@ -107,6 +110,8 @@ pub(crate) enum Reason {
     Shutdown,
     /// Requests for other scripts wait for room.
     RoomForOthers,
+    /// The administrator has retired the script.
+    Asked,
 }
 
 impl fmt::Display for Reason {
@@ -118,6 +123,28 @@ impl fmt::Display for Reason {
             Reason::WatchedFileChanged => "a watched file has changed",
             Reason::Shutdown => "the server ends or has another configuration",
             Reason::RoomForOthers => "requests for other scripts wait for a process",
+            Reason::Asked => "retired by the administrator",
+        })
+    }
+}
+
+/// Why the pool starts a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A request came, and there was no process.
+    First,
+    /// A request came, and no process was free.
+    AllBusy,
+    /// A request had waited for room.
+    Waited,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Cause::First => "a request came, and there was none",
+            Cause::AllBusy => "a request came, and none was free",
+            Cause::Waited => "a request had waited for room",
         })
     }
 }
@@ -149,25 +176,6 @@ impl fmt::Display for Departure {
     }
 }
 
-/// The state of a pool, for WATCH.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PoolView {
-    pub processes: usize,
-    pub idle: usize,
-    pub waiting: usize,
-    pub max: usize,
-    pub last_departure: Option<Departure>,
-}
-
-/// What a process has done before its present exchange, for WATCH.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Career {
-    /// Requests that it has served.
-    pub served: u64,
-    /// Since when it was idle.
-    pub idle_since: Option<Instant>,
-}
-
 /// The processes of one script and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -190,6 +198,10 @@ struct Slot {
     idle_since: Option<Instant>,
     /// The same of the time before its present exchange.
     was_idle_since: Option<Instant>,
+    /// When it was given its last request.
+    busy_since: Instant,
+    started: Instant,
+    cause: Cause,
     /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
     lifetime: Option<Option<Duration>>,
     served: u64,
@@ -202,8 +214,9 @@ struct Slot {
 }
 
 impl Slot {
-    fn lend(&mut self, worker: usize, script: Option<ScriptId>) -> ProcessId {
+    fn lend(&mut self, worker: usize, script: Option<ScriptId>, now: Instant) -> ProcessId {
         self.was_idle_since = self.idle_since.take();
+        self.busy_since = now;
         self.worker = worker;
         self.recent.add(script);
         self.id
@@ -259,14 +272,14 @@ impl Pool {
         let has_run = |slot: &Slot| slot.recent.has(script);
         if script.is_some()
             && let Some(id) = self
-                .lend_youngest(worker, script, |slot| is_own(slot) && has_run(slot))
-                .or_else(|| self.lend_youngest(worker, script, |slot| is_spare(slot) && has_run(slot)))
+                .lend_youngest(worker, script, now, |slot| is_own(slot) && has_run(slot))
+                .or_else(|| self.lend_youngest(worker, script, now, |slot| is_spare(slot) && has_run(slot)))
         {
             return Decision::Use(id);
         }
         if let Some(id) = self
-            .lend_youngest(worker, script, is_own)
-            .or_else(|| self.lend_youngest(worker, script, is_spare))
+            .lend_youngest(worker, script, now, is_own)
+            .or_else(|| self.lend_youngest(worker, script, now, is_spare))
         {
             return Decision::Use(id);
         }
@@ -275,10 +288,14 @@ impl Pool {
                 return Decision::Refuse(Refusal::BackOff(wait));
             }
             if room() {
-                return Decision::Start(self.add(worker, script));
+                let cause = match self.processes.is_empty() {
+                    true => Cause::First,
+                    false => Cause::AllBusy,
+                };
+                return Decision::Start(self.add(worker, script, cause, now));
             }
         }
-        if let Some(id) = self.lend_youngest(worker, script, |_| true) {
+        if let Some(id) = self.lend_youngest(worker, script, now, |_| true) {
             return Decision::Use(id);
         }
         if self.queue.len() >= self.settings.queue_max {
@@ -313,26 +330,6 @@ impl Pool {
     /// Requests that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
-    }
-
-    /// Its state.
-    pub(crate) fn view(&self) -> PoolView {
-        PoolView {
-            processes: self.processes.len(),
-            idle: self.processes.iter().filter(|slot| slot.idle_since.is_some()).count(),
-            waiting: self.queue.len(),
-            max: self.settings.max,
-            last_departure: self.last_departure,
-        }
-    }
-
-    /// What a process has done so far. `None` if it is not in the pool.
-    pub(crate) fn career(&self, id: ProcessId) -> Option<Career> {
-        let slot = self.processes.iter().find(|slot| slot.id == id)?;
-        Some(Career {
-            served: slot.served,
-            idle_since: slot.idle_since.or(slot.was_idle_since),
-        })
     }
 
     /// A waiting request has gone.
@@ -481,7 +478,7 @@ impl Pool {
         if let Some(waiting) = self.next_waiting(worker, now)
             && let Some(slot) = self.slot(id)
         {
-            slot.lend(waiting.worker, waiting.script);
+            slot.lend(waiting.worker, waiting.script, now);
             return Release::Hand(waiting.ticket);
         }
         if let Some(slot) = self.slot(id) {
@@ -513,7 +510,8 @@ impl Pool {
             return None;
         }
         let waiting = self.queue.pop_front()?;
-        Some(Action::Start(waiting.ticket, self.add(waiting.worker, waiting.script)))
+        let id = self.add(waiting.worker, waiting.script, Cause::Waited, now);
+        Some(Action::Start(waiting.ticket, id))
     }
 
     fn retire_idle(&mut self, most: usize, reason: Reason, which: impl Fn(&Slot) -> bool) -> Vec<Action> {
@@ -542,15 +540,16 @@ impl Pool {
         &mut self,
         worker: usize,
         script: Option<ScriptId>,
+        now: Instant,
         which: impl Fn(&Slot) -> bool,
     ) -> Option<ProcessId> {
         let idle = self.processes.iter_mut();
         let idle = idle.filter(|slot| slot.idle_since.is_some() && which(slot));
         let youngest = idle.max_by_key(|slot| slot.idle_since)?;
-        Some(youngest.lend(worker, script))
+        Some(youngest.lend(worker, script, now))
     }
 
-    fn add(&mut self, worker: usize, script: Option<ScriptId>) -> ProcessId {
+    fn add(&mut self, worker: usize, script: Option<ScriptId>, cause: Cause, now: Instant) -> ProcessId {
         let id = ProcessId(self.next_number());
         let mut recent = RecentScripts::default();
         recent.add(script);
@@ -559,6 +558,9 @@ impl Pool {
             worker,
             idle_since: None,
             was_idle_since: None,
+            busy_since: now,
+            started: now,
+            cause,
             lifetime: None,
             served: 0,
             recent,

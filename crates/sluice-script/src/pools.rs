@@ -14,7 +14,9 @@ use tokio::task::spawn_blocking;
 use crate::engine::{Engines, watched_paths};
 use crate::lease::SharedPool;
 use crate::pool::Reason;
+use crate::pool_record::PoolLabel;
 use crate::process_limit::{PoolLimits, ProcessLimit};
+use crate::resources::Resources;
 use crate::route::Script;
 use crate::watched_files::WatchedFiles;
 
@@ -25,18 +27,23 @@ pub struct Pools {
     limit: Arc<ProcessLimit>,
     /// Files whose changes replace the processes.
     watched: Option<Arc<WatchedFiles>>,
+    site: Box<str>,
+    origin: Box<str>,
 }
 
 #[derive(Default)]
 struct PoolsByScript(Mutex<HashMap<PathBuf, Arc<SharedPool>>>);
 
 impl Pools {
-    /// No pools yet. Reads the directories of the files to watch, if there are any.
-    pub fn new(settings: &ScriptSettings, engines: &Engines) -> Pools {
+    /// No pools yet, of a route of this site at this place of the configuration. Reads the directories of the files to watch, if there are
+    /// any.
+    pub fn new(settings: &ScriptSettings, engines: &Engines, site: &str, origin: &str) -> Pools {
         Pools {
             by_script: Arc::default(),
             limit: ProcessLimit::of_route(settings.processes_max),
             watched: WatchedFiles::new(watched_paths(settings, engines)).map(Arc::new),
+            site: site.into(),
+            origin: origin.into(),
         }
     }
 
@@ -48,21 +55,22 @@ impl Pools {
 
     /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
     /// replaced if the file has changed.
-    pub(crate) fn pool(
-        &self,
-        script: &Script,
-        settings: &ScriptSettings,
-        server: &Arc<ProcessLimit>,
-    ) -> Arc<SharedPool> {
+    pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings, resources: &Resources) -> Arc<SharedPool> {
         let mut pools = self.by_script.lock();
         let pool = match pools.get(script.pool_key()) {
             Some(pool) => Arc::clone(pool),
             None => {
                 let limits = PoolLimits {
                     route: Arc::clone(&self.limit),
-                    server: Arc::clone(server),
+                    server: Arc::clone(&resources.processes),
                 };
-                let pool = SharedPool::new(script, settings, limits);
+                let record = resources.pool_records.of(PoolLabel {
+                    script: script.pool_key().into(),
+                    mode: settings.mode.name(),
+                    site: self.site.clone(),
+                    origin: self.origin.clone(),
+                });
+                let pool = SharedPool::new(script, settings, limits, record);
                 pools.insert(script.pool_key().to_owned(), Arc::clone(&pool));
                 pool
             }
@@ -70,6 +78,11 @@ impl Pools {
         drop(pools);
         pool.check(script.stamp);
         pool
+    }
+
+    /// The pool of a script, if there is one.
+    pub(crate) fn existing(&self, script: &Script) -> Option<Arc<SharedPool>> {
+        self.by_script.lock().get(script.pool_key()).cloned()
     }
 
     /// Ends processes that were idle for too long, drops pools that are empty, and has the watched files checked by a thread. Called

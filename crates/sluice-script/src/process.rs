@@ -15,6 +15,8 @@
 //! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
 //! after a while, and is watched further.
 
+mod view;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
@@ -36,10 +38,13 @@ use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use crate::end_cause::EndCause;
 use crate::escalation::Escalation;
 use crate::input::Input;
 use crate::mailbox::Mailbox;
 use crate::observed_process::time_text;
+use crate::pool::Reason;
+use crate::pool_record::EndedProcess;
 use crate::process_fault::{ProcessState, launch_fault};
 use crate::request_pipe::RequestPipe;
 use crate::script_events::{ScriptEvents, StartNote};
@@ -49,6 +54,7 @@ use crate::shebang;
 use crate::stderr::{LineSource, StderrReader};
 use crate::unread_errors::UnreadErrors;
 use crate::unwatched::{Unclaimed, Unwatched};
+pub(crate) use view::ProcessView;
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
@@ -112,6 +118,12 @@ struct State {
     ended: Option<(UniqueId, Option<Box<str>>)>,
     /// The server has ended it, or asked it to end.
     is_ended_by_server: bool,
+    /// Why it ends, once that is known.
+    end_cause: Option<EndCause>,
+    /// Exchanges that it was given.
+    uses: u64,
+    /// The script may finish, but nobody waits for its reply.
+    is_draining: bool,
     /// A line of the log has its exit status.
     is_exit_described: bool,
     /// Held open until its end.
@@ -139,7 +151,7 @@ pub(crate) async fn start(
     program: Program,
     segment: Segment,
     events: &ScriptEvents,
-    ended: impl FnOnce(Exit) + Send + 'static,
+    ended: impl FnOnce(EndedProcess) + Send + 'static,
 ) -> Result<(Arc<Process>, Channels), Fault> {
     let note = StartNote::begin(events, &program);
     let (announce, started) = oneshot::channel();
@@ -180,7 +192,9 @@ pub(crate) async fn start(
             segment: Some(segment),
         })
     })();
-    let channels = channels.inspect_err(|_| process.stop()).map_err(unusable)?;
+    let channels = channels
+        .inspect_err(|_| process.stop(EndCause::Unusable))
+        .map_err(unusable)?;
     Ok((process, channels))
 }
 
@@ -228,23 +242,40 @@ impl Process {
     }
 
     /// Stops it: SIGTERM now, SIGKILL after the grace.
-    pub(crate) fn stop(&self) {
-        self.lock().is_ended_by_server = true;
+    pub(crate) fn stop(&self, cause: EndCause) {
+        let mut state = self.lock();
+        state.is_ended_by_server = true;
+        state.end_cause.get_or_insert(cause);
+        drop(state);
         self.commands.send_replace(Command::Stop);
     }
 
     /// Stops it, and keeps its standard input open until it has ended.
-    pub(crate) fn stop_holding(&self, input: Option<Input>) {
+    pub(crate) fn stop_holding(&self, input: Option<Input>, cause: EndCause) {
         let mut state = self.lock();
         if state.exit.is_none() {
             state.input = input;
         }
         drop(state);
-        self.stop();
+        self.stop(cause);
     }
 
     /// Its work is done: it is stopped unless it ends by itself in this time.
     pub(crate) fn finish(&self, within: Duration) {
+        self.lock().end_cause.get_or_insert(EndCause::Served);
+        self.order_end(within);
+    }
+
+    /// It is of no more use, and has been asked to end: it is stopped unless it does in this time.
+    pub(crate) fn retire(&self, within: Duration, reason: Reason) {
+        let mut state = self.lock();
+        state.is_ended_by_server = true;
+        state.end_cause.get_or_insert(EndCause::Retired(reason));
+        drop(state);
+        self.order_end(within);
+    }
+
+    fn order_end(&self, within: Duration) {
         let by = Instant::now() + within;
         self.commands.send_if_modified(|command| {
             let is_new = *command == Command::Run;
@@ -255,12 +286,6 @@ impl Process {
         });
     }
 
-    /// It is of no more use, and has been asked to end: it is stopped unless it does in this time.
-    pub(crate) fn retire(&self, within: Duration) {
-        self.lock().is_ended_by_server = true;
-        self.finish(within);
-    }
-
     /// It works for this exchange now; its error lines are logged with the id. Those of earlier exchanges may name other clients,
     /// and do not explain a fault in this one. `script` is the file that an engine runs.
     pub(crate) fn begin_exchange(&self, id: UniqueId, script: Option<&Path>) {
@@ -269,26 +294,9 @@ impl Process {
         state.exchange = Some(id);
         state.ended = None;
         state.error_lines.clear();
+        state.uses += 1;
+        state.is_draining = false;
         state.watched_lines = None;
-    }
-
-    /// Keeps the lines of its standard error until the exchange ends, for `take_watched_lines`.
-    pub(crate) fn watch_lines(&self) {
-        self.lock().watched_lines = Some(Vec::new());
-    }
-
-    /// The lines of its standard error since the last call, if somebody watches the exchange.
-    pub(crate) fn take_watched_lines(&self) -> Vec<Box<str>> {
-        self.lock()
-            .watched_lines
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
-    }
-
-    /// How long ago it was started.
-    pub(crate) fn age(&self) -> Duration {
-        self.started.elapsed()
     }
 
     /// Its work for the exchange is over.
@@ -297,6 +305,11 @@ impl Process {
         let script = state.script.take();
         state.ended = state.exchange.take().map(|id| (id, script));
         state.waiter = None;
+    }
+
+    /// Nobody waits for its reply any more.
+    pub(crate) fn note_draining(&self) {
+        self.lock().is_draining = true;
     }
 
     /// The file of the script that it runs, for messages; that of an engine between two exchanges.
@@ -499,7 +512,7 @@ async fn watch(
     pidfd: AsyncFd<OwnedFd>,
     mut errors: StderrReader,
     mut commands: watch::Receiver<Command>,
-    ended: impl FnOnce(Exit),
+    ended: impl FnOnce(EndedProcess),
 ) {
     let mut next = Escalation::None;
     let mut ended = Some(ended);
@@ -519,7 +532,7 @@ async fn watch(
                 Escalation::GiveUp(_) | Escalation::None => {
                     tracing::error!("{}: cannot be ended; another may be started instead", process.describe());
                     if let Some(ended) = ended.take() {
-                        ended(Exit::Code(255));
+                        ended(process.end_record(Exit::Code(255)));
                     }
                     Escalation::None
                 }
@@ -547,7 +560,7 @@ async fn watch(
     );
     process.announce(exit, usage);
     if let Some(ended) = ended {
-        ended(exit);
+        ended(process.end_record(exit));
     }
 }
 

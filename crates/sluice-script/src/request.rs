@@ -7,10 +7,13 @@ use std::time::SystemTime;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use sluice_gateway::isindex_arguments;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
+use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
 use sluice_watch::Secrets;
 use sluice_watch::mask::Masks;
+
+use crate::process::Process;
 
 /// A request for a script.
 pub struct ScriptRequest {
@@ -44,6 +47,8 @@ pub struct ScriptRequest {
     pub agent: Option<AgentQuestion>,
     /// When the head was complete.
     pub arrived: SystemTime,
+    /// How far its exchange is, for reports; and the order to end it.
+    pub progress: Rc<Progress>,
 }
 
 /// What an authentication agent is asked, besides the user of the request.
@@ -76,6 +81,12 @@ impl ScriptRequest {
             Some(query) if is_query => isindex_arguments(query),
             _ => Vec::new(),
         }
+    }
+
+    /// Notes the process that works for it.
+    pub(crate) fn note_process(&self, process: &Process) {
+        self.progress.set_step(Step::Running);
+        self.progress.set_pid(process.pid);
     }
 
     /// What no event of WATCH may show, wherever it stands: a script may print its variables.

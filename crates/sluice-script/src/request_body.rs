@@ -17,6 +17,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::counter::Counter;
 use sluice_http::fault::{Activity, BodyFailure, ClientFault, Fault, ServerFault, SlowBody};
+use sluice_http::progress::Progress;
 use sluice_http::received::Receiver;
 use sluice_http::tasks::Tasks;
 use sluice_membuf::{OverBudget, Reservation};
@@ -49,6 +50,8 @@ pub struct RequestBody {
     incoming: Option<Incoming>,
     announced: Option<u64>,
     received: u64,
+    /// Where its bytes are counted for reports; `None` without a body.
+    progress: Option<Rc<Progress>>,
     bytes_max: u64,
     timeout: Duration,
     bytes_per_second_min: u64,
@@ -122,6 +125,7 @@ impl RequestBody {
             announced: incoming.size_hint().exact(),
             incoming: Some(incoming),
             received: 0,
+            progress: None,
             bytes_max: limits.body_bytes_max,
             timeout: limits.body_timeout,
             bytes_per_second_min: limits.body_bytes_per_second_min,
@@ -160,6 +164,13 @@ impl RequestBody {
         self
     }
 
+    /// Counts its bytes for reports, too.
+    #[must_use]
+    pub fn counted(mut self, progress: &Rc<Progress>) -> RequestBody {
+        self.progress = Some(Rc::clone(progress));
+        self
+    }
+
     /// Discards, in a task of the worker, what is not read of the body.
     #[must_use]
     pub fn discarding_rest(mut self, tasks: &Tasks) -> RequestBody {
@@ -195,6 +206,7 @@ impl RequestBody {
             incoming: None,
             announced: None,
             received: 0,
+            progress: None,
             bytes_max: 0,
             timeout: Duration::ZERO,
             bytes_per_second_min: 0,
@@ -295,6 +307,9 @@ impl RequestBody {
         if let Some(counter) = &self.counter {
             counter.add(chunk.len() as u64);
         }
+        if let Some(progress) = &self.progress {
+            progress.count_received(chunk.len());
+        }
         self.earn(chunk.len());
         if let Some(framing) = &mut self.framing {
             framing.cover(chunk.len());
@@ -361,7 +376,8 @@ impl Drop for RequestBody {
         };
         let rest = self.announced.map_or(0, |bytes| bytes.saturating_sub(self.received));
         if rest <= DISCARD_BYTES_MAX {
-            let body = std::mem::replace(self, RequestBody::none());
+            let mut body = std::mem::replace(self, RequestBody::none());
+            body.progress = None;
             tasks.spawn(discard(body));
         }
     }

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 
 use crate::default_environment::default_environment;
 use crate::default_processes::default_processes;
+use crate::pool_record::PoolRecords;
 use crate::process_limit::ProcessLimit;
 use crate::script_log::ScriptLogs;
 
@@ -33,6 +34,8 @@ pub struct Resources {
     pub(crate) processes: Arc<ProcessLimit>,
     /// The bounds on the log lines of scripts.
     pub(crate) script_logs: ScriptLogs,
+    /// What is remembered of pools, for reports.
+    pub(crate) pool_records: PoolRecords,
 }
 
 impl Resources {
@@ -51,6 +54,7 @@ impl Resources {
             spool_directory: Mutex::new(spool_directory(settings)),
             processes: ProcessLimit::of_server(processes_max(&settings.limits)),
             script_logs: ScriptLogs::new(settings.limits.script_log_bytes_max),
+            pool_records: PoolRecords::default(),
         }))
     }
 

@@ -14,6 +14,7 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_launch::Launcher;
 
+use crate::end_cause::EndCause;
 use crate::misbehaviour::MisbehaviourLog;
 use crate::process::Process;
 use crate::resources::Resources;
@@ -95,7 +96,7 @@ impl Scripts {
     pub(crate) fn track(self: &Rc<Self>, process: &Arc<Process>, watch: impl Future<Output = ()> + 'static) {
         let pid = process.pid;
         if self.is_stopping.get() {
-            process.stop();
+            process.stop(EndCause::Shutdown);
         }
         self.processes.borrow_mut().insert(pid, Arc::downgrade(process));
         let scripts = Rc::clone(self);
@@ -115,7 +116,7 @@ impl Scripts {
         self.is_stopping.set(true);
         let processes: Vec<_> = self.processes.borrow().values().filter_map(Weak::upgrade).collect();
         for process in processes {
-            process.stop();
+            process.stop(EndCause::Shutdown);
         }
     }
 }

@@ -15,6 +15,7 @@ use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
 use crate::fault_log::FaultLog;
+use crate::in_progress::InProgress;
 use crate::overall::Overall;
 use crate::reverse_dns::ReverseDns;
 use crate::status::WorkerCounts;
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) counts: Arc<WorkerCounts>,
     /// The server as a whole, for reports.
     pub(crate) overall: Arc<Overall>,
+    /// The requests in progress.
+    pub(crate) in_progress: InProgress,
     config: RefCell<CurrentConfig>,
     ids: IdSource,
     exchanges: Cell<u64>,
@@ -78,6 +81,7 @@ impl Context {
             fault_log: FaultLog::default(),
             counts,
             overall,
+            in_progress: InProgress::default(),
             config: RefCell::new(CurrentConfig::new(config)),
             ids,
             exchanges: Cell::new(0),

@@ -9,7 +9,10 @@ mod context;
 mod descriptors;
 mod dispatch;
 mod fault_log;
+mod in_progress;
+pub mod inspector;
 mod overall;
+mod process_usage;
 mod reports;
 #[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;

@@ -159,6 +159,11 @@ impl Overall {
         *self.at_reset.lock().unwrap_or_else(PoisonError::into_inner) = Some(traffic);
     }
 
+    /// The parts of the server.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
     /// The time since its start.
     pub(crate) fn uptime(&self, now: SystemTime) -> Duration {
         now.duration_since(self.started).unwrap_or_default()
@@ -214,7 +219,6 @@ impl Overall {
     }
 
     /// Asks every worker, and waits for the answers without blocking the event loop. `None` for a worker that does not answer in time.
-    #[allow(dead_code, reason = "pages about what workers hold need it")]
     pub(crate) async fn ask_workers<T: Send + 'static>(
         &self,
         question: impl Fn(&Rc<Context>) -> T + Clone + Send + 'static,

@@ -31,21 +31,27 @@ mod report;
 mod request;
 mod request_line;
 mod restrain;
+pub(crate) mod retire;
 mod route_of_fault;
 mod watched;
 mod watched_routes;
 #[cfg(test)]
 mod watched_tests;
 
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use http::{HeaderValue, Response, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
+use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::head;
+use sluice_http::progress::Progress;
 use sluice_net::connection::{Connection, UnderWay};
 use sluice_net::service::Refusal;
 use sluice_net::service::Service;
@@ -95,7 +101,7 @@ impl Service for Exchanges {
         let (head, incoming) = request.into_parts();
         let config = self.context.config();
         let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
-        let mut exchange = Exchange::open(&self.context, &config, client, &head);
+        let mut exchange = Exchange::open(&self.context, &config, client, &head, Some(under_way.handle()));
         exchange.begin_watch(connection, &head.headers);
         if request::ends_connection(&head) {
             exchange.set_last();
@@ -118,7 +124,13 @@ impl Service for Exchanges {
             Err(Unanswered::Waiting(waiting)) => {
                 let gate = Rc::clone(&self.gate);
                 return Reply::Later(Box::pin(async move {
-                    let answered = waiting.respond(&gate, &mut exchange, &mut request).await;
+                    let progress = Rc::clone(&exchange.progress);
+                    let answered = {
+                        // Pinned here, because a function would store it twice.
+                        let answer = pin!(waiting.respond(&gate, &mut exchange, &mut request));
+                        unless_ended(&progress, answer).await
+                    };
+                    progress.obeyed();
                     let response = answered.unwrap_or_else(|fault| refuse::request(&mut exchange, &request, &fault));
                     finish(response, exchange, under_way)
                 }));
@@ -139,6 +151,20 @@ impl Service for Exchanges {
         );
         (!refusal.is_answered).then(|| error_page::raw(refusal.status, exchange.id))
     }
+}
+
+/// Waits for an answer, unless the administrator ends the exchange first; the answer is dropped then, and its script with it.
+async fn unless_ended<T>(
+    progress: &Progress,
+    mut answer: Pin<&mut impl Future<Output = Result<T, Fault>>>,
+) -> Result<T, Fault> {
+    poll_fn(|context| {
+        if progress.poll_ended(context).is_ready() {
+            return Poll::Ready(Err(ServerFault::Ended.into()));
+        }
+        answer.as_mut().poll(context)
+    })
+    .await
 }
 
 /// Completes the response.

@@ -36,6 +36,7 @@ use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
+use crate::inspector::Inspector;
 use crate::overall::{Overall, Parts, WorkerQuestion};
 use crate::reverse_dns::ReverseDns;
 use crate::serve::agent::check_agents;
@@ -259,6 +260,11 @@ impl Server {
     /// The counters of the file cache. `None` if there is no cache.
     pub fn cache_counters(&self) -> Option<CacheCounters> {
         Some(self.shared.config.load().cache.as_ref()?.counters())
+    }
+
+    /// What runs in the server, for reports and orders. It can be used on any thread with an event loop.
+    pub fn inspector(&self) -> Inspector {
+        Inspector::new(&self.shared.overall)
     }
 
     /// What the server has done since its start, and what it holds now.

@@ -20,6 +20,7 @@ use sluice_settings::{
 
 use crate::passwd::Passwd;
 use crate::rate::Rate;
+use crate::top::Top;
 use crate::workout::Workout;
 use crate::{certificates, config, control, exposed, rte_directory};
 
@@ -104,7 +105,17 @@ pub(crate) enum Command {
     Drain(control::client::Options),
     /// Empty the file cache of a running server.
     Purge(control::client::Options),
-    /// Have a running server open its logs again, after they were renamed.
+    /// End the processes of a script of a running server: idle ones at once, busy ones after their request.
+    Retire(Retire),
+    /// End a request in progress of a running server, and stop its script process.
+    End(End),
+    /// Watch a running server in the terminal: requests in progress, script processes, rates.
+    Top(Top),
+    /// Commands about the logs of a running server.
+    #[command(subcommand)]
+    Log(LogCommand),
+    /// Have a running server open its logs again, after they were renamed (the same as `log reopen`).
+    #[command(hide = true)]
     ReopenLogs(control::client::Options),
     /// Show what happens to requests while a running server handles them: routes, scripts, callouts, bytes, times.
     Watch(Box<control::watch_client::Options>),
@@ -119,6 +130,33 @@ pub(crate) enum Command {
     /// Print the reference page of the configuration.
     #[command(hide = true)]
     Reference,
+}
+
+/// `sluice log`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Have a running server open its logs again, after they were renamed.
+    Reopen(control::client::Options),
+}
+
+/// `sluice retire`.
+#[derive(Args, Debug)]
+pub(crate) struct Retire {
+    /// The script: its file, or its path in a URL (/cgiplus-bin/slow). Of a script that an engine runs, the processes of the engine end.
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: String,
+    #[command(flatten)]
+    pub(crate) options: control::client::Options,
+}
+
+/// `sluice end`.
+#[derive(Args, Debug)]
+pub(crate) struct End {
+    /// The id of the request (UNIQUE_ID), as `sluice top`, the logs and error pages show it.
+    #[arg(value_name = "REQUEST-ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) options: control::client::Options,
 }
 
 /// `sluice serve`.

@@ -16,6 +16,7 @@ mod rte_directory;
 mod server_log;
 mod stream_lf;
 mod supervisor;
+mod top;
 mod workout;
 
 use std::io::Write;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use sluice_http::escape::escaped_lines;
 
-use crate::arguments::{Arguments, Check, Command};
+use crate::arguments::{Arguments, Check, Command, End, LogCommand, Retire};
 use crate::server_log::Logger;
 use crate::supervisor::Origin;
 
@@ -82,11 +83,16 @@ fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
             )
         }
         Command::Workout(workout) => return workout::run(&workout, print),
-        Command::Status(options) => return ask(control::Command::Status, &options),
-        Command::Reload(options) => return ask(control::Command::Reload, &options),
-        Command::Drain(options) => return ask(control::Command::Drain, &options),
-        Command::Purge(options) => return ask(control::Command::Purge, &options),
-        Command::ReopenLogs(options) => return ask(control::Command::ReopenLogs, &options),
+        Command::Status(options) => return ask(&control::Command::Status, &options),
+        Command::Reload(options) => return ask(&control::Command::Reload, &options),
+        Command::Drain(options) => return ask(&control::Command::Drain, &options),
+        Command::Purge(options) => return ask(&control::Command::Purge, &options),
+        Command::Retire(Retire { script, options }) => return ask(&control::Command::Retire { script }, &options),
+        Command::End(End { id, options }) => return ask(&control::Command::End { id }, &options),
+        Command::Log(LogCommand::Reopen(options)) | Command::ReopenLogs(options) => {
+            return ask(&control::Command::ReopenLogs, &options);
+        }
+        Command::Top(options) => return top::run(&options, print),
         Command::Watch(options) => return control::watch_client::run(&options),
         Command::Passwd(change) => return passwd::run(&change, print),
         Command::Rate(rate) => rate::run(&rate, print),
@@ -97,7 +103,7 @@ fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
 }
 
 /// Gives a command to a running server.
-fn ask(command: control::Command, options: &control::client::Options) -> Result<ExitCode, String> {
+fn ask(command: &control::Command, options: &control::client::Options) -> Result<ExitCode, String> {
     let is_done = control::client::run(command, options, print)?;
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

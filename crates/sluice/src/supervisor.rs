@@ -3,18 +3,22 @@
 //! | signal | command | effect |
 //! |---|---|---|
 //! | SIGHUP | `reload` | the configuration is read again; an invalid one is reported and changes nothing. Script processes that are kept are ended, also without a configuration file |
-//! | SIGUSR1 | `reopen-logs` | the access logs and the server log are reopened |
+//! | SIGUSR1 | `log reopen` | the access logs and the server log are reopened |
 //! | SIGUSR2 | `purge` | the file cache is emptied, and its counters are logged |
 //! | SIGTERM, SIGINT | `drain` | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
-//! | | `status` | the state is reported |
+//! | | `status`, `top` | the state is reported, and the requests in progress |
+//! | | `retire` | the processes of a script end, busy ones after their reply |
+//! | | `end` | a request in progress is ended, with its script process |
 //!
 //! Not here: how commands arrive (`control`).
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sluice_report::scripts::Scripts;
 use sluice_server::Server;
 use sluice_server::commands::{CommandAnswer, CommandRequest};
+use sluice_server::inspector::{self, Inspector};
 use sluice_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -58,20 +62,20 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
         tokio::select! {
             event = signals.next() => match event {
                 Event::End => break,
-                Event::Signal(name, command) => drop(supervisor.carry_out(name.to_owned(), command)),
+                Event::Signal(name, command) => drop(supervisor.carry_out(Report::new(name.to_owned(), None), &command)),
             },
             request = Control::next(control.as_mut()) => {
-                let Request { command, answer } = request;
-                // The client that asked may have gone.
-                drop(answer.send(supervisor.carry_out(format!("sluice {}", command.name()), command)));
-                if command == Command::Drain {
+                let is_drain = request.command == Command::Drain;
+                supervisor.answer(request);
+                if is_drain {
                     break;
                 }
             }
             request = next_of_pages(of_pages.as_mut()) => {
                 let CommandRequest { command, by, answer } = request;
                 let command = Command::of_pages(command);
-                let Answer { ok, messages, .. } = supervisor.carry_out(format!("{} by {by}", command.name()), command);
+                let report = Report::new(format!("{} by {by}", command.name()), None);
+                let Answer { ok, messages, .. } = supervisor.carry_out(report, &command);
                 drop(answer.send(CommandAnswer { ok, messages }));
                 if command == Command::Drain {
                     break;
@@ -120,11 +124,35 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Carries out a command, and logs what happens; `name` is the signal, or the command with who gives it.
-    fn carry_out(&mut self, name: String, command: Command) -> Answer {
-        let mut report = Report::new(name);
+    /// Carries out a command that came over the control socket. What the workers must be asked for is answered by a task, because they
+    /// may be busy.
+    fn answer(&mut self, request: Request) {
+        let Request { command, user, answer } = request;
+        let report = Report::new(format!("sluice {}", command.name()), Some(user));
+        let answered = match &command {
+            Command::Status | Command::Top | Command::Connections | Command::End { .. } => {
+                let (inspector, state) = (self.server.inspector(), self.state());
+                tokio::spawn(async move {
+                    let answered = inspect(&inspector, report, &command, state).await;
+                    // The client that asked may have gone.
+                    drop(answer.send(answered));
+                });
+                return;
+            }
+            _ => self.carry_out(report, &command),
+        };
+        drop(answer.send(answered));
+    }
+
+    /// Carries out a command, and logs what happens.
+    fn carry_out(&mut self, mut report: Report, command: &Command) -> Answer {
         match command {
-            Command::Status => return self.state(),
+            // Answered by `inspect`.
+            Command::Status | Command::Top | Command::Connections | Command::End { .. } => {}
+            Command::Retire { script } => match self.server.inspector().retire(script) {
+                Ok(retired) => report.info(&retired.describe(script)),
+                Err(error) => report.fail(&error.to_string()),
+            },
             Command::Reload => self.reload(&mut report),
             Command::ReopenLogs => {
                 self.server.reopen_logs();
@@ -140,8 +168,8 @@ impl<'a> Supervisor<'a> {
         report.answer
     }
 
-    fn state(&self) -> Answer {
-        let state = State {
+    fn state(&self) -> State {
+        State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             configuration: match &self.origin {
@@ -153,11 +181,7 @@ impl<'a> Supervisor<'a> {
                 Origin::Arguments => None,
             },
             status: self.server.status(),
-        };
-        Answer {
-            ok: true,
-            messages: Vec::new(),
-            state: Some(state),
+            scripts: Scripts::default(),
         }
     }
 
@@ -212,17 +236,38 @@ impl<'a> Supervisor<'a> {
     }
 }
 
+/// Asks the workers for an answer, or to end a request.
+async fn inspect(inspector: &Inspector, mut report: Report, command: &Command, mut state: State) -> Answer {
+    match command {
+        Command::Connections => report.answer.connections = Some(inspector.connections().await),
+        Command::End { id } => match inspector.end(id).await {
+            Ok(request) => report.info(&inspector::ended_text(&request)),
+            Err(error) => report.fail(&error.to_string()),
+        },
+        _ => {
+            let requests = inspector.requests().await;
+            state.scripts = inspector.scripts_with(&requests).await;
+            report.answer.requests = (*command == Command::Top).then_some(requests);
+            report.answer.state = Some(state);
+        }
+    }
+    report.answer
+}
+
 /// What a command does, for the log and for who has given it.
 struct Report {
     /// `SIGHUP`, `sluice reload`, or `reload by user ann from 192.0.2.1`.
     name: String,
+    /// The user of the control socket.
+    user: Option<u32>,
     answer: Answer,
 }
 
 impl Report {
-    fn new(name: String) -> Report {
+    fn new(name: String, user: Option<u32>) -> Report {
         Report {
             name,
+            user,
             answer: Answer {
                 ok: true,
                 ..Answer::default()
@@ -231,12 +276,12 @@ impl Report {
     }
 
     fn info(&mut self, text: &str) {
-        tracing::info!("{}: {text}", self.name);
+        tracing::info!(user = self.user, "{}: {text}", self.name);
         self.answer.messages.push(text.to_owned());
     }
 
     fn warn(&mut self, text: &str) {
-        tracing::warn!("{}: {text}", self.name);
+        tracing::warn!(user = self.user, "{}: {text}", self.name);
         self.answer.messages.push(text.to_owned());
     }
 
@@ -244,7 +289,7 @@ impl Report {
     fn fail(&mut self, text: &str) {
         self.answer.ok = false;
         for line in text.lines() {
-            tracing::error!("{}: {line}", self.name);
+            tracing::error!(user = self.user, "{}: {line}", self.name);
             self.answer.messages.push(line.to_owned());
         }
     }

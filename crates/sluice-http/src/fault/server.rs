@@ -56,6 +56,8 @@ pub enum ServerFault {
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
     BadLocation(Box<str>),
+    /// 503: the administrator has ended the request.
+    Ended,
     /// A mistake in the server: a state that its code excludes.
     Unexpected(&'static str),
 }
@@ -122,7 +124,8 @@ impl ServerFault {
             | ServerFault::PasswordsBusy
             | ServerFault::ReportsBusy
             | ServerFault::Missing(_)
-            | ServerFault::NoEngine(_) => StatusCode::SERVICE_UNAVAILABLE,
+            | ServerFault::NoEngine(_)
+            | ServerFault::Ended => StatusCode::SERVICE_UNAVAILABLE,
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -168,6 +171,7 @@ impl Display for ServerFault {
             ServerFault::NoEngine(reason) => out.write_str(reason),
             ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
+            ServerFault::Ended => out.write_str("the administrator has ended the request"),
             ServerFault::Unexpected(what) => out.write_str(what),
         }
     }

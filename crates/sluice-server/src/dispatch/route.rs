@@ -495,7 +495,7 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
     });
     let interpreters = interpreters.collect();
     let engines = Engines::open(&settings.engines);
-    let pools = Pools::new(&settings, &engines);
+    let pools = Pools::new(&settings, &engines, site, origin);
     Ok(ScriptRoute {
         engines,
         settings,

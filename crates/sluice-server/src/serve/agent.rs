@@ -218,6 +218,8 @@ impl PendingAnswer {
                     parameters: self.agent.parameters.clone(),
                 }),
                 arrived: exchange.arrived(),
+                // Its own: the agent is asked for other requests too, and is not ended with this one.
+                progress: Rc::default(),
             },
             script,
             route,

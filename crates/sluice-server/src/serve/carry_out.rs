@@ -11,6 +11,7 @@ use sluice_files::listing::page::ListingRequest;
 use sluice_files::send_file::{SendContext, SendDirectories};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::progress::Step;
 use sluice_script::job::Job;
 use sluice_script::request::{ScriptRequest, ScriptUser};
 use sluice_script::request_body::RequestBody;
@@ -126,26 +127,37 @@ impl Waiting {
     ) -> Result<Response<ResponseBody>, Fault> {
         let mut waiting = self;
         let mut scripts = 0;
+        let progress = Rc::clone(&exchange.progress);
         // Each password is verified once for each source of users, and a permit is kept, so that only scripts could go on forever.
         while scripts <= LOCAL_REDIRECTS_MAX {
             let answered = match waiting {
                 Waiting::Verification(verification) => {
+                    progress.set_step(Step::Password);
                     verification.wait(exchange, request).await?;
                     answer(gate, exchange, request)
                 }
                 Waiting::Agent(pending) => {
+                    progress.set_step(Step::Agent);
                     pending.ask(exchange, request).await?;
                     answer(gate, exchange, request)
                 }
                 Waiting::Queued(queued) => {
+                    progress.set_step(Step::Throttle);
                     queued.wait(exchange).await?;
                     answer(gate, exchange, request)
                 }
                 Waiting::Answer(Later::Variant(pending)) => {
+                    progress.set_step(Step::Preparing);
                     return pending.respond(&request.method, &request.fields).await;
                 }
-                Waiting::Answer(Later::Listing(listing)) => return list(exchange, request, *listing).await,
-                Waiting::Answer(Later::Report(answer)) => return report::respond(exchange, request, *answer).await,
+                Waiting::Answer(Later::Listing(listing)) => {
+                    progress.set_step(Step::Preparing);
+                    return list(exchange, request, *listing).await;
+                }
+                Waiting::Answer(Later::Report(answer)) => {
+                    progress.set_step(Step::Preparing);
+                    return report::respond(exchange, request, *answer).await;
+                }
                 Waiting::Answer(Later::Script(script)) => {
                     scripts += 1;
                     let (task, directories) = task(exchange, request, *script).await;
@@ -268,6 +280,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
                 .then(|| request.fields.get(AUTHORIZATION).cloned())
                 .flatten(),
             arrived: exchange.arrived(),
+            progress: Rc::clone(&exchange.progress),
         },
         script,
         route,

@@ -449,6 +449,15 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Faul
     })
 }
 
+/// The script that a path of the site leads to, with its route. Routes with conditions are skipped. `None` if it leads to none.
+pub(crate) fn script_of_path(site: &Site, path: &str) -> Option<(Arc<ScriptRoute>, Script)> {
+    let target = Target::parse(path).ok()?;
+    let resolution = site.resolve(&target.path, None, None, &mut ()).ok()?;
+    let path = &resolution.rewritten.as_ref().unwrap_or(&target).path;
+    let found = script_at(site, &resolution.resolved, path)?;
+    Some((Arc::clone(found.scripts), found.located.ok()?))
+}
+
 /// A script that a path leads to.
 struct FoundScript<'s> {
     route: &'s Route,

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
 use std::time::SystemTime;
 
 use http::request::Parts;
@@ -15,8 +16,9 @@ use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
 use sluice_http::head;
+use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
-use sluice_net::connection::Connection;
+use sluice_net::connection::{Connection, ExchangeHandle};
 use sluice_net::service::Refusal;
 use sluice_settings::rule::HeadChanges;
 use sluice_watch::mask::Masks;
@@ -25,6 +27,7 @@ use sluice_watch::{Facts, Item, RequestFacts, Subject};
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
 use crate::fault_log::Cause;
+use crate::in_progress::{EntryNumber, NewRequest};
 use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::held_limits::HeldLimits;
@@ -45,6 +48,9 @@ pub(crate) struct Exchange {
     pub context: Rc<Context>,
     pub client: Client,
     pub line: RequestLine,
+    /// How far it is, for reports; and the order to end it.
+    pub progress: Rc<Progress>,
+    place: EntryNumber,
     /// What the site's routes change in the head of the response.
     changes: HeadChanges,
     /// What it has of limits on requests, until its response has been sent.
@@ -60,12 +66,36 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// Opens an exchange. It is boxed because many functions move it.
-    pub(crate) fn open(context: &Rc<Context>, config: &HeldConfig, client: Client, head: &Parts) -> Box<Exchange> {
+    /// `handle` is `None` if no connection serves it any longer.
+    pub(crate) fn open(
+        context: &Rc<Context>,
+        config: &HeldConfig,
+        client: Client,
+        head: &Parts,
+        handle: Option<ExchangeHandle>,
+    ) -> Box<Exchange> {
         context.counts.begin();
+        let (id, entry) = (
+            context.next_id(),
+            LogEntry::new(config, &head.headers, context.arrival()),
+        );
+        let (place, progress) = context.in_progress.begin(NewRequest {
+            id,
+            started: entry.started,
+            client: client.endpoints.client,
+            is_https: client.is_https,
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            version: head.version,
+            host: head.headers.get(header::HOST).cloned(),
+            handle,
+        });
         Box::new(Exchange {
-            id: context.next_id(),
+            id,
             context: Rc::clone(context),
             client,
+            progress,
+            place,
             line: RequestLine {
                 method: head.method.clone(),
                 uri: head.uri.clone(),
@@ -76,7 +106,7 @@ impl Exchange {
             is_private: false,
             hsts: None,
             subject: Subject::NONE,
-            entry: LogEntry::new(config, &head.headers, context.arrival()),
+            entry,
         })
     }
 
@@ -84,7 +114,7 @@ impl Exchange {
     pub(crate) fn without_head(context: &Rc<Context>, endpoints: Endpoints) -> Box<Exchange> {
         let (mut head, ()) = http::Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
-        let mut exchange = Exchange::open(context, &context.config(), Client::unresolved(endpoints), &head);
+        let mut exchange = Exchange::open(context, &context.config(), Client::unresolved(endpoints), &head, None);
         exchange.entry.is_last = true;
         exchange
     }
@@ -154,6 +184,7 @@ impl Exchange {
         self.entry.choose_log(is_logged.then_some(site.log), &request.fields);
         self.changes = std::mem::take(&mut adjustments.head);
         if let Some(handler) = decision.handler {
+            self.context.in_progress.note_handler(self.place, handler);
             self.entry.note_handler(handler, || decision.file(site, request.path()));
         }
     }
@@ -165,12 +196,16 @@ impl Exchange {
 
     /// Notes the user, for the log.
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
+        self.context.in_progress.note_user(self.place, user);
         self.entry.user = Some(Arc::clone(user));
         self.subject.know(|facts| facts.user = Some(user.to_string()));
     }
 
-    /// Logs a fault, at the level of its culprit; `route` is the route that caused it, if it is a 404.
+    /// Logs a fault, at the level of its culprit, unless the administrator has caused it, whose order is logged; `route` is the route that caused it, if it is a 404.
     pub(crate) fn report(&self, fault: &Fault, route: Option<&RouteOfFault>) {
+        if fault.is_order() {
+            return;
+        }
         let RequestLine { method, uri, .. } = &self.line;
         let status = Some(fault.status());
         match route {
@@ -191,6 +226,9 @@ impl Exchange {
 
     /// Logs a fault of a response whose head was already sent.
     pub(crate) fn report_abort(&self, fault: &Fault) {
+        if fault.is_order() {
+            return;
+        }
         self.log_fault(fault, Cause::Path, None, format_args!("response aborted: {fault}"));
     }
 
@@ -232,6 +270,18 @@ impl Exchange {
     /// Counts bytes of the body that were handed to the connection.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.entry.body_bytes += bytes as u64;
+        self.progress.count_sent(bytes);
+    }
+
+    /// Notes whether the next chunk of the body is there. If not, the task that is polled here is woken by an order to end the exchange.
+    pub(crate) fn note_chunk<T>(&self, chunk: &Poll<T>, context: &mut TaskContext<'_>) {
+        match chunk {
+            Poll::Ready(_) => self.progress.set_step(Step::Sending),
+            Poll::Pending => {
+                self.progress.set_step(Step::Producing);
+                let _ = self.progress.poll_ended(context);
+            }
+        }
     }
 
     /// Bytes of the body that were handed to the connection.
@@ -264,6 +314,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.context.in_progress.end(self.place);
         let is_draining = self.context.front.is_draining();
         self.entry.is_last |= is_draining;
         self.entry.end();

@@ -12,7 +12,8 @@ use std::task::{Context, Poll, ready};
 use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{Fault, ServerFault};
+use sluice_http::progress::Step;
 use sluice_net::connection::UnderWay;
 use sluice_net::outgoing::{Chunk, ChunkMemory, ChunkPosition};
 use sluice_watch::Phase;
@@ -69,6 +70,7 @@ impl Finish {
         mask: Option<Box<BodyMask>>,
     ) -> Finish {
         under_way.wait_on_client();
+        exchange.progress.set_step(Step::Sending);
         let mut memory = ChunkMemory::Own;
         if let Some(sealed) = body.sealed() {
             under_way.send_from(sealed);
@@ -109,6 +111,13 @@ impl Body for Finish {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Fault>>> {
         let this = self.get_mut();
+        if let Some(exchange) = &this.exchange
+            && exchange.progress.is_ended()
+        {
+            let fault = Fault::from(ServerFault::Ended);
+            this.abort(&fault);
+            return Poll::Ready(Some(Err(fault)));
+        }
         let chunk_bytes_max = ready!(this.under_way.poll_room(context));
         this.body.limit_chunks(chunk_bytes_max);
         let chunk = this.body.poll_chunk(context);
@@ -116,6 +125,9 @@ impl Body for Finish {
             this.under_way.wait_on_server();
         } else {
             this.under_way.wait_on_client();
+        }
+        if let Some(exchange) = &this.exchange {
+            exchange.note_chunk(&chunk, context);
         }
         match ready!(chunk) {
             Some(Ok(chunk)) => {

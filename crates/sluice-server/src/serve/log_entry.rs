@@ -24,7 +24,7 @@ use crate::traffic_counts::{Answered, Encryption, Ended};
 /// What the access log says about an exchange.
 pub(crate) struct LogEntry {
     pub arrived: SystemTime,
-    started: Instant,
+    pub started: Instant,
     logs: Rc<[SiteLog]>,
     log: ChosenLog,
     /// What answered.

@@ -214,7 +214,9 @@ fn body(
     let mask = |masks: &Masks| watched::body_mask(masks, fields);
     let mut body = RequestBody::new(incoming, limits).watched(&exchange.subject, mask);
     if !is_over {
-        body = body.counting(Arc::clone(&exchange.context.counts.received_bytes));
+        body = body
+            .counting(Arc::clone(&exchange.context.counts.received_bytes))
+            .counted(&exchange.progress);
     }
     if is_over || exchange.line.version >= Version::HTTP_2 {
         return body;

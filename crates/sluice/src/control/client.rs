@@ -1,5 +1,6 @@
-//! `sluice status`, `reload`, `drain`, `purge` and `reopen-logs`: finds the server, sends the command, prints the answer.
+//! `sluice status`, `reload`, `drain`, `purge`, `retire`, `end` and `log reopen`: finds the server, sends the command, prints the answer.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,29 +32,50 @@ Only the user of a server and root can give it commands. The exit status is 0 if
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct Options {
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The server that a command is for. Without either, it is the only one that this user runs.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ServerOptions {
     /// The server: its process id, or the path of its socket (key `control` of `[server]`).
     #[arg(long, value_name = "PID|SOCKET")]
-    server: Option<String>,
+    pub(crate) server: Option<String>,
     /// The server that runs this configuration file, or has its control socket.
     #[arg(short = 'c', long = "config", value_name = "FILE", conflicts_with = "server")]
     config: Option<PathBuf>,
-    /// Print the answer as JSON.
-    #[arg(long)]
-    json: bool,
+}
+
+impl ServerOptions {
+    /// Connects to its control socket. Returns the socket's path, too.
+    ///
+    /// # Errors
+    /// One line: no server was found, or it does not listen.
+    pub(crate) fn connect(&self) -> Result<(PathBuf, UnixStream), String> {
+        match &self.config {
+            Some(file) => of_configuration(file),
+            None => find(self.server.as_deref()),
+        }
+    }
+
+    /// The same on another command line.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let server = self.server.iter().flat_map(|server| ["--server".into(), server.into()]);
+        let config = self.config.iter().flat_map(|file| ["--config".into(), file.into()]);
+        server.chain(config).collect()
+    }
 }
 
 /// Sends a command, and prints the answer. True if it was carried out.
 ///
 /// # Errors
 /// One line: no server was found, or it did not answer.
-pub(crate) fn run(command: Command, options: &Options, print: fn(&str) -> Result<(), String>) -> Result<bool, String> {
-    let (socket, stream) = match &options.config {
-        Some(file) => of_configuration(file)?,
-        None => find(options.server.as_deref())?,
-    };
-    let text = exchange(stream, command).map_err(|error| format!("{}: {error}", socket.display()))?;
-    let answer: Answer =
-        serde_json::from_str(&text).map_err(|error| format!("{}: not an answer: {error}", socket.display()))?;
+pub(crate) fn run(command: &Command, options: &Options, print: fn(&str) -> Result<(), String>) -> Result<bool, String> {
+    let (answer, text) = ask(&options.server, command)?;
     if options.json {
         print(&text)?;
         return Ok(answer.ok);
@@ -66,8 +88,20 @@ pub(crate) fn run(command: Command, options: &Options, print: fn(&str) -> Result
     Ok(answer.ok)
 }
 
+/// Sends a command to a server. Returns the answer, and its text.
+///
+/// # Errors
+/// One line: no server was found, or it did not answer.
+pub(crate) fn ask(server: &ServerOptions, command: &Command) -> Result<(Answer, String), String> {
+    let (socket, stream) = server.connect()?;
+    let text = exchange(stream, command).map_err(|error| format!("{}: {error}", socket.display()))?;
+    let answer =
+        serde_json::from_str(&text).map_err(|error| format!("{}: not an answer: {error}", socket.display()))?;
+    Ok((answer, text))
+}
+
 /// The server that a command is for.
-pub(super) fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
+fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
     let directory = place::directory();
     let socket = match server {
         Some(text) if text.contains('/') => PathBuf::from(text),
@@ -151,7 +185,7 @@ fn of_configuration(file: &Path) -> Result<(PathBuf, UnixStream), String> {
     let running = running(&place::directory())?;
     let pids = process_ids(&running);
     for server in running {
-        let answer = exchange(server.stream, Command::Status);
+        let answer = exchange(server.stream, &Command::Status);
         let answer = answer.ok().and_then(|text| serde_json::from_str::<Answer>(&text).ok());
         let own = answer.and_then(|answer| answer.state?.configuration);
         if own.and_then(|own| Path::new(&own).canonicalize().ok()).as_deref() == Some(&*wanted)
@@ -192,16 +226,19 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     let peer = socket_peercred(&stream)?.uid;
     let own = geteuid();
     if peer != own && !peer.is_root() && !own.is_root() {
-        let text = format!("the socket belongs to user {}", peer.as_raw());
+        let text = format!(
+            "the server at this socket runs as user {}, so its answers are not trusted: give the command as that user, or as root",
+            peer.as_raw()
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     Ok(stream)
 }
 
-fn exchange(mut stream: UnixStream, command: Command) -> io::Result<String> {
+fn exchange(mut stream: UnixStream, command: &Command) -> io::Result<String> {
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    let mut line = serde_json::to_vec(&command)?;
+    let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! Commands of the administrator to a running server, over a unix socket: `sluice status`, `reload`, `drain`, `purge`, `reopen-logs`,
-//! `watch`.
+//! Commands of the administrator to a running server, over a unix socket: `sluice status`, `top`, `reload`, `drain`, `purge`, `retire`,
+//! `end`, `log reopen`, `watch`.
 //!
 //! ```text
 //! sluice status ── client ──▶ PID.sock ──▶ socket ──▶ supervisor
@@ -11,24 +11,41 @@
 
 pub(crate) mod client;
 mod place;
-mod render;
+pub(crate) mod render;
 pub(crate) mod socket;
 pub(crate) mod watch_client;
 mod watch_stream;
 mod watching;
 
 use serde::{Deserialize, Serialize};
+use sluice_report::connections::Connections;
+use sluice_report::requests::Requests;
+use sluice_report::scripts::Scripts;
 use sluice_server::status::Status;
 
 /// The bytes of a command at most; a longer one is refused.
 const COMMAND_BYTES_MAX: u64 = 4096;
 
 /// A command to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub(crate) enum Command {
-    /// Report the state.
+    /// Report the state, with the pools of script processes.
     Status,
+    /// Report the state, and the requests in progress.
+    Top,
+    /// Report the connections of clients.
+    Connections,
+    /// End the processes of a script, which is named by its file or its path in a URL.
+    Retire {
+        /// The script.
+        script: String,
+    },
+    /// End a request in progress.
+    End {
+        /// Its id.
+        id: String,
+    },
     /// Read the configuration again (SIGHUP).
     Reload,
     /// Open the logs again (SIGUSR1).
@@ -51,11 +68,15 @@ impl Command {
     }
 
     /// Its name on the command line.
-    pub(crate) const fn name(self) -> &'static str {
+    pub(crate) const fn name(&self) -> &'static str {
         match self {
             Command::Status => "status",
+            Command::Top => "top",
+            Command::Connections => "connections",
+            Command::Retire { .. } => "retire",
+            Command::End { .. } => "end",
             Command::Reload => "reload",
-            Command::ReopenLogs => "reopen-logs",
+            Command::ReopenLogs => "log reopen",
             Command::Purge => "purge",
             Command::Drain => "drain",
         }
@@ -72,6 +93,12 @@ pub(crate) struct Answer {
     /// The state, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<State>,
+    /// The requests in progress, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) requests: Option<Requests>,
+    /// The connections, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) connections: Option<Connections>,
 }
 
 /// The state of a server, with what the supervisor knows of it.
@@ -83,6 +110,9 @@ pub(crate) struct State {
     pub(crate) configuration: Option<String>,
     #[serde(flatten)]
     pub(crate) status: Status,
+    /// The pools of script processes.
+    #[serde(default)]
+    pub(crate) scripts: Scripts,
 }
 
 impl Answer {
@@ -112,11 +142,12 @@ mod tests {
         for (text, command) in [
             (r#"{"command":"status"}"#, Command::Status),
             (r#"{"command":"reopen-logs"}"#, Command::ReopenLogs),
+            (r#"{"command":"end","id":"a"}"#, Command::End { id: "a".into() }),
         ] {
             assert_eq!(serde_json::from_str::<Command>(text).unwrap(), command);
             assert_eq!(serde_json::to_string(&command).unwrap(), text);
         }
-        for wrong in [r#"{"command":"stop"}"#, "status", ""] {
+        for wrong in [r#"{"command":"stop"}"#, r#"{"command":"end"}"#, "status", ""] {
             assert!(serde_json::from_str::<Command>(wrong).is_err(), "{wrong}");
         }
     }

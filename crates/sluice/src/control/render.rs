@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
+use sluice_report::scripts::{Phase, Pool};
 use sluice_report::text::{self, number};
 
 use super::State;
@@ -54,6 +55,9 @@ pub(super) fn render(state: &State) -> String {
         "scripts",
         format!("{} of {} processes", processes.running, number(processes.max as u64)),
     );
+    for pool in &state.scripts.pools {
+        line("", pool_line(pool));
+    }
     if let Some(cache) = &status.cache {
         let lookups = cache.hits + cache.misses;
         let share = (cache.hits * 100)
@@ -72,6 +76,43 @@ pub(super) fn render(state: &State) -> String {
         );
     }
     out
+}
+
+/// A pool of script processes: how many there are, and what happened to requests for it.
+fn pool_line(pool: &Pool) -> String {
+    let count = |phase: Phase| pool.processes.iter().filter(|process| process.phase == phase).count();
+    let phases = [
+        Phase::Starting,
+        Phase::Busy,
+        Phase::Draining,
+        Phase::Idle,
+        Phase::Ending,
+    ];
+    let mut parts: Vec<_> = phases
+        .into_iter()
+        .filter(|phase| count(*phase) > 0)
+        .map(|phase| format!("{} {}", count(phase), phase.name()))
+        .collect();
+    if parts.is_empty() {
+        parts.push("no process".to_owned());
+    }
+    if pool.waiting > 0 {
+        parts.push(format!("{} waiting", pool.waiting));
+    }
+    if pool.refused.total() > 0 {
+        parts.push(format!("{} refused", number(pool.refused.total())));
+    }
+    let replaced = if pool.is_replaced {
+        ", of a replaced configuration"
+    } else {
+        ""
+    };
+    let site = if matches!(&*pool.site, "" | "*") {
+        String::new()
+    } else {
+        format!(" of {}", pool.site)
+    };
+    format!("{} ({}{site}{replaced}): {}", pool.script, pool.mode, parts.join(", "))
 }
 
 /// The counts of responses that are not 0.
@@ -96,7 +137,7 @@ fn responses(state: &State) -> String {
 }
 
 /// How long a server has run that started at this moment, in seconds since 1970.
-fn uptime(started: u64) -> String {
+pub(crate) fn uptime(started: u64) -> String {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(started);
     text::uptime(started.elapsed().map_or(0, |since| since.as_secs()))
 }

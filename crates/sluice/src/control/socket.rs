@@ -34,6 +34,8 @@ const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A command that waits for its answer.
 pub(crate) struct Request {
     pub(crate) command: Command,
+    /// The user who gives it.
+    pub(crate) user: u32,
     pub(crate) answer: oneshot::Sender<Answer>,
 }
 
@@ -172,7 +174,7 @@ async fn answer_peer(stream: UnixStream, slot: OwnedSemaphorePermit, server: Ser
         };
     }
     let answer = match serde_json::from_str(&line) {
-        Ok(command) => carry_out(command, server.requests).await,
+        Ok(command) => carry_out(command, connection.peer.uid(), server.requests).await,
         Err(error) => Answer::refused(format!("not a command: {error}")),
     };
     connection.answer(&answer).await
@@ -224,10 +226,10 @@ async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -
     Ok(())
 }
 
-async fn carry_out(command: Command, requests: mpsc::Sender<Request>) -> Answer {
+async fn carry_out(command: Command, user: u32, requests: mpsc::Sender<Request>) -> Answer {
     let (answer, answered) = oneshot::channel();
     let ending = || Answer::refused("the server is ending");
-    match requests.send(Request { command, answer }).await {
+    match requests.send(Request { command, user, answer }).await {
         Ok(()) => answered.await.unwrap_or_else(|_| ending()),
         Err(_) => ending(),
     }

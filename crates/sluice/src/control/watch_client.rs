@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use sluice_http::escape::escaped_lines;
 use sluice_watch::{End as WatchEnd, Item, Items, Spec};
 
-use super::client::{ANSWER_TIMEOUT, find};
+use super::client::{ANSWER_TIMEOUT, ServerOptions};
 use super::watching::{WatchFormat, Watching};
 use super::{Answer, COMMAND_BYTES_MAX};
 
@@ -95,9 +95,8 @@ pub(crate) struct Options {
     /// End after so many seconds.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: Option<u64>,
-    /// The server: its process id, or the path of its socket (key `control` of `[server]`).
-    #[arg(long, value_name = "PID|SOCKET")]
-    server: Option<String>,
+    #[command(flatten)]
+    server: ServerOptions,
 }
 
 /// Checks the value of an option.
@@ -171,7 +170,7 @@ impl Options {
 /// One line: no server was found, the watch was refused, the server ended, or the file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let spec = options.spec()?;
-    let (socket, stream) = find(options.server.as_deref())?;
+    let (socket, stream) = options.server.connect()?;
     let named = |error: io::Error| format!("{}: {error}", socket.display());
     let watching = Watching::Watch {
         format: options.format(),

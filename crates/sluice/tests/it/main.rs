@@ -41,6 +41,7 @@ mod records;
 mod reports;
 mod routes;
 mod rte;
+mod running;
 mod script_control;
 mod send_file;
 mod server_log;

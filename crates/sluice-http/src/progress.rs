@@ -1,0 +1,164 @@
+//! The progress of one exchange, as the report of requests in progress shows it, and the order to end it.
+//!
+//! Here: cells that the stages of an exchange set, on the thread of its worker. A stage that waits registers its task with
+//! `poll_ended`, so that the order reaches it. Not here: which exchanges there are, and who gives the order (the server).
+
+use std::cell::Cell;
+use std::task::{Context, Poll, Waker};
+
+/// What an exchange does, or waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Step {
+    /// The server decides what answers.
+    #[default]
+    Deciding,
+    /// A thread verifies the password.
+    Password,
+    /// An authentication agent is asked.
+    Agent,
+    /// It waits in the queue of a throttle.
+    Throttle,
+    /// A thread lists a directory, or compresses a file.
+    Preparing,
+    /// The request body is being stored, before the script gets the request.
+    ReadingBody,
+    /// It waits for a script process.
+    AwaitingProcess,
+    /// The script process is being started.
+    StartingProcess,
+    /// The script has the request, and the head of the response is not sent.
+    Running,
+    /// The head of the response is sent, and the server waits for the next bytes of the body.
+    Producing,
+    /// The client takes the response.
+    Sending,
+}
+
+/// The progress of one exchange.
+#[derive(Default)]
+pub struct Progress {
+    step: Cell<Step>,
+    received_bytes: Cell<u64>,
+    sent_bytes: Cell<u64>,
+    /// 0 without a script process.
+    pid: Cell<i32>,
+    is_ended: Cell<bool>,
+    waiter: Cell<Option<Waker>>,
+}
+
+impl Progress {
+    /// Notes what the exchange does now.
+    pub fn set_step(&self, step: Step) {
+        self.step.set(step);
+    }
+
+    /// What the exchange does.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        self.step.get()
+    }
+
+    /// Counts bytes of the request body.
+    pub fn count_received(&self, bytes: usize) {
+        self.received_bytes.set(self.received_bytes.get() + bytes as u64);
+    }
+
+    /// Bytes of the request body that were received.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.get()
+    }
+
+    /// Counts bytes of the response body.
+    pub fn count_sent(&self, bytes: usize) {
+        self.sent_bytes.set(self.sent_bytes.get() + bytes as u64);
+    }
+
+    /// Bytes of the response body that were handed to the connection.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.get()
+    }
+
+    /// Notes the script process that works for it.
+    pub fn set_pid(&self, pid: i32) {
+        self.pid.set(pid);
+    }
+
+    /// The script process that works for it, or worked for it last.
+    #[must_use]
+    pub fn pid(&self) -> Option<i32> {
+        Some(self.pid.get()).filter(|pid| *pid != 0)
+    }
+
+    /// Orders the exchange to end, and wakes its task.
+    pub fn end(&self) {
+        self.is_ended.set(true);
+        if let Some(waiter) = self.waiter.take() {
+            waiter.wake();
+        }
+    }
+
+    /// The order was carried out: the response that says so is not ended in turn.
+    pub fn obeyed(&self) {
+        self.is_ended.set(false);
+    }
+
+    /// Whether it was ordered to end.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.is_ended.get()
+    }
+
+    /// Ready if it was ordered to end; otherwise the task that is polled here is woken when it is. One task at a time.
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_ended.get() {
+            return Poll::Ready(());
+        }
+        let waiter = self.waiter.take().filter(|kept| kept.will_wake(context.waker()));
+        self.waiter.set(Some(waiter.unwrap_or_else(|| context.waker().clone())));
+        Poll::Pending
+    }
+
+    /// Makes it that of a new exchange.
+    pub fn reset(&self) {
+        self.step.set(Step::default());
+        self.received_bytes.set(0);
+        self.sent_bytes.set(0);
+        self.pid.set(0);
+        self.is_ended.set(false);
+        self.waiter.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_order_to_end_wakes_the_task_that_waits_and_holds_until_the_next_exchange() {
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Arc::clone(&woken).into();
+        let mut context = Context::from_waker(&waker);
+        let progress = Progress::default();
+        assert!(progress.poll_ended(&mut context).is_pending());
+        assert!(progress.poll_ended(&mut context).is_pending());
+        progress.end();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(progress.is_ended() && progress.poll_ended(&mut context).is_ready());
+        progress.reset();
+        assert!(!progress.is_ended() && progress.poll_ended(&mut context).is_pending());
+    }
+}

@@ -1,0 +1,131 @@
+//! The connections of one worker as reports show them: counted by state, protocol and client, and the oldest one by one.
+//!
+//! Made on the worker's thread, which reads the state of each connection once; the sum of all workers is made elsewhere (the server).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::client_counts::network_of;
+use crate::connection::Connection;
+use crate::front::Front;
+
+/// Connections that are described one by one, of each worker.
+const OLDEST_MAX: usize = 20;
+
+/// The connections of one worker.
+#[derive(Debug, Default)]
+pub struct WorkerConnections {
+    /// How many there are.
+    pub open: usize,
+    /// By what they do.
+    pub states: BTreeMap<&'static str, usize>,
+    /// By protocol.
+    pub protocols: BTreeMap<&'static str, usize>,
+    /// By the version of TLS.
+    pub tls: BTreeMap<String, usize>,
+    /// By client; the first 64 bits of an IPv6 address count as one.
+    pub clients: HashMap<IpAddr, usize>,
+    /// The oldest, in any order.
+    pub oldest: Vec<OldConnection>,
+}
+
+/// One of the oldest connections.
+#[derive(Debug)]
+pub struct OldConnection {
+    /// The client.
+    pub client: SocketAddr,
+    /// Seconds since it was accepted.
+    pub age_seconds: u32,
+    /// What it does.
+    pub state: &'static str,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// The version of TLS.
+    pub tls: String,
+    /// Requests so far.
+    pub requests: u32,
+}
+
+impl Front {
+    /// The connections of the worker.
+    #[must_use]
+    pub fn connections(&self) -> WorkerConnections {
+        let mut counts = WorkerConnections::default();
+        let mut oldest: BinaryHeap<u32> = BinaryHeap::new();
+        self.slots().for_each(|connection, accepted_tick| {
+            counts.add(connection);
+            oldest.push(accepted_tick);
+            if oldest.len() > OLDEST_MAX {
+                oldest.pop();
+            }
+        });
+        // The first pass finds how old the oldest are, so that only these are copied.
+        let youngest = oldest.peek().copied().unwrap_or(0);
+        self.slots().for_each(|connection, accepted_tick| {
+            if accepted_tick <= youngest && counts.oldest.len() < 2 * OLDEST_MAX {
+                counts
+                    .oldest
+                    .push(old(connection, self.tick().saturating_sub(accepted_tick)));
+            }
+        });
+        counts.oldest.sort_by_key(|connection| Reverse(connection.age_seconds));
+        counts.oldest.truncate(OLDEST_MAX);
+        counts
+    }
+}
+
+impl WorkerConnections {
+    fn add(&mut self, connection: &Connection) {
+        self.open += 1;
+        *self.states.entry(state(connection)).or_default() += 1;
+        *self.protocols.entry(protocol(connection)).or_default() += 1;
+        let tls = tls(connection);
+        match self.tls.get_mut(tls) {
+            Some(count) => *count += 1,
+            None => drop(self.tls.insert(tls.to_owned(), 1)),
+        }
+        let client = network_of(connection.endpoints().client.ip());
+        *self.clients.entry(client).or_default() += 1;
+    }
+}
+
+fn old(connection: &Connection, age_seconds: u32) -> OldConnection {
+    OldConnection {
+        client: connection.endpoints().client,
+        age_seconds,
+        state: state(connection),
+        protocol: protocol(connection),
+        tls: tls(connection).to_owned(),
+        requests: connection.exchanges(),
+    }
+}
+
+/// What a connection does.
+fn state(connection: &Connection) -> &'static str {
+    match () {
+        () if connection.is_busy() => "request in progress",
+        () if connection.has_part_of_head() => "reading a head",
+        () if connection.has_unsent() => "sending the last bytes",
+        () if connection.exchanges() == 0 => "no request yet",
+        () => "idle",
+    }
+}
+
+/// The protocol, once it is known: HTTP/1 is known at the first request.
+fn protocol(connection: &Connection) -> &'static str {
+    match () {
+        () if connection.outgoing().is_http2() => "HTTP/2",
+        () if connection.exchanges() > 0 => "HTTP/1",
+        () => "not known yet",
+    }
+}
+
+/// The version of TLS, once the handshake is done.
+fn tls(connection: &Connection) -> &str {
+    let Some(info) = connection.tls_info() else {
+        return "none";
+    };
+    let version = info.variables.iter().find(|(name, _)| *name == "SSL_PROTOCOL");
+    version.map_or("unknown", |(_, version)| version.as_str())
+}

@@ -1,0 +1,61 @@
+//! The script processes of the whole server as reports show them, and orders of the administrator to them.
+//!
+//! Not here: what the system knows of the processes, and which requests they work for (the server adds both).
+
+use std::path::Path;
+
+use sluice_report::scripts::{Pool, Scripts};
+
+use crate::pool_record::ReportedPool;
+pub use crate::pool_record::Retired;
+use crate::pools::Pools;
+use crate::recent_scripts::ScriptId;
+use crate::resources::Resources;
+use crate::route::Script;
+
+impl Resources {
+    /// The pools that have processes, requests that wait, or processes that have ended. Any thread may call it; workers wait no longer for
+    /// it than a copy of the state of one pool takes.
+    #[must_use]
+    pub fn report(&self) -> Scripts {
+        let mut pools = Vec::new();
+        for record in self.pool_records.all() {
+            let before = pools.len();
+            let has_content = |pool: &Pool| !pool.processes.is_empty() || pool.waiting > 0;
+            let live = record.pools().into_iter().map(|pool| pool.report());
+            pools.extend(live.filter(has_content));
+            if pools.len() == before {
+                let idle = record.report();
+                pools.extend((idle.started > 0 || idle.refused.total() > 0).then_some(idle));
+            }
+        }
+        Scripts {
+            running: self.processes_running(),
+            max: self.processes_max(),
+            pools,
+        }
+    }
+
+    /// Retires the processes of the script with this file: idle ones end now, busy ones after their exchange. Of an engine that runs it, all
+    /// processes are retired.
+    #[must_use]
+    pub fn retire(&self, file: &Path) -> Retired {
+        let script = ScriptId::of(file);
+        let pools = self.pool_records.all().into_iter().flat_map(|record| {
+            let is_own = *record.label.script == *file;
+            let pools = record.pools().into_iter();
+            pools.filter(move |pool| is_own || pool.has_run(script))
+        });
+        pools
+            .map(|pool| pool.retire_all())
+            .fold(Retired::default(), Retired::and)
+    }
+}
+
+impl Pools {
+    /// Retires the processes of a script of this route.
+    #[must_use]
+    pub fn retire(&self, script: &Script) -> Retired {
+        self.existing(script).map(|pool| pool.retire_all()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,249 @@
+//! The requests in progress of one worker.
+//!
+//! Here: an entry for each exchange, in a place that is used again, so that an exchange costs no allocation beyond its own. Entries hold
+//! what the exchange has anyway (shared, not copied); the text of a report is made elsewhere (`reports`). All on the worker's thread.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{HeaderValue, Method, Uri, Version};
+use sluice_http::progress::{Progress, Step};
+use sluice_http::request_id::UniqueId;
+use sluice_net::connection::ExchangeHandle;
+
+/// Requests of one worker that a report describes; the oldest of them are chosen.
+const DESCRIBED_MAX: usize = 5000;
+
+/// Unused progress values that are kept for the next exchanges.
+const SPARE_MAX: usize = 256;
+
+/// The requests in progress of one worker.
+#[derive(Default)]
+pub(crate) struct InProgress(RefCell<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    /// `None` in a place that is free.
+    entries: Vec<Option<Entry>>,
+    free: Vec<EntryNumber>,
+    spare: Vec<Rc<Progress>>,
+}
+
+/// The number of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryNumber(usize);
+
+/// What is known of an exchange when it begins.
+pub(crate) struct NewRequest {
+    pub id: UniqueId,
+    pub started: Instant,
+    pub client: SocketAddr,
+    pub is_https: bool,
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+    pub host: Option<HeaderValue>,
+    /// `None` for a request without a usable head.
+    pub handle: Option<ExchangeHandle>,
+}
+
+struct Entry {
+    request: NewRequest,
+    user: Option<Arc<str>>,
+    handler: Option<&'static str>,
+    progress: Rc<Progress>,
+}
+
+/// A request in progress, as it is copied for a report. It may go to another thread.
+pub(crate) struct RequestView {
+    pub id: UniqueId,
+    pub started: Instant,
+    pub client: SocketAddr,
+    pub is_https: bool,
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+    pub host: Option<HeaderValue>,
+    pub user: Option<Arc<str>>,
+    pub handler: Option<&'static str>,
+    pub step: Step,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+    pub pid: Option<i32>,
+}
+
+impl InProgress {
+    /// Adds an exchange that begins.
+    pub(crate) fn begin(&self, request: NewRequest) -> (EntryNumber, Rc<Progress>) {
+        let mut entries = self.0.borrow_mut();
+        let progress = entries.spare.pop().unwrap_or_default();
+        let entry = Some(Entry {
+            request,
+            user: None,
+            handler: None,
+            progress: Rc::clone(&progress),
+        });
+        let number = match entries.free.pop() {
+            Some(number) => {
+                entries.entries[number.0] = entry;
+                number
+            }
+            None => {
+                entries.entries.push(entry);
+                EntryNumber(entries.entries.len() - 1)
+            }
+        };
+        (number, progress)
+    }
+
+    /// Removes an exchange that ends.
+    pub(crate) fn end(&self, number: EntryNumber) {
+        let mut entries = self.0.borrow_mut();
+        let Some(entry) = entries.entries.get_mut(number.0).and_then(Option::take) else {
+            return;
+        };
+        entries.free.push(number);
+        let Entry { progress, .. } = entry;
+        // A script that is being drained may still hold it, and the exchange that ends holds it until it is dropped.
+        if Rc::strong_count(&progress) <= 2 && entries.spare.len() < SPARE_MAX {
+            progress.reset();
+            entries.spare.push(progress);
+        }
+    }
+
+    /// Notes the user.
+    pub(crate) fn note_user(&self, number: EntryNumber, user: &Arc<str>) {
+        if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
+            entry.user = Some(Arc::clone(user));
+        }
+    }
+
+    /// Notes what answers.
+    pub(crate) fn note_handler(&self, number: EntryNumber, handler: &'static str) {
+        if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
+            entry.handler = Some(handler);
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        let entries = self.0.borrow();
+        entries.entries.len() - entries.free.len()
+    }
+
+    /// The oldest of them, in any order.
+    pub(crate) fn views(&self) -> Vec<RequestView> {
+        let entries = self.0.borrow();
+        let mut all: Vec<&Entry> = entries.entries.iter().flatten().collect();
+        if all.len() > DESCRIBED_MAX {
+            all.select_nth_unstable_by_key(DESCRIBED_MAX, |entry| entry.request.started);
+            all.truncate(DESCRIBED_MAX);
+        }
+        all.into_iter().map(Entry::view).collect()
+    }
+
+    /// Ends the exchange with this id: before the head of its response it is answered with 503, later its response is aborted. `None` if
+    /// there is none.
+    pub(crate) fn end_exchange(&self, id: &str) -> Option<RequestView> {
+        let (view, progress, handle) = {
+            let entries = self.0.borrow();
+            let entry = entries
+                .entries
+                .iter()
+                .flatten()
+                .find(|entry| entry.request.id.as_str() == id)?;
+            (entry.view(), Rc::clone(&entry.progress), entry.request.handle.clone())
+        };
+        // Without the borrow, because both wake tasks.
+        progress.end();
+        if let (Step::Producing | Step::Sending, Some(handle)) = (progress.step(), handle) {
+            handle.abort();
+        }
+        Some(view)
+    }
+}
+
+impl Entry {
+    fn view(&self) -> RequestView {
+        let Entry {
+            request,
+            user,
+            handler,
+            progress,
+        } = self;
+        RequestView {
+            id: request.id,
+            started: request.started,
+            client: request.client,
+            is_https: request.is_https,
+            method: request.method.clone(),
+            uri: request.uri.clone(),
+            version: request.version,
+            host: request.host.clone(),
+            user: user.clone(),
+            handler: *handler,
+            step: progress.step(),
+            received_bytes: progress.received_bytes(),
+            sent_bytes: progress.sent_bytes(),
+            pid: progress.pid(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(number: u64) -> NewRequest {
+        NewRequest {
+            id: UniqueId::new([b'0'; 8], number),
+            started: Instant::now(),
+            client: ([127, 0, 0, 1], 1).into(),
+            is_https: false,
+            method: Method::GET,
+            uri: Uri::from_static("/a?b"),
+            version: Version::HTTP_11,
+            host: None,
+            handle: None,
+        }
+    }
+
+    #[test]
+    fn places_are_used_again_and_reports_show_what_is_there() {
+        let requests = InProgress::default();
+        let (first, progress) = requests.begin(request(1));
+        let (second, _) = requests.begin(request(2));
+        progress.set_step(Step::Running);
+        requests.note_handler(first, "script");
+        assert_eq!(requests.count(), 2);
+        drop(progress);
+        requests.end(second);
+        let (again, _) = requests.begin(request(3));
+        assert_eq!(again, second);
+        let mut shown: Vec<_> = requests
+            .views()
+            .iter()
+            .map(|view| (view.id.to_string(), view.step))
+            .collect();
+        shown.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(shown[0].1, Step::Running);
+        assert!(shown[1].0.ends_with('3') && shown[1].1 == Step::Deciding);
+        requests.end(first);
+        requests.end(first);
+        assert_eq!(requests.count(), 1, "twice is once");
+    }
+
+    #[test]
+    fn the_order_to_end_reaches_the_exchange_with_this_id_alone() {
+        let requests = InProgress::default();
+        let (_, one) = requests.begin(request(1));
+        let (_, other) = requests.begin(request(2));
+        let id = UniqueId::new([b'0'; 8], 2);
+        assert!(requests.end_exchange("none").is_none());
+        assert!(requests.end_exchange(id.as_str()).unwrap().id == id);
+        assert!(!one.is_ended() && other.is_ended());
+    }
+}

@@ -1,0 +1,71 @@
+//! What script processes use of the machine, as proc(5) says: memory and processor time.
+//!
+//! Read by a thread that may wait, because the system counts the pages of a process when it is asked for its proportional set size.
+
+use std::collections::HashMap;
+use std::fs;
+
+use sluice_report::scripts::Usage;
+
+/// Processes whose proportional set size is read: counting the pages of a large process takes a millisecond.
+const PSS_MAX: usize = 256;
+
+/// Clock ticks in a second, of /proc/PID/stat. The same on every Linux of this century (`getconf CLK_TCK`).
+const TICKS_PER_SECOND: u64 = 100;
+
+/// What these processes use. Those that have ended are missing.
+pub(crate) fn of(pids: &[i32]) -> HashMap<i32, Usage> {
+    let mut left = PSS_MAX;
+    let usage = |&pid: &i32| {
+        let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+        let rss_bytes = kilobytes(&text("status")?, "VmRSS:")?;
+        let pss_bytes = match left.checked_sub(1) {
+            Some(rest) => {
+                left = rest;
+                text("smaps_rollup").and_then(|text| kilobytes(&text, "Pss:"))
+            }
+            None => None,
+        };
+        let usage = Usage {
+            rss_bytes,
+            pss_bytes,
+            processor_ms: processor_ms(&text("stat")?)?,
+        };
+        Some((pid, usage))
+    };
+    pids.iter().filter_map(usage).collect()
+}
+
+/// A number of bytes in a file of lines such as `Pss: 3 kB`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+/// The processor time of a process and of its children that were waited for, of /proc/PID/stat. Its name, in parentheses, may contain
+/// anything.
+fn processor_ms(text: &str) -> Option<u64> {
+    // utime, stime, cutime and cstime are fields 14 to 17; the name is field 2.
+    let fields = text.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let ticks: Option<u64> = fields.map(|field| field.parse::<u64>().ok()).sum();
+    Some(ticks? * 1000 / TICKS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_proc_are_read() {
+        let stat = "12 (a) b) S 1 12 12 0 -1 4194560 1 0 0 0 150 50 7 3 20 0 1 0 1 2 3";
+        assert_eq!(processor_ms(stat), Some(2100));
+        assert_eq!(processor_ms("12 (a) S 1"), Some(0));
+        let rollup = "00-ff ---p 00000000 00:00 0 [rollup]\nRss:  9 kB\nPss:    3 kB\n";
+        assert_eq!(kilobytes(rollup, "Pss:"), Some(3 << 10));
+        assert_eq!(kilobytes("Rss: 9 kB", "Pss:"), None);
+        let own = i32::try_from(std::process::id()).unwrap();
+        let usage = of(&[own, i32::MAX]);
+        assert!(usage.len() == 1 && usage[&own].rss_bytes > 100_000, "{usage:?}");
+    }
+}

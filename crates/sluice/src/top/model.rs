@@ -1,0 +1,441 @@
+//! What `sluice top` shows: the last snapshot, rates since the one before, and the user's choice of order, filter and line.
+//!
+//! Not here: how it looks (`view`). Nothing here reads a clock or a terminal.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use sluice_report::requests::{Request, Requests};
+use sluice_report::scripts::{Pool, Process};
+
+use super::poller::{News, Order};
+use crate::control::{Answer, State};
+
+/// How long a message is shown.
+const MESSAGE_TIME: Duration = Duration::from_secs(8);
+
+/// Characters of the filter at most.
+const FILTER_CHARACTERS_MAX: usize = 60;
+
+/// What runs in a server at one moment.
+pub(super) struct Snapshot {
+    pub state: State,
+    pub requests: Requests,
+}
+
+impl Snapshot {
+    /// That of an answer.
+    ///
+    /// # Errors
+    /// The messages of an answer without a state.
+    pub(super) fn of(answer: Answer) -> Result<Snapshot, String> {
+        match (answer.state, answer.requests) {
+            (Some(state), Some(requests)) => Ok(Snapshot { state, requests }),
+            _ => Err(answer.messages.join("; ")),
+        }
+    }
+}
+
+/// One of the two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pane {
+    Requests,
+    Processes,
+}
+
+/// The order of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestOrder {
+    Age,
+    State,
+    Client,
+    Bytes,
+    Target,
+}
+
+/// The order of the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcessOrder {
+    Processor,
+    Memory,
+    Uses,
+    Age,
+    Phase,
+    Script,
+}
+
+/// Rates between the last two snapshots.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Rates {
+    /// `None` until there are two snapshots.
+    pub requests_per_second: Option<f64>,
+    pub bytes_per_second: Option<f64>,
+    /// Processor time of each process, as a share of one processor.
+    processors: HashMap<i32, f64>,
+}
+
+/// A process with its pool.
+#[derive(Clone, Copy)]
+pub(super) struct ProcessLine<'a> {
+    pub pool: &'a Pool,
+    pub process: &'a Process,
+    /// As a share of one processor; `None` until it is known.
+    pub processor: Option<f64>,
+}
+
+impl ProcessLine<'_> {
+    /// The script that it runs, or could run.
+    pub(super) fn script(&self) -> &str {
+        self.process.script.as_deref().unwrap_or(&self.pool.script)
+    }
+}
+
+/// What is shown.
+pub(super) struct Model {
+    snapshot: Option<Snapshot>,
+    taken: Option<Instant>,
+    pub rates: Rates,
+    pub pane: Pane,
+    pub request_order: RequestOrder,
+    pub process_order: ProcessOrder,
+    pub is_reversed: bool,
+    pub is_paused: bool,
+    is_help: bool,
+    filter: String,
+    is_editing: bool,
+    selected: usize,
+    message: Option<(String, Instant)>,
+    /// Why the server does not answer.
+    pub silence: Option<String>,
+    /// An order that is asked about before it is given.
+    question: Option<Order>,
+}
+
+impl Model {
+    /// Nothing is known yet.
+    pub(super) fn new(filter: String) -> Model {
+        Model {
+            snapshot: None,
+            taken: None,
+            rates: Rates::default(),
+            pane: Pane::Requests,
+            request_order: RequestOrder::Age,
+            process_order: ProcessOrder::Processor,
+            is_reversed: false,
+            is_paused: false,
+            is_help: false,
+            filter,
+            is_editing: false,
+            selected: 0,
+            message: None,
+            silence: None,
+            question: None,
+        }
+    }
+
+    /// Takes what has come of the server.
+    pub(super) fn receive(&mut self, news: News, now: Instant) {
+        match news {
+            News::Snapshot(snapshot) => {
+                self.silence = None;
+                if !self.is_paused {
+                    self.take(*snapshot, now);
+                }
+            }
+            News::Message(text) => self.message = Some((text, now)),
+            News::Silence(why) => self.silence = Some(why),
+        }
+        if self
+            .message
+            .as_ref()
+            .is_some_and(|(_, since)| now.duration_since(*since) > MESSAGE_TIME)
+        {
+            self.message = None;
+        }
+    }
+
+    /// Shows a snapshot.
+    pub(super) fn take(&mut self, snapshot: Snapshot, now: Instant) {
+        self.rates = match (&self.snapshot, self.taken) {
+            (Some(before), Some(taken)) if before.state.pid == snapshot.state.pid => {
+                rates(before, &snapshot, now.duration_since(taken).as_secs_f64())
+            }
+            _ => Rates::default(),
+        };
+        self.snapshot = Some(snapshot);
+        self.taken = Some(now);
+        self.select_by(0);
+    }
+
+    pub(super) fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// The requests, filtered and in order.
+    pub(super) fn requests(&self) -> Vec<&Request> {
+        let requests = self.snapshot.iter().flat_map(|snapshot| &snapshot.requests.requests);
+        let mut requests: Vec<_> = requests.filter(|request| self.shows_request(request)).collect();
+        requests.sort_by(|one, other| {
+            let bytes = |request: &Request| request.sent_bytes + request.received_bytes;
+            let order = match self.request_order {
+                RequestOrder::Age => other.age_ms.cmp(&one.age_ms),
+                RequestOrder::State => one.state.cmp(&other.state),
+                RequestOrder::Client => one.client.cmp(&other.client),
+                RequestOrder::Bytes => bytes(other).cmp(&bytes(one)),
+                RequestOrder::Target => (&one.host, &one.target).cmp(&(&other.host, &other.target)),
+            };
+            self.directed(order).then_with(|| one.id.cmp(&other.id))
+        });
+        requests
+    }
+
+    /// The processes, filtered and in order.
+    pub(super) fn processes(&self) -> Vec<ProcessLine<'_>> {
+        let pools = self.snapshot.iter().flat_map(|snapshot| &snapshot.state.scripts.pools);
+        let lines = pools.flat_map(|pool| {
+            pool.processes.iter().map(move |process| ProcessLine {
+                pool,
+                process,
+                processor: process.pid.and_then(|pid| self.rates.processors.get(&pid).copied()),
+            })
+        });
+        let mut lines: Vec<_> = lines.filter(|line| self.shows_process(line)).collect();
+        lines.sort_by(|one, other| {
+            let memory = |line: &ProcessLine<'_>| line.process.usage.map(|usage| usage.rss_bytes);
+            let order = match self.process_order {
+                ProcessOrder::Processor => {
+                    let share = |line: &ProcessLine<'_>| line.processor.unwrap_or(-1.0);
+                    let used = |line: &ProcessLine<'_>| line.process.usage.map(|usage| usage.processor_ms);
+                    share(other)
+                        .total_cmp(&share(one))
+                        .then_with(|| used(other).cmp(&used(one)))
+                }
+                ProcessOrder::Memory => memory(other).cmp(&memory(one)),
+                ProcessOrder::Uses => other.process.uses.cmp(&one.process.uses),
+                ProcessOrder::Age => other.process.age_ms.cmp(&one.process.age_ms),
+                ProcessOrder::Phase => one.process.phase.cmp(&other.process.phase),
+                ProcessOrder::Script => one.script().cmp(other.script()),
+            };
+            self.directed(order)
+                .then_with(|| one.process.pid.cmp(&other.process.pid))
+        });
+        lines
+    }
+
+    fn directed(&self, order: Ordering) -> Ordering {
+        if self.is_reversed { order.reverse() } else { order }
+    }
+
+    fn shows_request(&self, request: &Request) -> bool {
+        let texts = [
+            &request.id,
+            &request.client,
+            &request.method,
+            &request.host,
+            &request.target,
+            &request.handler,
+        ];
+        let others = [
+            request.user.as_deref(),
+            request.script.as_deref(),
+            Some(request.state.name()),
+        ];
+        self.filter.is_empty()
+            || texts.into_iter().any(|text| text.contains(&self.filter))
+            || others.into_iter().flatten().any(|text| text.contains(&self.filter))
+            || request.pid.is_some_and(|pid| pid.to_string() == self.filter)
+    }
+
+    fn shows_process(&self, line: &ProcessLine<'_>) -> bool {
+        let ProcessLine { pool, process, .. } = line;
+        let texts = [&pool.script, &pool.site, &pool.mode];
+        self.filter.is_empty()
+            || texts.into_iter().any(|text| text.contains(&self.filter))
+            || line.script().contains(&self.filter)
+            || process.phase.name().contains(&self.filter)
+            || process.pid.is_some_and(|pid| pid.to_string() == self.filter)
+            || process.request.as_ref().is_some_and(|request| {
+                request.id.contains(&self.filter)
+                    || request
+                        .target
+                        .as_deref()
+                        .is_some_and(|target| target.contains(&self.filter))
+            })
+    }
+
+    pub(super) fn change_pane(&mut self) {
+        self.pane = match self.pane {
+            Pane::Requests => Pane::Processes,
+            Pane::Processes => Pane::Requests,
+        };
+        self.selected = 0;
+    }
+
+    /// Sorts the list by its next column.
+    pub(super) fn next_order(&mut self) {
+        match self.pane {
+            Pane::Requests => {
+                self.request_order = match self.request_order {
+                    RequestOrder::Age => RequestOrder::State,
+                    RequestOrder::State => RequestOrder::Client,
+                    RequestOrder::Client => RequestOrder::Bytes,
+                    RequestOrder::Bytes => RequestOrder::Target,
+                    RequestOrder::Target => RequestOrder::Age,
+                }
+            }
+            Pane::Processes => {
+                self.process_order = match self.process_order {
+                    ProcessOrder::Processor => ProcessOrder::Memory,
+                    ProcessOrder::Memory => ProcessOrder::Uses,
+                    ProcessOrder::Uses => ProcessOrder::Age,
+                    ProcessOrder::Age => ProcessOrder::Phase,
+                    ProcessOrder::Phase => ProcessOrder::Script,
+                    ProcessOrder::Script => ProcessOrder::Processor,
+                }
+            }
+        }
+    }
+
+    pub(super) fn reverse(&mut self) {
+        self.is_reversed = !self.is_reversed;
+    }
+
+    pub(super) fn toggle_pause(&mut self) {
+        self.is_paused = !self.is_paused;
+    }
+
+    pub(super) fn toggle_help(&mut self) {
+        self.is_help = !self.is_help;
+    }
+
+    pub(super) fn is_help(&self) -> bool {
+        self.is_help
+    }
+
+    pub(super) fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    pub(super) fn is_editing(&self) -> bool {
+        self.is_editing
+    }
+
+    pub(super) fn begin_editing(&mut self) {
+        self.is_editing = true;
+    }
+
+    pub(super) fn edit_filter(&mut self, edit: impl FnOnce(&mut String)) {
+        edit(&mut self.filter);
+        if let Some((end, _)) = self.filter.char_indices().nth(FILTER_CHARACTERS_MAX) {
+            self.filter.truncate(end);
+        }
+        self.selected = 0;
+    }
+
+    /// Ends the editing with this filter.
+    pub(super) fn end_editing(&mut self, filter: String) {
+        self.filter = filter;
+        self.is_editing = false;
+        self.selected = 0;
+    }
+
+    /// The number of the chosen line.
+    pub(super) fn selected(&self) -> usize {
+        self.selected
+    }
+
+    pub(super) fn select_by(&mut self, lines: isize) {
+        let count = match self.pane {
+            Pane::Requests => self.requests().len(),
+            Pane::Processes => self.processes().len(),
+        };
+        self.selected = self.selected.saturating_add_signed(lines).min(count.saturating_sub(1));
+    }
+
+    /// The id of the chosen request, or of that of the chosen process.
+    pub(super) fn selected_request(&self) -> Option<String> {
+        match self.pane {
+            Pane::Requests => Some(self.requests().get(self.selected)?.id.clone()),
+            Pane::Processes => Some(
+                self.processes()
+                    .get(self.selected)?
+                    .process
+                    .request
+                    .as_ref()?
+                    .id
+                    .clone(),
+            ),
+        }
+    }
+
+    /// The script of the chosen process, or of that of the chosen request.
+    fn selected_script(&self) -> Option<String> {
+        match self.pane {
+            Pane::Requests => self.requests().get(self.selected)?.script.clone(),
+            Pane::Processes => Some(self.processes().get(self.selected)?.script().to_owned()),
+        }
+    }
+
+    /// Asks whether the script of the chosen line is to be retired.
+    pub(super) fn ask_to_retire(&mut self) {
+        match self.selected_script() {
+            Some(script) => self.question = Some(Order::Retire(script)),
+            None => self.say("choose a process, or a request that has one".to_owned()),
+        }
+    }
+
+    /// Asks whether the chosen request is to be ended.
+    pub(super) fn ask_to_end(&mut self) {
+        match self.selected_request() {
+            Some(id) => self.question = Some(Order::End(id)),
+            None => self.say("choose a request, or a process that has one".to_owned()),
+        }
+    }
+
+    pub(super) fn question(&self) -> Option<&Order> {
+        self.question.as_ref()
+    }
+
+    pub(super) fn take_question(&mut self) -> Option<Order> {
+        self.question.take()
+    }
+
+    pub(super) fn message(&self) -> Option<&str> {
+        self.message.as_ref().map(|(text, _)| text.as_str())
+    }
+
+    /// Shows a message for a while.
+    pub(super) fn say(&mut self, text: String) {
+        self.message = Some((text, self.taken.unwrap_or_else(Instant::now)));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates are shown with two digits")]
+fn rates(before: &Snapshot, after: &Snapshot, seconds: f64) -> Rates {
+    if seconds < 0.05 {
+        return Rates::default();
+    }
+    let per_second = |before: u64, after: u64| Some(after.saturating_sub(before) as f64 / seconds);
+    let (old, new) = (&before.state.status.requests, &after.state.status.requests);
+    let times = |snapshot: &Snapshot| -> HashMap<i32, u64> {
+        let processes = snapshot.state.scripts.pools.iter().flat_map(|pool| &pool.processes);
+        processes
+            .filter_map(|process| Some((process.pid?, process.usage?.processor_ms)))
+            .collect()
+    };
+    let earlier = times(before);
+    let share = |(pid, time): (i32, u64)| {
+        let used = time.saturating_sub(*earlier.get(&pid)?);
+        Some((pid, used as f64 / 1000.0 / seconds))
+    };
+    Rates {
+        requests_per_second: per_second(old.total, new.total),
+        bytes_per_second: per_second(old.body_bytes, new.body_bytes),
+        processors: times(after).into_iter().filter_map(share).collect(),
+    }
+}
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;

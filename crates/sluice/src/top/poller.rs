@@ -1,0 +1,80 @@
+//! Asking the server, on a thread of its own: the keys are obeyed even if the server does not answer.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use crate::control::client::ServerOptions;
+use crate::control::{self, Command};
+use crate::top::model::Snapshot;
+
+/// An order to the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Retire this script.
+    Retire(String),
+    /// End the request with this id.
+    End(String),
+}
+
+/// What comes of the server.
+pub(super) enum News {
+    /// What runs now.
+    Snapshot(Box<Snapshot>),
+    /// The answer to an order, or why there is none.
+    Message(String),
+    /// The server did not answer, because of this.
+    Silence(String),
+}
+
+/// The thread that asks, as the main loop sees it. It ends when this is dropped.
+pub(super) struct Poller {
+    order_sender: Sender<Order>,
+    news: Receiver<News>,
+}
+
+impl Poller {
+    /// Asks a server in this interval.
+    pub(super) fn start(server: ServerOptions, interval: Duration) -> Poller {
+        let (order_sender, received) = channel();
+        let (sender, news) = channel();
+        std::thread::spawn(move || poll(&server, interval, &received, &sender));
+        Poller { order_sender, news }
+    }
+
+    /// What has come since the last call.
+    pub(super) fn next(&mut self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+
+    /// Gives an order.
+    pub(super) fn order(&self, order: Order) {
+        let _ = self.order_sender.send(order);
+    }
+}
+
+fn poll(server: &ServerOptions, interval: Duration, received: &Receiver<Order>, news: &Sender<News>) {
+    loop {
+        let message = match received.recv_timeout(interval) {
+            Ok(order) => Some(carry_out(server, order)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let snapshot = control::client::ask(server, &Command::Top)
+            .and_then(|(answer, _)| Snapshot::of(answer))
+            .map_or_else(News::Silence, |snapshot| News::Snapshot(Box::new(snapshot)));
+        for one in message.into_iter().chain([snapshot]) {
+            if news.send(one).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn carry_out(server: &ServerOptions, order: Order) -> News {
+    let command = match order {
+        Order::Retire(script) => Command::Retire { script },
+        Order::End(id) => Command::End { id },
+    };
+    let answered = control::client::ask(server, &command);
+    News::Message(answered.map_or_else(|error| error, |(answer, _)| answer.messages.join("; ")))
+}

@@ -1,0 +1,147 @@
+//! The terminal: its alternate screen in raw mode, which is restored in every case: at the end, after a panic, and after a signal.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Stdout, stdout};
+use std::panic;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{Event, KeyEvent, KeyEventKind, poll, read};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::{Frame, Terminal};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The terminal while the monitor has it. Dropping this restores it.
+pub(super) struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// 128 and the number of the signal that has arrived; 0 before that.
+    signal: Arc<AtomicU8>,
+}
+
+/// What happens at the terminal.
+pub(super) enum Input {
+    /// Nothing, or a change of its size.
+    None,
+    Key(KeyEvent),
+    /// A signal to end, and the exit status that it leads to.
+    Signal(u8),
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// One line: there is none, or it refuses.
+    pub(super) fn open() -> Result<Screen, String> {
+        if !stdout().is_terminal() || !std::io::stdin().is_terminal() {
+            return Err("standard input and output must be a terminal; use --once or --json otherwise".to_owned());
+        }
+        let signal = Arc::default();
+        watch_signals(&signal)?;
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            restore();
+            before(info);
+        }));
+        enter()?;
+        let terminal = Terminal::new(CrosstermBackend::new(stdout())).map_err(failed)?;
+        Ok(Screen { terminal, signal })
+    }
+
+    /// Draws a frame.
+    ///
+    /// # Errors
+    /// One line: the terminal is gone.
+    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> Result<(), String> {
+        self.terminal.draw(render).map(drop).map_err(failed)
+    }
+
+    /// Waits for a key, no longer than this.
+    ///
+    /// # Errors
+    /// One line: the terminal is gone.
+    pub(super) fn next(&mut self, limit: Duration) -> Result<Input, String> {
+        let arrived = poll(limit).map_err(failed)?;
+        let code = self.signal.load(Ordering::Relaxed);
+        if code != 0 {
+            return Ok(Input::Signal(code));
+        }
+        if !arrived {
+            return Ok(Input::None);
+        }
+        Ok(match read().map_err(failed)? {
+            Event::Key(key) if key.kind == KeyEventKind::Press => Input::Key(key),
+            _ => Input::None,
+        })
+    }
+
+    /// Runs this program with other arguments on the usual screen, and comes back when it has ended.
+    ///
+    /// # Errors
+    /// One line: it cannot be started, or has failed.
+    pub(super) fn run_aside(&mut self, arguments: &[OsString]) -> Result<(), String> {
+        restore();
+        let program = std::env::current_exe().map_err(failed);
+        let ran = program.and_then(|program| Command::new(program).args(arguments).status().map_err(failed));
+        enter()?;
+        self.terminal.clear().map_err(failed)?;
+        match ran? {
+            status if status.success() || status.code().is_none() => Ok(()),
+            status => {
+                let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+                Err(format!("sluice {}: {status}", words.join(" ")))
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn enter() -> Result<(), String> {
+    enable_raw_mode().map_err(failed)?;
+    execute!(stdout(), EnterAlternateScreen).map_err(failed)
+}
+
+fn restore() {
+    let _ = disable_raw_mode();
+    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: std::io::Error) -> String {
+    format!("terminal: {error}")
+}
+
+/// Notes the signals that end a program, on a thread, so that the terminal is restored before the end.
+fn watch_signals(noted: &Arc<AtomicU8>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("signals: {error}"))?;
+    let listen = |kind| {
+        let _entered = runtime.enter();
+        signal(kind).map_err(|error| format!("signals: {error}"))
+    };
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let noted = Arc::clone(noted);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let code = tokio::select! {
+                _ = terminate.recv() => 128 + 15,
+                _ = hangup.recv() => 128 + 1,
+                _ = interrupt.recv() => 128 + 2,
+            };
+            noted.store(code, Ordering::Relaxed);
+        });
+    });
+    Ok(())
+}

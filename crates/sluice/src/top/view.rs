@@ -1,0 +1,420 @@
+//! How `sluice top` looks: two lines of overview, the requests, the processes, and a line of keys or messages. It fits into 80 columns.
+
+use ratatui::Frame;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState};
+use sluice_report::requests::{Request, State as RequestState};
+use sluice_report::text::number;
+
+use super::model::{Model, Pane, ProcessLine, ProcessOrder, RequestOrder};
+use super::poller::Order;
+use crate::control::render::uptime;
+
+/// The size of a frame that is printed as text, where the terminal does not say it.
+const TEXT_COLUMNS: u16 = 80;
+
+/// Columns of a printed frame at most.
+const TEXT_COLUMNS_MAX: u16 = 300;
+
+/// Rows of a list that is printed at most.
+const TEXT_ROWS_MAX: u16 = 1000;
+
+/// Draws the model.
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
+    let processes = u16::try_from(model.processes().len()).unwrap_or(u16::MAX);
+    let height = frame.area().height;
+    // The processes get what they need, up to half of the room.
+    let for_processes = processes.saturating_add(1).min((height.saturating_sub(3) / 2).max(2));
+    let [overview, requests, scripts, keys] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Min(2),
+        Constraint::Length(for_processes),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(overview_lines(model)), overview);
+    draw_requests(frame, model, requests);
+    draw_processes(frame, model, scripts);
+    frame.render_widget(Paragraph::new(last_line(model)), keys);
+    if model.is_help() {
+        draw_help(frame);
+    }
+}
+
+/// A frame as text, as wide as the terminal and as long as the lists are.
+pub(super) fn text(model: &Model) -> String {
+    let columns = ratatui::crossterm::terminal::size()
+        .ok()
+        .map(|(columns, _)| columns)
+        .filter(|columns| *columns > 0);
+    let columns = columns.unwrap_or(TEXT_COLUMNS).clamp(TEXT_COLUMNS, TEXT_COLUMNS_MAX);
+    let rows = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).clamp(1, TEXT_ROWS_MAX);
+    let (requests, processes) = (rows(model.requests().len()), rows(model.processes().len()));
+    // Twice the larger list, because each gets half.
+    let height = 5 + 2 * requests.max(processes);
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, height));
+    let Ok(_) = terminal.draw(|frame| draw(frame, model));
+    lines_of(&terminal)
+}
+
+/// The lines of a drawn frame, without those that are empty.
+fn lines_of(terminal: &Terminal<TestBackend>) -> String {
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for row in 0..buffer.area.height {
+        let line: String = (0..buffer.area.width)
+            .map(|column| buffer[(column, row)].symbol())
+            .collect();
+        let line = line.trim_end();
+        if !line.is_empty() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn overview_lines(model: &Model) -> Vec<Line<'static>> {
+    let Some(snapshot) = model.snapshot() else {
+        return vec![Line::from("waiting for the server")];
+    };
+    let (state, status) = (&snapshot.state, &snapshot.state.status);
+    let pools = &state.scripts.pools;
+    let rate =
+        |rate: Option<f64>, unit: &str| rate.map_or_else(|| "-".to_owned(), |rate| format!("{}{unit}", short(rate)));
+    let waiting: usize = pools.iter().map(|pool| pool.waiting).sum();
+    let refused: u64 = pools.iter().map(|pool| pool.refused.total()).sum();
+    let first = format!(
+        "sluice {} pid {} up {}  req/s {}  in progress {}  conn {}/{}",
+        state.version,
+        state.pid,
+        uptime(status.started),
+        rate(model.rates.requests_per_second, ""),
+        number(status.requests.in_progress),
+        status.connections.open,
+        status.connections.max,
+    );
+    let [_, successes, redirects, client, server] = status.requests.by_class;
+    let second = format!(
+        "proc {}/{}  waiting {waiting}  refused {refused}  2xx {} 3xx {} 4xx {} 5xx {}  sent {}B/s",
+        status.processes.running,
+        status.processes.max,
+        count(successes),
+        count(redirects),
+        count(client),
+        count(server),
+        rate(model.rates.bytes_per_second, ""),
+    );
+    vec![Line::from(first).style(Style::new().bold()), Line::from(second)]
+}
+
+fn draw_requests(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let requests = model.requests();
+    let total = model.snapshot().map_or(0, |snapshot| snapshot.requests.total);
+    let order = model.request_order;
+    let mark = |column: RequestOrder, name: &str| marked(name, order == column, model.is_reversed);
+    let header = [
+        mark(RequestOrder::Age, "AGE"),
+        mark(RequestOrder::State, "STATE"),
+        mark(RequestOrder::Client, "CLIENT"),
+        mark(RequestOrder::Bytes, "BYTES"),
+        "PID".to_owned(),
+        mark(
+            RequestOrder::Target,
+            &format!("REQUEST ({} of {total})", requests.len()),
+        ),
+    ];
+    let rows = requests.into_iter().map(request_row);
+    let widths = [
+        Constraint::Length(6),
+        Constraint::Length(10),
+        Constraint::Length(15),
+        Constraint::Length(6),
+        Constraint::Length(7),
+        Constraint::Min(20),
+    ];
+    draw_table(
+        frame,
+        model,
+        Pane::Requests,
+        area,
+        List {
+            header: header.to_vec(),
+            rows: rows.collect(),
+            widths: widths.to_vec(),
+        },
+    );
+}
+
+fn request_row(request: &Request) -> Row<'static> {
+    let client = request
+        .client
+        .rsplit_once(':')
+        .map_or(request.client.as_str(), |(address, _)| address);
+    let user = request
+        .user
+        .as_deref()
+        .map(|user| format!("{user}@"))
+        .unwrap_or_default();
+    Row::new([
+        Cell::from(age(request.age_ms)),
+        Cell::from(state_name(request.state)),
+        Cell::from(format!("{user}{}", client.trim_matches(['[', ']']))),
+        Cell::from(count(request.sent_bytes + request.received_bytes)),
+        Cell::from(request.pid.map(|pid| pid.to_string()).unwrap_or_default()),
+        Cell::from(format!("{} {}{}", request.method, request.host, request.target)),
+    ])
+}
+
+/// The state in ten columns.
+fn state_name(state: RequestState) -> &'static str {
+    match state {
+        RequestState::Deciding => "deciding",
+        RequestState::Password => "password",
+        RequestState::Agent => "agent",
+        RequestState::Throttle => "throttle",
+        RequestState::Preparing => "preparing",
+        RequestState::Body => "reads body",
+        RequestState::Waiting => "waiting",
+        RequestState::Starting => "starting",
+        RequestState::Script => "script",
+        RequestState::Producing => "output?",
+        RequestState::Sending => "sending",
+    }
+}
+
+fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let lines = model.processes();
+    let order = model.process_order;
+    let mark = |column: ProcessOrder, name: &str| marked(name, order == column, model.is_reversed);
+    let header = [
+        "PID".to_owned(),
+        mark(ProcessOrder::Phase, "PHASE"),
+        "SINCE".to_owned(),
+        mark(ProcessOrder::Age, "AGE"),
+        mark(ProcessOrder::Uses, "USES"),
+        mark(ProcessOrder::Processor, "CPU%"),
+        mark(ProcessOrder::Memory, "RSS"),
+        mark(ProcessOrder::Script, &format!("SCRIPT ({})", lines.len())),
+    ];
+    let rows = lines.iter().map(process_row);
+    let widths = [
+        Constraint::Length(7),
+        Constraint::Length(8),
+        Constraint::Length(5),
+        Constraint::Length(5),
+        Constraint::Length(6),
+        Constraint::Length(5),
+        Constraint::Length(6),
+        Constraint::Min(20),
+    ];
+    draw_table(
+        frame,
+        model,
+        Pane::Processes,
+        area,
+        List {
+            header: header.to_vec(),
+            rows: rows.collect(),
+            widths: widths.to_vec(),
+        },
+    );
+}
+
+fn process_row(line: &ProcessLine<'_>) -> Row<'static> {
+    let process = line.process;
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    let rss = process
+        .usage
+        .map_or_else(|| "-".to_owned(), |usage| short(usage.rss_bytes as f64));
+    let request = process.request.as_ref().and_then(|request| request.target.as_deref());
+    let request = request.map(|target| format!("  {target}")).unwrap_or_default();
+    Row::new([
+        Cell::from(process.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string())),
+        Cell::from(process.phase.name()),
+        Cell::from(age(process.since_ms)),
+        Cell::from(age(process.age_ms)),
+        Cell::from(count(process.uses)),
+        Cell::from(
+            line.processor
+                .map_or_else(|| "-".to_owned(), |share| format!("{:.0}", share * 100.0)),
+        ),
+        Cell::from(rss),
+        Cell::from(format!("{}{request}", short_path(line.script()))),
+    ])
+}
+
+/// One of the lists.
+struct List {
+    header: Vec<String>,
+    rows: Vec<Row<'static>>,
+    widths: Vec<Constraint>,
+}
+
+/// Draws one of the lists.
+fn draw_table(frame: &mut Frame<'_>, model: &Model, pane: Pane, area: Rect, list: List) {
+    let is_chosen = model.pane == pane;
+    let style = match is_chosen {
+        true => Style::new().add_modifier(Modifier::REVERSED),
+        false => Style::new().add_modifier(Modifier::UNDERLINED),
+    };
+    let header = Row::new(list.header.into_iter().map(Cell::from)).style(style);
+    let table = Table::new(list.rows, list.widths)
+        .header(header)
+        .column_spacing(1)
+        .row_highlight_style(Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED));
+    let mut state = TableState::new().with_selected(is_chosen.then_some(model.selected()));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn last_line(model: &Model) -> Line<'static> {
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    if model.is_editing() {
+        return Line::from(format!("filter: {}_  (Enter keeps it, Esc removes it)", model.filter())).style(reversed);
+    }
+    match model.question() {
+        Some(Order::Retire(script)) => {
+            return Line::from(format!("retire {}? y: yes, any other key: no", short_path(script))).style(reversed);
+        }
+        Some(Order::End(id)) => {
+            return Line::from(format!("end request {id}? y: yes, any other key: no")).style(reversed);
+        }
+        None => {}
+    }
+    if let Some(text) = model.silence.as_deref().or(model.message()) {
+        return Line::from(text.to_owned()).style(reversed);
+    }
+    let mut text = "q quit  Tab list  s sort  / filter  p pause  R retire  e end  w watch  ? help".to_owned();
+    if !model.filter().is_empty() {
+        text = format!("filter: {}  {text}", model.filter());
+    }
+    if model.is_paused {
+        text = format!("PAUSED  {text}");
+    }
+    Line::from(text)
+}
+
+const HELP: [&str; 15] = [
+    "q, Esc       quit",
+    "Tab          requests or processes",
+    "up, down     choose a line (also k, j, PageUp, PageDown, Home, End)",
+    "s            sort by the next column",
+    "r            reverse the order",
+    "/            show only lines that contain a text",
+    "p, space     pause",
+    "R            retire the script: idle processes end, busy ones after",
+    "             their request",
+    "e            end the request, and stop its script process",
+    "w            watch the request (sluice watch --id)",
+    "",
+    "output?      the script has begun its reply, and the server waits",
+    "             for more of it",
+    "any key goes back",
+];
+
+fn draw_help(frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let (width, height) = (area.width.min(72), area.height.min(17));
+    let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
+    frame.render_widget(Clear, place);
+    let lines: Vec<_> = [""]
+        .into_iter()
+        .chain(HELP)
+        .map(|line| Line::from(format!("  {line}")))
+        .collect();
+    frame.render_widget(
+        Paragraph::new(lines).style(Style::new().add_modifier(Modifier::REVERSED)),
+        place,
+    );
+}
+
+/// The name of a column, with an arrow if the list is sorted by it.
+fn marked(name: &str, is_sorted: bool, is_reversed: bool) -> String {
+    match (is_sorted, is_reversed) {
+        (false, _) => name.to_owned(),
+        (true, false) => format!("{name}v"),
+        (true, true) => format!("{name}^"),
+    }
+}
+
+/// A time in five columns: `950ms`, `12s`, `5m10s`, `3h20m`, `12d`.
+fn age(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match seconds {
+        0 => format!("{milliseconds}ms"),
+        1..60 => format!("{seconds}s"),
+        60..600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        600..3600 => format!("{}m", seconds / 60),
+        3600..36_000 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        36_000..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86400),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+fn count(number: u64) -> String {
+    match number {
+        0..10_000 => number.to_string(),
+        _ => short(number as f64),
+    }
+}
+
+/// A number with two or three digits and a unit: `1.2k`, `45M`.
+fn short(number: f64) -> String {
+    let mut number = number;
+    for unit in ["", "k", "M", "G", "T"] {
+        if number < 999.5 {
+            return match number < 9.95 && (!unit.is_empty() || number.fract() > 0.05) {
+                true => format!("{number:.1}{unit}"),
+                false => format!("{number:.0}{unit}"),
+            };
+        }
+        number /= 1000.0;
+    }
+    format!("{number:.0}P")
+}
+
+/// The end of a path that names a file: its last two parts.
+fn short_path(path: &str) -> &str {
+    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
+    match (slashes.next(), slashes.next()) {
+        (Some(_), Some(second)) if path.len() > 30 => &path[second + 1..],
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_numbers_are_short() {
+        for (milliseconds, text) in [
+            (950, "950ms"),
+            (59_000, "59s"),
+            (310_000, "5m10s"),
+            (700_000, "11m"),
+            (12_000_000, "3h20m"),
+            (90_000_000, "25h"),
+            (1_000_000_000, "11d"),
+        ] {
+            assert_eq!(age(milliseconds), text);
+        }
+        for (number, text) in [
+            (0.0, "0"),
+            (1.5, "1.5"),
+            (45.0, "45"),
+            (999.0, "999"),
+            (1234.0, "1.2k"),
+            (45e6, "45M"),
+        ] {
+            assert_eq!(short(number), text);
+        }
+        assert_eq!((count(9999), count(10_000)), ("9999".into(), "10k".into()));
+        assert_eq!(short_path("/srv/a-rather-long-directory/cgi-bin/x.py"), "cgi-bin/x.py");
+    }
+}
