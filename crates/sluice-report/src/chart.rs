@@ -2,12 +2,9 @@
 
 use maud::{Markup, html};
 
-/// The size of a chart in its own units; the browser scales it to the width of the page.
+/// The size of a chart in its own units; the style sheet gives it the width of the page, and a height.
 const WIDTH: usize = 600;
-const HEIGHT: usize = 110;
-/// The room at the top for the greatest value, and at the bottom for the axis.
-const TOP: usize = 16;
-const BOTTOM: usize = 16;
+const HEIGHT: usize = 80;
 
 /// Bars from left to right, as for the seconds of a minute.
 #[derive(Clone, Copy, Debug)]
@@ -29,21 +26,21 @@ impl Bars<'_> {
     #[must_use]
     pub fn render(&self) -> Markup {
         let greatest = self.values.iter().copied().max().unwrap_or(0).max(1);
-        let room = HEIGHT - TOP - BOTTOM;
         let count = self.values.len().max(1);
         html! {
-            svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(self.label) {
-                @for (number, value) in self.values.iter().enumerate() {
-                    @let height = height(*value, greatest, room);
-                    @let (left, right) = (number * WIDTH / count, (number + 1) * WIDTH / count);
-                    @if height > 0 {
-                        rect.bar x=(left) y=(HEIGHT - BOTTOM - height) width=((right - left).saturating_sub(1).max(1)) height=(height) {}
+            figure {
+                div.scale { span { (self.greatest) } }
+                svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(self.label) {
+                    @for (number, value) in self.values.iter().enumerate() {
+                        @let height = height(*value, greatest, HEIGHT);
+                        @let (left, right) = (number * WIDTH / count, (number + 1) * WIDTH / count);
+                        @if height > 0 {
+                            rect.bar x=(left) y=(HEIGHT - height) width=((right - left).saturating_sub(1).max(1)) height=(height) {}
+                        }
                     }
+                    line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
                 }
-                line.axis x1="0" x2=(WIDTH) y1=(HEIGHT - BOTTOM) y2=(HEIGHT - BOTTOM) {}
-                text x="4" y="12" { (self.greatest) }
-                text x="4" y=(HEIGHT - 4) { (self.first) }
-                text x=(WIDTH - 4) y=(HEIGHT - 4) text-anchor="end" { (self.last) }
+                div.scale { span { (self.first) } span { (self.last) } }
             }
         }
     }
@@ -73,7 +70,7 @@ mod tests {
         };
         let svg = chart.render().into_string();
         assert_eq!(svg.matches("<rect").count(), 2);
-        assert!(svg.contains("height=\"78\"") && svg.contains("height=\"1\""), "{svg}");
+        assert!(svg.contains("height=\"80\"") && svg.contains("height=\"1\""), "{svg}");
         assert!(!svg.contains("style="), "{svg}");
     }
 }

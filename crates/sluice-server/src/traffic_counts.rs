@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode, Version};
 use sluice_http::counter::Counter;
-use sluice_report::histogram::{BUCKETS, Times, bucket_of};
+use sluice_report::histogram::{BUCKETS, Times, bucket_of, micros};
 use sluice_report::traffic::{Counts, Traffic};
 
 /// The methods that are counted by name (RFC 9110 §9.3, RFC 5789); the others are one.
@@ -124,8 +124,11 @@ impl TrafficCounts {
             Some(status) => usize::from(status.as_u16().saturating_sub(100)),
         };
         self.statuses[if status > NO_RESPONSE { OTHER_STATUS } else { status }].add(1);
-        self.first_byte.add(ended.first_byte);
-        self.whole.add(ended.whole);
+        // A live page goes on until its visitor leaves.
+        if ended.answered != Answered::Report {
+            self.first_byte.add(micros(ended.first_byte));
+            self.whole.add(micros(ended.whole));
+        }
     }
 }
 
@@ -137,9 +140,9 @@ impl TimeCounts {
         }
     }
 
-    fn add(&self, time: Duration) {
-        self.buckets[bucket_of(time)].add(1);
-        self.sum_micros.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    fn add(&self, micros: u64) {
+        self.buckets[bucket_of(micros)].add(1);
+        self.sum_micros.add(micros);
     }
 }
 

@@ -10,6 +10,7 @@
   const isUsed = () => content.contains(document.activeElement) && document.activeElement !== content
     || !document.getSelection().isCollapsed;
   const open = () => {
+    say("connecting");
     source = new EventSource(content.dataset.live);
     source.addEventListener("content", (event) => {
       say("live");

@@ -3,6 +3,7 @@
 //! Here: what the tests share.
 
 mod actions;
+mod browser;
 mod metrics;
 mod pages;
 mod values;
