@@ -16,6 +16,7 @@ use sluice_report::frame::Link;
 
 use crate::commands::{Command, CommandAnswer};
 use crate::context::Context;
+use crate::inspector::{self, Inspector, OrderError};
 use crate::reports::ask::{Ask, Notation, Values};
 use crate::reports::page::{Collected, Content, Page, Wanted, ready};
 use crate::reports::{PAGES, answer, frame, token};
@@ -45,7 +46,6 @@ pub(super) struct Action {
 pub(super) struct Requested {
     pub context: Rc<Context>,
     /// Further values of the form, for actions that need some.
-    #[allow(dead_code, reason = "for actions on one thing among several")]
     pub values: Values,
     /// Who asks, for the log.
     pub by: String,
@@ -102,6 +102,24 @@ static ACTIONS: &[Action] = &[
     },
     Action {
         about: Offered {
+            name: "retire",
+            title: "Retire a script",
+            text: "Ends the processes of a script, which is named by its file or its path in a URL: idle ones at once, busy ones after their request.",
+            values: &["script"],
+        },
+        run: |requested| Box::pin(retire(requested)),
+    },
+    Action {
+        about: Offered {
+            name: "end",
+            title: "End a request",
+            text: "Ends the request with this id, and stops its script process. Its client gets 503, or an aborted response.",
+            values: &["id"],
+        },
+        run: |requested| Box::pin(end(requested)),
+    },
+    Action {
+        about: Offered {
             name: "drain",
             title: "End the server",
             text: "Ends the server after the requests in progress, as SIGTERM does. These pages end with it.",
@@ -110,6 +128,39 @@ static ACTIONS: &[Action] = &[
         run: |requested| command(requested, Command::Drain),
     },
 ];
+
+/// Retires a script, and logs it.
+async fn retire(requested: Requested) -> CommandAnswer {
+    let script = requested.values.get("script").unwrap_or_default();
+    let retired = Inspector::new(&requested.context.overall).retire(script);
+    requested.log("retire", retired.map(|retired| retired.describe(script)))
+}
+
+/// Ends a request, and logs it.
+async fn end(requested: Requested) -> CommandAnswer {
+    let id = requested.values.get("id").unwrap_or_default();
+    let ended = Inspector::new(&requested.context.overall).end(id).await;
+    requested.log("end", ended.map(|request| inspector::ended_text(&request)))
+}
+
+impl Requested {
+    /// Logs what an action has done, or why it has not.
+    fn log(&self, name: &str, result: Result<String, OrderError>) -> CommandAnswer {
+        match result {
+            Ok(text) => {
+                tracing::info!("{name} by {}: {text}", self.by);
+                CommandAnswer {
+                    ok: true,
+                    messages: vec![text],
+                }
+            }
+            Err(error) => {
+                tracing::warn!("{name} by {}: {error}", self.by);
+                CommandAnswer::refused(&error.to_string())
+            }
+        }
+    }
+}
 
 /// Has the supervisor carry out a command, which logs it.
 fn command(requested: Requested, command: Command) -> Outcome {

@@ -10,17 +10,21 @@
 //! `overall`; a page that must know what a worker holds asks the workers (`Overall::ask_workers`). Nothing here blocks the event loop.
 //! Not here: who may have reports (the gate, and `serve::report`), what they look like (`sluice_report`).
 
+mod access;
 mod action;
 mod answer;
 pub(crate) mod ask;
 mod cache;
 mod configuration;
+mod connections;
 mod environment;
 mod event_stream;
 mod live;
 mod metrics;
 mod overview;
 mod page;
+mod requests;
+mod scripts;
 mod statistics;
 mod token;
 pub(crate) mod watch;
@@ -36,6 +40,10 @@ use page::{Content, Page, Wanted};
 /// The pages, in the order of the navigation.
 static PAGES: &[&Page] = &[
     &overview::PAGE,
+    &requests::PAGE,
+    &scripts::PAGE,
+    &connections::PAGE,
+    &access::PAGE,
     &watch::PAGE,
     &watch::EVENTS,
     &watch::TEXT,

@@ -227,7 +227,7 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     let own = geteuid();
     if peer != own && !peer.is_root() && !own.is_root() {
         let text = format!(
-            "the server at this socket runs as user {}, so its answers are not trusted: give the command as that user, or as root",
+            "the socket belongs to user {}, so its answers are not trusted: give the command as that user, or as root",
             peer.as_raw()
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));

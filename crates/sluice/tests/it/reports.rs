@@ -6,6 +6,7 @@ mod actions;
 mod browser;
 mod metrics;
 mod pages;
+mod running;
 mod values;
 
 use crate::harness::{Response, Server, Setup};

@@ -298,7 +298,7 @@ s.accept()[0].recv(1)";
     client.args(["status", "--server"]).arg(&path);
     let ran = run_command(&mut client);
     assert!(
-        ran.errors.contains("runs as user 65533") && ran.errors.contains("not trusted"),
+        ran.errors.contains("belongs to user 65533") && ran.errors.contains("not trusted"),
         "{}",
         ran.errors
     );

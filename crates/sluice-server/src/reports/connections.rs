@@ -1,0 +1,20 @@
+//! The page of the connections, which the workers are asked for.
+
+use sluice_report::frame::Link;
+use sluice_report::view::Report;
+
+use crate::inspector::Inspector;
+use crate::reports::page::{Collected, Content, Page, Wanted};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "connections",
+        title: "Connections",
+    },
+    content: Content::Live(collect),
+};
+
+fn collect(wanted: &Wanted) -> Collected {
+    let inspector = Inspector::new(&wanted.context.overall);
+    Box::pin(async move { Ok(Box::new(inspector.connections().await) as Box<dyn Report>) })
+}

@@ -1,0 +1,20 @@
+//! The page of the script processes, which the pools and the system are asked for.
+
+use sluice_report::frame::Link;
+use sluice_report::view::Report;
+
+use crate::inspector::Inspector;
+use crate::reports::page::{Collected, Content, Page, Wanted};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "scripts",
+        title: "Scripts",
+    },
+    content: Content::Live(collect),
+};
+
+fn collect(wanted: &Wanted) -> Collected {
+    let inspector = Inspector::new(&wanted.context.overall);
+    Box::pin(async move { Ok(Box::new(inspector.scripts().await) as Box<dyn Report>) })
+}
