@@ -346,6 +346,27 @@ static FOREIGN: &[Foreign] = &[
     },
     Foreign {
         names: &[
+            "authldapurl",
+            "authldapbinddn",
+            "authldapbindpassword",
+            "authldap",
+            "ldapserver",
+            "authbackendldaphostname",
+        ],
+        hint: "a directory server is asked by a route: access = { ldap = { server = \"ldaps://…\", base = \"dc=…\" } } (docs/guides/access.md)",
+    },
+    Foreign {
+        names: &[
+            "authpam",
+            "authpamservicename",
+            "authpamservice",
+            "authbasicprovider",
+            "authpamexpiredredirect",
+        ],
+        hint: "accounts of the system are asked by a route: access = { agent = \"pam\" }, and a directory server by ldap = { … } (docs/guides/access.md)",
+    },
+    Foreign {
+        names: &[
             "addheader",
             "header",
             "setheader",

@@ -4,7 +4,7 @@ use super::messages::{assert_mistake, mistakes, with_route};
 
 #[test]
 fn keys_of_other_servers_are_answered_with_what_to_write_here() {
-    let cases: [(String, &str); 4] = [
+    let cases: [(String, &str); 5] = [
         (
             with_route("path = '/a/*'\nproxy_pass = 'http://127.0.0.1:3000'\nfiles = { directory = 'a' }"),
             r#"5: unknown key "proxy_pass" in [[site.route]]; Sluice is no proxy and passes no requests to other servers; it runs programs itself: script = { file = "…" }"#,
@@ -16,6 +16,10 @@ fn keys_of_other_servers_are_answered_with_what_to_write_here() {
         (
             "[[site]]\nDocumentRoot = 'a'\nroot = 'a'".into(),
             r#"2: unknown key "DocumentRoot" in [[site]]; it is written root = "htdocs" in [[site]]"#,
+        ),
+        (
+            "[[site]]\nroot = 'a'\nAuthLDAPURL = 'a'".into(),
+            r#"3: unknown key "AuthLDAPURL" in [[site]]; a directory server is asked by a route: access = { ldap = { server = "ldaps://…", base = "dc=…" } } (docs/guides/access.md)"#,
         ),
         (
             "[[site]]\nroot = 'a'\nhandle = 'a'".into(),
