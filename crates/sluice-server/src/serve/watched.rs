@@ -34,6 +34,9 @@ pub(crate) mod module {
 pub(crate) fn request_head(exchange: &Exchange, fields: &HeaderMap) {
     let subject = &exchange.subject;
     let Some(masks) = subject.masks() else { return };
+    // A response may repeat them.
+    let pairs = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    subject.hide_secrets(&masks.secrets_of(pairs, exchange.line.uri.query()));
     subject.note(Item::RequestHead, module::REQUEST, || {
         let RequestLine { method, uri, version } = &exchange.line;
         let mut text = format!("{method} {} {version:?}", masks.text(&uri.to_string()));

@@ -86,7 +86,7 @@ impl Masks {
             return self.text(&shown);
         }
         match shown.split_once(' ') {
-            Some((scheme, rest)) if SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)) => {
+            Some((scheme, rest)) if is_scheme(scheme.as_bytes()) => {
                 format!("{scheme} {}", hidden(rest.len()))
             }
             _ => hidden(value.len()),
@@ -152,7 +152,7 @@ impl Masks {
             // `Basic TOKEN`, `a=VALUE; b=VALUE`.
             for part in value.split(|byte| matches!(byte, b' ' | b';' | b',')) {
                 let after_name = part.splitn(2, |byte| *byte == b'=').nth(1);
-                let is_long = |part: &&[u8]| part.len() >= PART_BYTES_MIN;
+                let is_long = |part: &&[u8]| part.len() >= PART_BYTES_MIN && !is_scheme(part);
                 secrets.extend(
                     [Some(part), after_name]
                         .into_iter()
@@ -183,6 +183,12 @@ impl Default for Masks {
 #[must_use]
 pub fn hidden(bytes: usize) -> String {
     format!("…({bytes} bytes)")
+}
+
+fn is_scheme(word: &[u8]) -> bool {
+    SCHEMES
+        .iter()
+        .any(|scheme| scheme.as_bytes().eq_ignore_ascii_case(word))
 }
 
 /// A letter of a name in a text; `[` is of names such as `user[password]`.
@@ -308,13 +314,16 @@ mod tests {
     #[test]
     fn the_secrets_of_a_request_are_known_wherever_they_stand() {
         let fields = [
-            ("authorization", b"Basic dXNlcjpw".as_slice()),
+            ("authorization", b"Bearer dXNlcjpw".as_slice()),
             ("cookie", b"id=abcdefgh; x=y"),
             ("host", b"a.test.example"),
         ];
         let secrets = Masks::default().secrets_of(fields, Some("user=somebody&password=two+w%6frds"));
-        let shown = secrets.masked("dXNlcjpw abcdefgh a.test.example somebody two words two+w%6frds".into());
-        assert_eq!(shown, "******** ******** a.test.example somebody ********* ***********");
+        let shown = secrets.masked("Bearer dXNlcjpw abcdefgh a.test.example somebody two words two+w%6frds".into());
+        assert_eq!(
+            shown,
+            "*************** ******** a.test.example somebody ********* ***********"
+        );
         assert_eq!(
             format!("{:?}", Masks::off().secrets_of(fields, Some("password=abcd"))),
             "Secrets(0)"
