@@ -198,6 +198,7 @@ fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = b
         .tick()
         .saturating_add(u32::try_from(seconds).unwrap_or(u32::MAX));
     poll_fn(move |context| {
+        http.join_watches();
         if http.front.is_draining() || http.front.tick() >= until || http.slot.due_demand().is_some() {
             return Poll::Ready(false);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::event::{Content, Event};
+use crate::item::Item;
 
 /// Events of one request at most.
 const EVENTS_MAX: usize = 512;
@@ -62,14 +63,14 @@ impl Ring {
         self.lost = 0;
     }
 
-    /// Drops the events that are bytes.
+    /// Drops the events that are bytes, or frames.
     pub(crate) fn forget_bytes(&mut self) {
         let (mut bytes, mut forgotten) = (0, 0);
         self.events.retain(|event| {
-            let is_text = matches!(event.content, Content::Text(_));
-            let of = if is_text { &mut bytes } else { &mut forgotten };
+            let is_kept = matches!(event.content, Content::Text(_)) && event.item != Item::Http2;
+            let of = if is_kept { &mut bytes } else { &mut forgotten };
             *of += event.size();
-            is_text
+            is_kept
         });
         self.bytes = bytes;
         self.total.fetch_sub(forgotten, Ordering::Relaxed);

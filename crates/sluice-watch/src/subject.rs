@@ -249,7 +249,7 @@ impl Subject {
         }
     }
 
-    /// Forgets the bytes that a connection has noted so far. It is idle: its exchanges have ended and everything was sent, so no watch can
+    /// Forgets the bytes and frames that a connection has noted so far. It is idle: its exchanges have ended and everything was sent, so no watch can
     /// be shown them any more.
     pub fn forget_bytes(&self) {
         if let Some(inner) = &self.0 {

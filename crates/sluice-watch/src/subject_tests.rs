@@ -251,6 +251,7 @@ fn the_bytes_of_earlier_exchanges_are_not_shown_with_a_later_one() {
     note(&connection, "accepted");
     for (path, bytes) in [("/b", b"first"), ("/a", b"other")] {
         connection.note_bytes(Item::Octets, "net", Direction::Received, || bytes.to_vec());
+        connection.note(Item::Http2, "net", || format!("frame of {path}"));
         server.exchange(&connection, path).end();
         connection.sent();
         connection.forget_bytes();
@@ -262,7 +263,8 @@ fn the_bytes_of_earlier_exchanges_are_not_shown_with_a_later_one() {
         bytes: b"other".to_vec(),
         omitted: 0,
     };
-    assert_eq!(bytes, [Content::Text("accepted".into()), other]);
+    let text = |text: &str| Content::Text(text.into());
+    assert_eq!(bytes, [text("accepted"), other, text("frame of /a")]);
     drop(connection);
     assert_eq!(server.hub.ring_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +98,25 @@ fn what_the_client_does_is_the_reason_of_a_close() {
 }
 
 #[test]
+fn a_connection_that_is_idle_when_the_watch_begins_is_shown_at_its_end() {
+    let server = setup().limits("head_timeout = \"6s\"").start();
+    let mut client = kept(&server);
+    let watcher = Watcher::start(&server, CONNECTION);
+    client.assert_closed();
+    watcher.line("with 1 request before the watch");
+    watcher.line("closing after 1 request: idle for head_timeout");
+}
+
+#[test]
+fn a_client_of_a_unix_socket_is_named_so() {
+    let server = setup().listeners("[[listen]]\naddress = \"unix:s.sock\"").start();
+    let watcher = Watcher::start(&server, CONNECTION);
+    drop(UnixStream::connect(server.path("s.sock")).unwrap());
+    watcher.line("accepted from a client of the unix socket at listener 1");
+    watcher.line("closing after 0 requests: the client has closed it");
+}
+
+#[test]
 fn limits_that_close_a_connection_are_named() {
     let limits = "connections = 2\nconnections_per_client = 3";
     let server = setup().limits(limits).start();
@@ -107,9 +127,12 @@ fn limits_that_close_a_connection_are_named() {
     watcher.line("it was idle longest, and another connection needs its slot (limits.connections)");
     let server = setup().limits("connections_per_client = 1").start();
     let watcher = Watcher::start(&server, CONNECTION);
-    let _first = kept(&server);
+    let first = kept(&server);
     server.connect().rest();
     watcher.line("closed at once: 127.0.0.1 has 1 connections already (limits.connections_per_client)");
+    drop(first);
+    // Then there is room for the connection by which the server is checked.
+    watcher.line("connection      closed");
 }
 
 #[test]
