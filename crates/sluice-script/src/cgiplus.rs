@@ -139,10 +139,11 @@ async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<Id
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let engine = job.script.engine.as_ref().map(|engine| engine.name());
-    let environment = Environment::for_cgiplus(&sentinels, engine, &job.inherited(), &extra).into_bytes();
+    let environment = Environment::for_cgiplus(&sentinels, engine, &job.inherited(), &extra);
     let segment = job.segment()?;
     events.begin_process(&sentinels);
-    let program = job.program(Vec::new(), environment, Stdin::Pipe, &segment)?;
+    events.environment(&environment);
+    let program = job.program(Vec::new(), environment.into_bytes(), Stdin::Pipe, &segment)?;
     let ended = lease.exit_notice();
     job.request.progress.set_step(Step::StartingProcess);
     let (process, mut channels) =

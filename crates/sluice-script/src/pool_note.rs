@@ -10,7 +10,7 @@ use crate::lease::{Lease, SharedPool};
 use crate::observed_process::time_text;
 use crate::pool::{Career, PoolView, Release};
 use crate::process::Process;
-use crate::script_events::ScriptEvents;
+use crate::script_events::{ScriptEvents, counted};
 
 /// A request, and the state of the pool before it. Nothing if nobody watches.
 pub(crate) struct PoolNote<'a>(Option<Asked<'a>>);
@@ -37,7 +37,9 @@ impl<'a> PoolNote<'a> {
                 ..
             } = before;
             let pool = pool.script().display();
-            format!("pool {pool}: {processes} processes of at most {max}, {idle} of them idle; {waiting} requests wait")
+            let processes = counted(processes as u64, "process", "processes");
+            let waiting = counted(waiting as u64, "request waits", "requests wait");
+            format!("pool {pool}: {processes} of at most {max}, {idle} of them idle; {waiting}")
         });
         PoolNote(Some(Asked {
             events,
@@ -107,7 +109,8 @@ pub(crate) fn note_use(lease: &Lease, process: &Process, events: &ScriptEvents) 
             Some(Career { served, idle_since }) => {
                 let idle = idle_since.map(|since| format!(", idle for {}", time_text(since.elapsed())));
                 let idle = idle.unwrap_or_else(|| ", busy until now".into());
-                format!("pid {pid} is used: {served} requests served, started {age} ago{idle}")
+                let served = counted(served, "request", "requests");
+                format!("pid {pid} is used: {served} served, started {age} ago{idle}")
             }
             None => format!("pid {pid} is used: started {age} ago"),
         }

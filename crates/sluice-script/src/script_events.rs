@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sluice_gateway::{Answer, RequestEncoding, Sentinels, Variables, encode_request};
+use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::Program;
 use sluice_watch::mask::{self, HeadMask, Masks};
 use sluice_watch::{Direction, Hold, Item, Phase, Secrets, Subject};
@@ -156,6 +156,19 @@ impl ScriptEvents {
         });
     }
 
+    /// Notes the environment that a process of several requests begins with.
+    pub(crate) fn environment(&self, environment: &Environment) {
+        let Some(watched) = &self.0 else { return };
+        self.note(Item::Variables, || {
+            let mut text = "the environment of the new process".to_owned();
+            for (name, value) in environment.iter() {
+                let value = watched.masked_value(name, value);
+                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
+            }
+            text
+        });
+    }
+
     /// Notes the record of a request that is written to CGIPLUSIN.
     pub(crate) fn record(&self, variables: &Variables, encoding: RequestEncoding) {
         let Some(watched) = &self.0 else { return };
@@ -242,16 +255,15 @@ impl ScriptEvents {
     pub(crate) fn totals(&self) -> String {
         let Some(watched) = &self.0 else { return String::new() };
         let counts = &watched.counts;
-        let mut text = format!(
-            "{} bytes in {} reads of the mailbox",
-            counts.mailbox.get(),
-            counts.reads.get()
-        );
+        let bytes = counted(counts.mailbox.get(), "byte", "bytes");
+        let reads = counted(counts.reads.get(), "read", "reads");
+        let mut text = format!("{bytes} in {reads} of the mailbox");
         if counts.buffer.get() > 0 {
             let _ = write!(text, ", {} bytes of the memory buffer", counts.buffer.get());
         }
         if counts.callouts.get() > 0 {
-            let _ = write!(text, ", {} callouts", counts.callouts.get());
+            let callouts = counted(counts.callouts.get(), "callout", "callouts");
+            let _ = write!(text, ", {callouts}");
         }
         text
     }
@@ -328,6 +340,11 @@ impl WatchedExchange {
             false => self.masks.text(&text(value)),
         }
     }
+}
+
+/// A number of things: `1 process`, `2 processes`.
+pub(crate) fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -54,8 +54,8 @@ fn the_life_of_a_kept_process_is_shown() {
     assert_shown(
         &watcher,
         &[
-            "cgi-bin/player: 1 processes of at most 1, 1 of them idle; 0 requests wait",
-            "is used: 1 requests served, started ",
+            "cgi-bin/player: 1 process of at most 1, 1 of them idle; 0 requests wait",
+            "is used: 1 request served, started ",
             "SCRIPT_NAME=/cgiplus-bin/player",
             "received ",
             "WATCH: [player] number one",
@@ -76,6 +76,8 @@ fn the_life_of_a_kept_process_is_shown() {
         &watcher,
         &[
             "a new process, because none runs; the last one that left: retired: served its number of requests",
+            "the environment of the new process",
+            "CGIPLUSEOF=…(28 bytes)",
             "starts \"",
             " by launcher-",
         ],
@@ -104,7 +106,7 @@ fn a_request_that_waits_is_shown_with_its_place_and_its_time() {
         &[
             "and serves a request that waits",
             "waited ",
-            "is used: 1 requests served",
+            "is used: 1 request served",
         ],
     );
 }
@@ -331,7 +333,8 @@ while variables := accept():
         .python("agent", agent)
         .file("private/a.txt", "a")
         .route("path = \"/private/*\"\naccess = { agent = \"/cgiplus-bin/agent\", allow = [\"any-user\"] }");
-    let server = setup.start();
+    // Not even there.
+    let server = setup.server("watch = { unmasked = true }").start();
     let watcher = Watcher::start(&server, &["--items", "all"]);
     // ann:agent-password
     let response = server.send(
@@ -340,9 +343,7 @@ while variables := accept():
     assert_eq!(response.text(), "a", "{}", server.log());
     assert_shown(&watcher, &["AUTH_PASSWORD=…(14 bytes)", "REMOTE_USER=ann", "100 USER"]);
     let shown = watcher.text();
-    for secret in ["agent-password", "YW5uOmFnZW50LXBhc3N3b3Jk"] {
-        assert!(!shown.contains(secret), "{secret} is shown:\n{shown}");
-    }
+    assert!(!shown.contains("agent-password"), "it is shown:\n{shown}");
 }
 
 #[test]
