@@ -25,6 +25,7 @@
 //! delays a request: what its queue cannot hold is lost, and it learns how much.
 #![forbid(unsafe_code)]
 
+mod candidate;
 mod event;
 mod filter;
 mod hub;

@@ -5,12 +5,12 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use crate::candidate::Candidate;
 use crate::event::{Content, Direction, Event};
 use crate::filter::{Facts, Verdict};
 use crate::hub::Hub;
 use crate::item::{Item, Items};
 use crate::mask::Masks;
-use crate::pattern::Search;
 use crate::ring::Ring;
 use crate::secrets::{HiddenSecrets, Secrets};
 use crate::timing::{Phase, Timing};
@@ -48,21 +48,6 @@ struct State {
     facts: Facts,
     candidates: Vec<Candidate>,
     ring: Ring,
-}
-
-/// A watch that may show the subject.
-#[derive(Debug)]
-struct Candidate {
-    queue: Arc<Queue>,
-    is_shown: bool,
-    /// What the trigger waits for has happened; or there is none.
-    is_triggered: bool,
-    /// Bytes that may still be shown.
-    octets_left: usize,
-    /// The search for the trigger's bytes, in both directions.
-    searches: [Search; 2],
-    /// Exchanges of this connection that are shown.
-    exchanges: u32,
 }
 
 impl Subject {
@@ -495,126 +480,5 @@ impl Drop for Inner {
             let left = candidates.iter_mut().filter(|candidate| candidate.is_left());
             left.for_each(|candidate| candidate.hide(facts));
         }
-    }
-}
-
-impl Candidate {
-    fn new(queue: Arc<Queue>) -> Candidate {
-        Candidate {
-            is_shown: false,
-            is_triggered: queue.spec.trigger.is_none(),
-            octets_left: queue.spec.octets_max,
-            searches: Default::default(),
-            exchanges: 0,
-            queue,
-        }
-    }
-
-    /// Whether a connection is shown without one of its exchanges: the watch says nothing about requests. That of a proxy, whose clients
-    /// are known only by their requests, is not if the watch wants one client.
-    fn is_connection_shown_by_itself(&self, facts: &Facts) -> bool {
-        let spec = &self.queue.spec;
-        let is_of_connections = spec.filter.is_of_connections() && spec.filter.decide(facts) == Verdict::Matches;
-        is_of_connections && spec.trigger.is_none() && !spec.once
-    }
-
-    /// Whether a connection is shown only because of exchanges that have ended.
-    fn is_left(&self) -> bool {
-        self.is_shown && self.exchanges == 0
-    }
-
-    /// Shows a connection no more, unless it is shown by itself.
-    fn hide(&mut self, facts: &Facts) {
-        if self.is_connection_shown_by_itself(facts) {
-            return;
-        }
-        if self.queue.spec.once {
-            self.queue.end();
-        }
-        *self = Candidate::new(Arc::clone(&self.queue));
-    }
-
-    /// Waits for the trigger again: what has fired it belongs to exchanges that have ended.
-    fn forget_trigger(&mut self) {
-        self.is_triggered = self.queue.spec.trigger.is_none();
-        self.searches = Default::default();
-    }
-
-    /// Shows what has happened so far.
-    fn show(&mut self, ring: &Ring) {
-        self.is_shown = true;
-        if ring.lost > 0 {
-            self.queue.count_lost(ring.lost);
-        }
-        for event in ring.iter() {
-            if self.queue.spec.items.contains(event.item) {
-                self.deliver(event);
-            }
-        }
-    }
-
-    /// Delivers an event, with so many bytes as may still be shown.
-    fn deliver(&mut self, event: &Arc<Event>) {
-        let Content::Bytes {
-            direction,
-            bytes,
-            omitted,
-        } = &event.content
-        else {
-            self.queue.push(event);
-            return;
-        };
-        if bytes.len() <= self.octets_left {
-            self.octets_left -= bytes.len();
-            self.queue.push(event);
-        } else if self.octets_left > 0 {
-            let shown = std::mem::take(&mut self.octets_left);
-            let content = Content::Bytes {
-                direction: *direction,
-                bytes: bytes[..shown].to_vec(),
-                omitted: bytes.len() - shown + omitted,
-            };
-            let event = Event {
-                content,
-                ..Event::clone(event)
-            };
-            self.queue.push(&Arc::new(event));
-        }
-    }
-
-    /// Whether its trigger may still be found in bytes of this item.
-    fn searches_in(&self, item: Item) -> bool {
-        let trigger = self.queue.spec.trigger.as_ref();
-        let has_bytes = trigger.is_some_and(|trigger| trigger.bytes.is_some());
-        has_bytes && !self.is_triggered && crate::Trigger::SEARCHED.contains(item)
-    }
-
-    fn search(&mut self, event: &Event) {
-        let Some(text) = self
-            .queue
-            .spec
-            .trigger
-            .as_ref()
-            .and_then(|trigger| trigger.bytes.as_ref())
-        else {
-            return;
-        };
-        if self.is_triggered || !crate::Trigger::SEARCHED.contains(event.item) {
-            return;
-        }
-        let [received, sent] = &mut self.searches;
-        self.is_triggered = match &event.content {
-            Content::Text(shown) => shown.contains(text.as_str()),
-            Content::Bytes {
-                direction: Direction::Received,
-                bytes,
-                ..
-            } => received.find(text.as_bytes(), bytes),
-            Content::Bytes {
-                direction: Direction::Sent,
-                bytes,
-                ..
-            } => sent.find(text.as_bytes(), bytes),
-        };
     }
 }

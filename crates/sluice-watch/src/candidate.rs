@@ -1,0 +1,150 @@
+//! A watch that may show a connection or an exchange: what it has been shown, and its trigger.
+//!
+//! Not here: when it is decided (`subject`), and what it asks for (`spec`).
+
+use std::sync::Arc;
+
+use crate::event::{Content, Direction, Event};
+use crate::filter::{Facts, Verdict};
+use crate::item::Item;
+use crate::pattern::Search;
+use crate::ring::Ring;
+use crate::watch::Queue;
+
+/// A watch that may show the subject.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) is_shown: bool,
+    /// What the trigger waits for has happened; or there is none.
+    pub(crate) is_triggered: bool,
+    /// Bytes that may still be shown.
+    pub(crate) octets_left: usize,
+    /// The search for the trigger's bytes, in both directions.
+    searches: [Search; 2],
+    /// Exchanges of this connection that are shown.
+    pub(crate) exchanges: u32,
+}
+
+impl Candidate {
+    /// A watch that shows nothing yet.
+    pub(crate) fn new(queue: Arc<Queue>) -> Candidate {
+        Candidate {
+            is_shown: false,
+            is_triggered: queue.spec.trigger.is_none(),
+            octets_left: queue.spec.octets_max,
+            searches: Default::default(),
+            exchanges: 0,
+            queue,
+        }
+    }
+
+    /// Whether a connection is shown without one of its exchanges: the watch says nothing about requests. That of a proxy, whose clients
+    /// are known only by their requests, is not if the watch wants one client.
+    pub(crate) fn is_connection_shown_by_itself(&self, facts: &Facts) -> bool {
+        let spec = &self.queue.spec;
+        let is_of_connections = spec.filter.is_of_connections() && spec.filter.decide(facts) == Verdict::Matches;
+        is_of_connections && spec.trigger.is_none() && !spec.once
+    }
+
+    /// Whether a connection is shown only because of exchanges that have ended.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_shown && self.exchanges == 0
+    }
+
+    /// Shows a connection no more, unless it is shown by itself.
+    pub(crate) fn hide(&mut self, facts: &Facts) {
+        if self.is_connection_shown_by_itself(facts) {
+            return;
+        }
+        if self.queue.spec.once {
+            self.queue.end();
+        }
+        *self = Candidate::new(Arc::clone(&self.queue));
+    }
+
+    /// Waits for the trigger again: what has fired it belongs to exchanges that have ended.
+    pub(crate) fn forget_trigger(&mut self) {
+        self.is_triggered = self.queue.spec.trigger.is_none();
+        self.searches = Default::default();
+    }
+
+    /// Shows what has happened so far.
+    pub(crate) fn show(&mut self, ring: &Ring) {
+        self.is_shown = true;
+        if ring.lost > 0 {
+            self.queue.count_lost(ring.lost);
+        }
+        for event in ring.iter() {
+            if self.queue.spec.items.contains(event.item) {
+                self.deliver(event);
+            }
+        }
+    }
+
+    /// Delivers an event, with so many bytes as may still be shown.
+    pub(crate) fn deliver(&mut self, event: &Arc<Event>) {
+        let Content::Bytes {
+            direction,
+            bytes,
+            omitted,
+        } = &event.content
+        else {
+            self.queue.push(event);
+            return;
+        };
+        if bytes.len() <= self.octets_left {
+            self.octets_left -= bytes.len();
+            self.queue.push(event);
+        } else if self.octets_left > 0 {
+            let shown = std::mem::take(&mut self.octets_left);
+            let content = Content::Bytes {
+                direction: *direction,
+                bytes: bytes[..shown].to_vec(),
+                omitted: bytes.len() - shown + omitted,
+            };
+            let event = Event {
+                content,
+                ..Event::clone(event)
+            };
+            self.queue.push(&Arc::new(event));
+        }
+    }
+
+    /// Whether its trigger may still be found in bytes of this item.
+    pub(crate) fn searches_in(&self, item: Item) -> bool {
+        let trigger = self.queue.spec.trigger.as_ref();
+        let has_bytes = trigger.is_some_and(|trigger| trigger.bytes.is_some());
+        has_bytes && !self.is_triggered && crate::Trigger::SEARCHED.contains(item)
+    }
+
+    /// Searches the trigger's bytes in an event.
+    pub(crate) fn search(&mut self, event: &Event) {
+        let Some(text) = self
+            .queue
+            .spec
+            .trigger
+            .as_ref()
+            .and_then(|trigger| trigger.bytes.as_ref())
+        else {
+            return;
+        };
+        if self.is_triggered || !crate::Trigger::SEARCHED.contains(event.item) {
+            return;
+        }
+        let [received, sent] = &mut self.searches;
+        self.is_triggered = match &event.content {
+            Content::Text(shown) => shown.contains(text.as_str()),
+            Content::Bytes {
+                direction: Direction::Received,
+                bytes,
+                ..
+            } => received.find(text.as_bytes(), bytes),
+            Content::Bytes {
+                direction: Direction::Sent,
+                bytes,
+                ..
+            } => sent.find(text.as_bytes(), bytes),
+        };
+    }
+}
