@@ -113,11 +113,12 @@
       gone.forEach((old) => { keptBytes -= size(old); });
       dropped += gone.length;
     }
-    if (isPaused || !matches(event)) return;
-    waiting.push(event);
-    if (waiting.length > SHOWN_MAX * 2) {
-      hidden += waiting.length - SHOWN_MAX;
-      waiting = waiting.slice(-SHOWN_MAX);
+    if (!isPaused && matches(event)) {
+      waiting.push(event);
+      if (waiting.length > SHOWN_MAX * 2) {
+        hidden += waiting.length - SHOWN_MAX;
+        waiting = waiting.slice(-SHOWN_MAX);
+      }
     }
     if (!frame) frame = requestAnimationFrame(draw);
   };

@@ -5,7 +5,7 @@ use crate::harness::{Client, Response, Server, Setup};
 /// A route with the reports for this machine.
 const REPORTS: &str = "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"] }";
 
-fn setup() -> Setup {
+pub(super) fn setup() -> Setup {
     Setup::new().route(REPORTS).file("a.txt", "a")
 }
 
