@@ -4,9 +4,9 @@
 //! a request for anything else. Not here: the pages (`reports`), the threads (`server`).
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -63,6 +63,8 @@ pub(crate) struct Overall {
     seconds: Mutex<VecDeque<Second>>,
     /// The exchanges at the last reset of the statistics, with its time.
     at_reset: Mutex<Option<Traffic>>,
+    /// Where the program leaves a rating of the machine.
+    rating_file: OnceLock<PathBuf>,
     /// The configuration as the program has described it.
     configuration: ArcSwap<Configuration>,
     /// The key of the tokens of visitors.
@@ -96,6 +98,7 @@ impl Overall {
             questions: Vec::into_boxed_slice(questions),
             seconds: Mutex::default(),
             at_reset: Mutex::default(),
+            rating_file: OnceLock::new(),
             configuration: ArcSwap::default(),
             token_key: key.map_err(|_| "no random bytes for the tokens of the reports".to_owned())?,
             live: Arc::new(Semaphore::new(LIVE_MAX)),
@@ -177,6 +180,16 @@ impl Overall {
     /// The configuration in force, as the program has described it.
     pub(crate) fn configuration(&self) -> Arc<Configuration> {
         self.configuration.load_full()
+    }
+
+    /// Where the program leaves a rating of the machine. `None` if it has not said.
+    pub(crate) fn rating_file(&self) -> Option<&Path> {
+        self.rating_file.get().map(PathBuf::as_path)
+    }
+
+    /// Notes where the program leaves a rating of the machine. The first one counts.
+    pub(crate) fn set_rating_file(&self, file: PathBuf) {
+        let _ = self.rating_file.set(file);
     }
 
     /// Notes the configuration in force.

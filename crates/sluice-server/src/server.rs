@@ -4,6 +4,7 @@
 //! supervisor).
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -270,6 +271,11 @@ impl Server {
     /// What the server has done since its start, and what it holds now.
     pub fn status(&self) -> Status {
         self.shared.overall.status()
+    }
+
+    /// Notes the file in which `sluice rate` leaves its rating (`sluice_report::environment::Rating` as JSON), for the page about the machine.
+    pub fn set_rating_file(&self, file: PathBuf) {
+        self.shared.overall.set_rating_file(file);
     }
 
     /// Notes the configuration in force as the program describes it, for the page about it.

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use crate::certificates::Certificates;
 use crate::control::socket::{Control, Request};
-use crate::control::{Answer, Command, State};
+use crate::control::{Answer, Command, State, place};
 use crate::server_log::Logger;
 use crate::{certificates, config};
 
@@ -54,6 +54,7 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
     let server = Server::start(&started).map_err(|error| error.to_string())?;
     let mut control = Control::listen(&started.control, server.watches())?;
     let mut of_pages = server.take_commands();
+    server.set_rating_file(place::rating_file());
     server.describe(config::report(&listened(&started, &server)));
     let mut supervisor = Supervisor::new(server, started, origin, logger);
     announce(&supervisor.started, &supervisor.server);

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
 
 use sluice_report::environment::{
     Engine, Environment, Hardware, Library, Process, Program, System, distribution, limits, processor_seconds,
@@ -44,11 +46,12 @@ pub(super) static PAGE: Page = Page {
     content: Content::Value(collect),
 };
 
-fn collect(_: &Wanted) -> Collected {
-    later(environment)
+fn collect(wanted: &Wanted) -> Collected {
+    let overall = Arc::clone(&wanted.context.overall);
+    later(move || environment(overall.rating_file()))
 }
 
-fn environment() -> Environment {
+fn environment(rating: Option<&Path>) -> Environment {
     let usable = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Environment {
         hardware: Hardware::of(&read("/proc/cpuinfo"), &read("/proc/meminfo"), usable),
@@ -67,7 +70,7 @@ fn environment() -> Environment {
             libraries: LIBRARIES.into(),
         },
         engines: engines(),
-        rating: None,
+        rating: rating.and_then(|file| serde_json::from_str(&fs::read_to_string(file).ok()?).ok()),
     }
 }
 

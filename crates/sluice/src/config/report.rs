@@ -38,7 +38,13 @@ fn server(settings: &Settings) -> Vec<Setting> {
         setting("access log", describe_log(&settings.access_log)),
         setting("server log", describe_server_log(&settings.server_log)),
         setting("connections", limits.connections_max.to_string()),
-        setting("connections of a client", limits.client_connections_max.to_string()),
+        setting(
+            "connections of a client",
+            match limits.client_connections_max {
+                0 => "any number".to_owned(),
+                most => most.to_string(),
+            },
+        ),
         setting("request body", format_size(limits.body_bytes_max)),
         setting("time for a head", format_duration(limits.head_timeout)),
         setting("time to drain", format_duration(limits.drain_timeout)),

@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 const VARIABLE: &str = "SLUICE_RUNTIME_DIR";
 
 /// The directory for the sockets of this user. It need not exist.
-pub(super) fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     if let Some(named) = std::env::var_os(VARIABLE)
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
@@ -34,6 +34,11 @@ pub(super) fn directory() -> PathBuf {
     }
 }
 
+/// The file with the last rating of the machine by this user.
+pub(crate) fn rating_file() -> PathBuf {
+    directory().join("rating.json")
+}
+
 /// The socket of the server with this process id.
 pub(super) fn socket_of(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
@@ -43,7 +48,7 @@ pub(super) fn socket_of(directory: &Path, pid: u32) -> PathBuf {
 ///
 /// # Errors
 /// One line: it cannot be made, or others have access to it.
-pub(super) fn create(directory: &Path) -> Result<(), String> {
+pub(crate) fn create(directory: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             return Err(format!("{}: {error}", directory.display()));

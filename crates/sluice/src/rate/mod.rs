@@ -9,10 +9,12 @@ mod machine;
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use sluice_report::environment::{Exercise, Rating};
 
+use crate::control::place;
 use crate::workout::{parse_time, thousands};
 use exercises::Rated;
 
@@ -46,7 +48,65 @@ pub(crate) fn run(arguments: &Rate, print: fn(&str) -> Result<(), String>) -> Re
     let workers = crate::config::default_workers();
     print(&format!("{}\n", machine::describe(workers)))?;
     let rated = exercises::run(arguments.samples, arguments.time)?;
-    print(&render(&rated, arguments))
+    print(&render(&rated, arguments))?;
+    // For the reports of a server of this user; without it the rating is printed all the same.
+    if let Err(error) = keep(&rated) {
+        tracing::debug!("the rating is not kept: {error}");
+    }
+    Ok(())
+}
+
+/// Writes the rating where a server of this user finds it.
+fn keep(rated: &[Rated]) -> Result<(), String> {
+    let exercises = rated.iter().map(|rated| {
+        let Range {
+            average,
+            minimum,
+            maximum,
+        } = rated.range();
+        Exercise {
+            name: rated.name.to_owned(),
+            unit: rated.unit.to_owned(),
+            average,
+            minimum,
+            maximum,
+        }
+    });
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let rating = Rating {
+        at: now.map_or(0, |since| since.as_secs()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        exercises: exercises.collect(),
+    };
+    place::create(&place::directory())?;
+    let text = serde_json::to_vec(&rating).map_err(|error| error.to_string())?;
+    std::fs::write(place::rating_file(), text).map_err(|error| error.to_string())
+}
+
+/// Average, least and greatest of some samples.
+struct Range {
+    average: f64,
+    minimum: f64,
+    maximum: f64,
+}
+
+impl Rated {
+    fn range(&self) -> Range {
+        let (minimum, maximum) = self
+            .samples
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(minimum, maximum), sample| {
+                (minimum.min(*sample), maximum.max(*sample))
+            });
+        // A few samples.
+        #[allow(clippy::cast_precision_loss)]
+        let average = self.samples.iter().sum::<f64>() / self.samples.len().max(1) as f64;
+        Range {
+            average,
+            minimum,
+            maximum,
+        }
+    }
 }
 
 /// The table of ratings.
@@ -59,15 +119,11 @@ fn render(rated: &[Rated], arguments: &Rate) -> String {
         "rating", "average", "minimum", "maximum"
     );
     for row in rated {
-        let (minimum, maximum) = row
-            .samples
-            .iter()
-            .fold((f64::MAX, 0.0_f64), |(minimum, maximum), sample| {
-                (minimum.min(*sample), maximum.max(*sample))
-            });
-        // A few samples.
-        #[allow(clippy::cast_precision_loss)]
-        let average = row.samples.iter().sum::<f64>() / row.samples.len().max(1) as f64;
+        let Range {
+            average,
+            minimum,
+            maximum,
+        } = row.range();
         let [average, minimum, maximum] = [average, minimum, maximum].map(whole);
         let _ = writeln!(
             out,

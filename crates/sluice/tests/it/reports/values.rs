@@ -187,4 +187,13 @@ fn the_environment_describes_machine_and_program() {
         "{environment}"
     );
     assert_eq!(environment["engines"].as_array().unwrap().len(), 3, "{environment}");
+    assert!(environment["rating"].is_null(), "{environment}");
+    let rated = run(
+        server.setup().directory(),
+        &["rate", "--samples", "1", "--time", "50ms"],
+    );
+    assert!(rated.status.success(), "{}", rated.errors);
+    let rating = &json(&server, "/-/environment.json")["rating"];
+    assert!(rating["exercises"][0]["average"].as_f64() > Some(0.0), "{rating}");
+    assert!(get(&server, "/-/environment").text().contains("MB/s of SHA-256"));
 }
