@@ -20,7 +20,6 @@ use tokio::task::spawn_blocking;
 use crate::in_progress::RequestView;
 use crate::overall::Overall;
 use crate::process_usage;
-use crate::serve::retire;
 use crate::status;
 
 /// Requests in a report: the oldest.
@@ -190,7 +189,7 @@ impl Inspector {
     pub fn retire(&self, script: &str) -> Result<Retired, OrderError> {
         let config = self.overall.parts().config.load();
         let by_file = self.overall.parts().resources.retire(&path_of(script));
-        let retired = retire::by_path(&config, script).and(by_file);
+        let retired = (self.overall.parts().retire_path)(&config, script).and(by_file);
         if retired.idle + retired.busy > 0 {
             return Ok(retired);
         }

@@ -16,6 +16,7 @@ use sluice_report::access::AccessReport;
 use sluice_report::configuration::Configuration;
 use sluice_report::overview::Minute;
 use sluice_report::traffic::Traffic;
+use sluice_script::report::Retired;
 use sluice_script::resources::Resources;
 use sluice_settings::Settings;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -50,6 +51,9 @@ pub(crate) struct Parts {
     pub resources: Arc<Resources>,
     pub config: Arc<ArcSwap<Config>>,
     pub commands: mpsc::Sender<CommandRequest>,
+    /// Retires the processes of the scripts that a path in a URL leads to. What a path leads to is decided by the stages of an exchange, which
+    /// use what is here.
+    pub retire_path: fn(&Config, &str) -> Retired,
 }
 
 /// The server as a whole.

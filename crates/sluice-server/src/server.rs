@@ -44,6 +44,7 @@ use crate::serve::agent::check_agents;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
 use crate::serve::gate::Gate;
+use crate::serve::retire;
 use crate::status::{Status, WorkerCounts};
 use crate::worker;
 use crate::worker::Shared;
@@ -138,6 +139,7 @@ impl Server {
             resources: Arc::clone(&resources),
             config: Arc::clone(&config),
             commands: command_sender,
+            retire_path: retire::by_path,
         };
         let (overall, questions) = Overall::new(settings, parts).map_err(StartError)?;
         let shared = Arc::new(Shared {

@@ -10,13 +10,8 @@
 //! leaves its connection open for the events (`watching`).
 
 pub(crate) mod client;
-<<<<<<< HEAD
-mod place;
-pub(crate) mod render;
-=======
 pub(crate) mod place;
-mod render;
->>>>>>> b6514789 (reports: the rating of the machine, pictures in the guide)
+pub(crate) mod render;
 pub(crate) mod socket;
 pub(crate) mod watch_client;
 mod watch_stream;
