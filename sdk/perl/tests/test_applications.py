@@ -98,6 +98,7 @@ class ForkMode(PerlCase):
     configuration = ROUTES
     files = scripts(
         counts=HEAD + "our $n; $Kept::n++; $main::x++; print ++$n, $Kept::n, $main::x; use Heavy; Heavy::change(); print Heavy::value();",
+        uses=HEAD + "use Sluice; print Sluice::uses();",
         chdirs=HEAD + 'chdir "/"; $SIG{TERM} = "IGNORE"; close STDIN; open STDERR, ">/dev/null"; print "ok"',
         killed=HEAD + '$| = 1; print "x" x 100; kill KILL => $$; sleep 60;',
         killed_early="kill KILL => $$; sleep 60;",
@@ -121,6 +122,7 @@ class ForkMode(PerlCase):
         self.assertEqual([self.fork("counts").text for _ in range(3)], ["11121"] * 3)
         self.assertEqual([self.fork("chdirs").text for _ in range(3)], ["ok"] * 3)
         self.assertEqual(len({self.fork("random").text for _ in range(4)}), 4)
+        self.assertEqual([self.fork("uses").text for _ in range(2)], ["1"] * 2, "the process of a request has served no other")
 
     def test_replies(self):
         for size in (5, 60_000, 2_000_000):

@@ -22,6 +22,9 @@ class Forks(EngineCase):
         self.assertNotIn(lines[0][1], {line[0] for line in lines})
         self.assertEqual({line[2] for line in lines}, {"[1]\n"})
 
+    def test_the_process_of_a_request_has_served_no_other(self):
+        self.assertEqual([self.output("import sluice\nprint(sluice.uses(), sluice.is_persistent())") for _ in range(2)], ["1 False\n"] * 2)
+
     def test_bodies_and_output(self):
         body = b"x" * 3_000_000
         self.assertEqual(self.output("import sys\nprint(len(sys.stdin.read()))", body=body), "3000000\n")

@@ -130,7 +130,7 @@ def leave(environ, start_response):
 APPS = {name: f if name in ("before", "bad", "leave", "large", "memory_file") else validator(f) for name, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == __name__ and name != "Closing"}
 
 def app(environ, start_response):
-    return APPS[environ["PATH_INFO"].strip("/").partition("/")[0]](environ, start_response)
+    return APPS[environ["PATH_INFO"].strip("/").partition("/")[0] or "simple"](environ, start_response)
 
 def create_app(prefix="", *, suffix=""):
     def made(environ, start_response):
@@ -268,6 +268,7 @@ class Applications(testing.ServerCase):
     def test_names_of_the_request(self):
         self.assertEqual(self.get("/valid/simple/a%20b?c=d").text, "('/valid', '/simple/a b', 'c=d', 'http')")
         self.assertEqual(self.get("/simple").text, "('', '/simple', '', 'http')")
+        self.assertEqual(self.get("/valid").text, "('/valid', '', '', 'http')", "the mount point itself has an empty PATH_INFO")
         self.assertEqual(self.get("/valid/flags").text, f"(False, True, False, 'dict', False, {self.server.path('site')!r})")
         self.assertEqual(self.get("/factory/").text, "<made>")
 
