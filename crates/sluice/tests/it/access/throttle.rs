@@ -88,6 +88,53 @@ fn requests_wait_for_a_permit_and_too_many_are_refused() {
     );
 }
 
+#[test]
+fn clients_and_users_do_not_wait_for_each_other() {
+    const FROM: fn(&str) -> String = |address| format!("X-Forwarded-For: {address}\r\nX-Forwarded-Proto: https\r\n");
+    let as_user = |name: &str, address: &str| format!("{}{}", basic(name, "open sesame"), FROM(address));
+    for (per, running, refused) in [
+        (
+            "per = \"client\" }",
+            [FROM("192.0.2.1"), FROM("192.0.2.2"), FROM("2001:db8::1")],
+            // The last one is in the network of the third.
+            [FROM("192.0.2.1"), FROM("192.0.2.2"), FROM("2001:db8::2")],
+        ),
+        (
+            "per = \"user\" }\naccess = { users = \"users\" }",
+            [
+                as_user("ann", "192.0.2.1"),
+                as_user("bob", "192.0.2.1"),
+                as_user("eve", "192.0.2.2"),
+            ],
+            [
+                as_user("ann", "192.0.2.9"),
+                as_user("bob", "2001:db8::1"),
+                as_user("eve", "192.0.2.2"),
+            ],
+        ),
+    ] {
+        let setup = setup()
+            .server("trusted_proxies = [\"127.0.0.1\"]")
+            .script("wait", WAITING_SCRIPT)
+            .route(&format!("path = \"/cgi-bin/wait\"\nthrottle = {{ at_once = 1, {per}"));
+        let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+        let server = setup.start();
+        let mut clients: Vec<_> = running.iter().map(|_| server.connect()).collect();
+        for (client, fields) in clients.iter_mut().zip(&running) {
+            client.send(request("GET", "/cgi-bin/wait", fields));
+            assert_eq!(events.line(), "begun", "{fields}");
+        }
+        for fields in &refused {
+            assert_eq!(status(&server, "GET", "/cgi-bin/wait", fields), 503, "{fields}");
+        }
+        // Each opens the gate for any of them.
+        clients.iter().for_each(|_| gate.open());
+        for client in &mut clients {
+            assert_eq!(client.response().status, 200);
+        }
+    }
+}
+
 /// The body of a response for which the gate is opened once its script has begun.
 fn ask_with_gate(server: &Server, events: &FifoReader, gate: &mut Gate) -> String {
     let mut client = server.connect();
