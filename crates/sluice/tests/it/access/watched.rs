@@ -92,7 +92,7 @@ fn rates_and_the_queue_of_a_throttle_are_shown() {
     let (mut first, mut second) = (server.connect(), server.connect());
     first.get("/cgi-bin/wait");
     assert_eq!(events.line(), "begun");
-    watcher.line("1 requests at once, 1 more wait: there is room");
+    watcher.line("1 request at once, 1 more waits: there is room");
     second.get("/cgi-bin/wait");
     watcher.line("there is no room: the request waits");
     assert_eq!(server.get("/cgi-bin/wait").status, 503);
