@@ -33,6 +33,7 @@ use crate::input::Input;
 use crate::lease::Lease;
 use crate::misbehaviour::Output;
 use crate::observed_process::time_text;
+use crate::pool::Release;
 use crate::pool_note::release_text;
 use crate::process::Process;
 use crate::process_fault::Violation;
@@ -346,7 +347,11 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
     if segment.needs_trim() {
         scripts.tasks().spawn(trim(segment, idle, lease, events));
     } else {
-        release(lease, idle.with_segment(segment), &events);
+        let process = events.is_on().then(|| Arc::clone(&idle.process));
+        let released = release(lease, idle.with_segment(segment), &events);
+        if let (Some(process), Release::Retire(_)) = (process, released) {
+            note_end(scripts, &process, &events);
+        }
     }
 }
 
@@ -358,14 +363,17 @@ async fn trim(mut segment: Segment, idle: IdleProcess, lease: Lease, events: Scr
         segment
     });
     match trimmed.await {
-        Ok(segment) => release(lease, idle.with_segment(segment), &events),
+        Ok(segment) => {
+            release(lease, idle.with_segment(segment), &events);
+        }
         Err(_) => idle.process.stop(EndCause::Unusable),
     }
 }
 
 /// Returns a process to its pool, and notes what becomes of it.
-fn release(lease: Lease, idle: IdleProcess, events: &ScriptEvents) {
+fn release(lease: Lease, idle: IdleProcess, events: &ScriptEvents) -> Release {
     let pid = idle.process.pid;
     let release = lease.release(idle);
     events.process(|| release_text(release, pid));
+    release
 }

@@ -293,7 +293,9 @@ impl Relay {
                 if self.request == RequestState::InEnvironment {
                     self.process.note_failure();
                 }
-                return Poll::Ready(Err(failed(self.process.describe(), reason, status)));
+                let fault = failed(self.process.describe(), reason, status);
+                self.events.process(|| format!("fault of {fault}"));
+                return Poll::Ready(Err(fault));
             }
             if let Some(output) = self.scanner.next() {
                 match self.on_output(output)? {

@@ -71,6 +71,7 @@ fn the_life_of_a_kept_process_is_shown() {
     );
     server.get("/cgiplus-bin/player");
     watcher.line("is retired: served its number of requests");
+    watcher.line("has ended: exit code 0");
     server.get("/cgiplus-bin/player");
     assert_shown(
         &watcher,
