@@ -70,7 +70,7 @@ pub(crate) struct Options {
     /// Only requests of this user.
     #[arg(long, value_name = "NAME", value_parser = option("user"))]
     user: Option<String>,
-    /// Only the request with this id, which logs and error pages show.
+    /// Only the request with this id, which logs and error pages show. As with all filters, it must not have begun yet.
     #[arg(long, value_name = "ID", value_parser = option("id"))]
     id: Option<String>,
     /// Only requests that take longer: 500ms, 2s.
