@@ -82,6 +82,15 @@ fn error_response_to_head_has_a_length_and_no_body() {
 }
 
 #[test]
+fn error_detail_takes_the_words_of_the_command_line_too() {
+    for (word, is_shown) in [("all", true), ("off", false)] {
+        let server = failing_script().site(&format!("error_detail = \"{word}\"")).start();
+        let page = fetch(&server, "/cgi-bin/fails", "*/*");
+        assert_eq!(page.text().contains("script "), is_shown, "{word}: {}", page.text());
+    }
+}
+
+#[test]
 fn error_detail_is_shown_only_where_enabled() {
     let server = failing_script()
         .site("hosts = [\"test\"]\nerror_detail = true")

@@ -19,6 +19,7 @@ fn a_client_gets_as_many_answers_as_the_rate_allows() {
     }
     let refused = server.send(request("GET", "/a.txt", &from("192.0.2.1")));
     assert_eq!(refused.status, 429);
+    assert!(refused.text().contains("Too many requests;"), "{}", refused.text());
     let wait: u64 = refused.field("retry-after").unwrap().parse().unwrap();
     assert!(wait > 1100 && wait <= 1200, "{wait}");
     server.log_line("more requests than 3/h of the route at sluice.toml:");
