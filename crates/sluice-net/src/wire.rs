@@ -107,7 +107,7 @@ impl Wire {
             Poll::Ready(Ok(())) => {
                 if connection.is_idle() {
                     connection.want_octets();
-                    if !may_show(&subject, bytes) {
+                    if subject.wants(Item::Octets) && !may_show(&subject, bytes) {
                         connection.skip_octets();
                     }
                 }
@@ -159,7 +159,9 @@ impl Wire {
     /// Notes that a connection of HTTP/1 waits for its next request, once after each.
     fn note_waiting(&mut self, connection: &Connection) {
         let exchanges = connection.exchanges();
-        if connection.is_between_exchanges() && connection.is_idle() && self.kept_after != exchanges {
+        let is_kept = connection.is_between_exchanges() && connection.is_idle() && self.kept_after != exchanges;
+        // Also not after a request that no watch could match.
+        if is_kept && connection.are_octets_wanted() {
             self.kept_after = exchanges;
             connection.note_kept();
         }
