@@ -34,7 +34,7 @@ const INTERVAL_SECONDS: std::ops::RangeInclusive<f64> = 0.2..=60.0;
 
 const HELP: &str = "\
 Keys: q quits, Tab changes the list, up and down choose a line, s changes the order, r reverses it, / filters, p pauses, R retires the \
-script of a process (idle processes end at once, busy ones after their request), e ends a request, w watches it, ? shows all keys.
+script of a process (idle processes end at once, busy ones after their request), e ends a request, w watches the next ones for its path, ? shows all keys.
 
 Without --server it shows the only server that this user runs, or the one with the socket /run/sluice/control.sock.";
 
@@ -117,8 +117,8 @@ fn run_until_quit(
                 Effect::None => {}
                 Effect::Quit => return Ok(ExitCode::SUCCESS),
                 Effect::Order(order) => poller.order(order),
-                Effect::Watch(id) => {
-                    if let Err(error) = screen.run_aside(&watch_arguments(server, &id)) {
+                Effect::Watch(path) => {
+                    if let Err(error) = screen.run_aside(&watch_arguments(server, &path)) {
                         model.say(error);
                     }
                 }
@@ -127,8 +127,9 @@ fn run_until_quit(
     }
 }
 
-fn watch_arguments(server: &ServerOptions, id: &str) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = ["watch", "--id", id].map(OsString::from).to_vec();
+/// What shows the requests for a path. A request that is in progress when a watch begins is not shown, so its id would find nothing.
+fn watch_arguments(server: &ServerOptions, path: &str) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = ["watch", "--path", path].map(OsString::from).to_vec();
     arguments.extend(server.arguments());
     arguments
 }
@@ -138,7 +139,7 @@ enum Effect {
     None,
     Quit,
     Order(Order),
-    /// Watch the request with this id.
+    /// Watch the requests for this path.
     Watch(String),
 }
 
@@ -181,8 +182,8 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Effect {
         KeyCode::End => model.select_by(isize::MAX),
         KeyCode::Char('R') => model.ask_to_retire(),
         KeyCode::Char('e') => model.ask_to_end(),
-        KeyCode::Char('w') => match model.selected_request() {
-            Some(id) => return Effect::Watch(id),
+        KeyCode::Char('w') => match model.selected_path() {
+            Some(path) => return Effect::Watch(path),
             None => model.say("choose a request, or a process that has one".to_owned()),
         },
         _ => {}

@@ -353,6 +353,18 @@ impl Model {
         self.selected = self.selected.saturating_add_signed(lines).min(count.saturating_sub(1));
     }
 
+    /// The path of the chosen request, or of that of the chosen process, without its query.
+    pub(super) fn selected_path(&self) -> Option<String> {
+        let target = match self.pane {
+            Pane::Requests => Some(&self.requests().get(self.selected)?.target),
+            Pane::Processes => {
+                let request = &self.processes().get(self.selected)?.process.request;
+                request.as_ref()?.target.as_ref()
+            }
+        };
+        target?.split('?').next().map(str::to_owned)
+    }
+
     /// The id of the chosen request, or of that of the chosen process.
     pub(super) fn selected_request(&self) -> Option<String> {
         match self.pane {

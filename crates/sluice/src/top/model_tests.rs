@@ -82,6 +82,11 @@ fn rates_are_those_between_two_snapshots_of_one_server() {
 fn a_line_leads_to_its_request_and_its_script() {
     let mut model = model();
     assert_eq!(model.selected_request().as_deref(), Some("r1"));
+    assert!(
+        model
+            .selected_path()
+            .is_some_and(|path| path.starts_with('/') && !path.contains('?'))
+    );
     model.ask_to_retire();
     assert_eq!(model.take_question(), Some(Order::Retire("/s/slow".into())));
     model.select_by(1);

@@ -309,7 +309,7 @@ const HELP: [&str; 15] = [
     "R            retire the script: idle processes end, busy ones after",
     "             their request",
     "e            end the request, and stop its script process",
-    "w            watch the request (sluice watch --id)",
+    "w            watch the next requests for this path (sluice watch --path)",
     "",
     "output?      the script has begun its reply, and the server waits",
     "             for more of it",
