@@ -112,6 +112,7 @@ extern sapi_module_struct sluice_sapi;
 extern zend_module_entry sluice_module;
 const char *sapi_script(void);
 void sapi_fill_request(const char *script);    /* SG(request_info) from the record */
+void sapi_add_path_info(void);                 /* to request_uri, once the script is open */
 void sapi_forget_request(void);
 bool sapi_finish_reply(void);                  /* ends the reply; the script goes on. false: it has ended already */
 

@@ -264,6 +264,7 @@ static void execute(const char *script)
     CG(skip_shebang) = true; /* a script that runs as CGI, too, may have a #! line */
     SG(options) |= SAPI_OPTION_NO_CHDIR; /* php_execute_script would ask for the directory and change to it twice */
     if (request_open_script(&file, script)) {
+        sapi_add_path_info();
         php_execute_script(&file);
         zend_destroy_file_handle(&file);
     }

@@ -45,9 +45,28 @@ void sapi_fill_request(const char *script)
     php_handle_auth_data(records_value(V_AUTHORIZATION));
 }
 
+static char *script_uri; /* SCRIPT_NAME and PATH_INFO */
+
+/* Phar::webPhar() takes the file in the archive from what follows the name of the script in request_uri, unless it knows the SAPI for one that has
+   PATH_INFO. Until the script is open, PHP wants request_uri without it, for doc_root. */
+void sapi_add_path_info(void)
+{
+    const char *name = records_value(V_SCRIPT_NAME), *path = records_value(V_PATH_INFO);
+    if (!name) return;
+    if (!path) path = "";
+    /* webPhar() of PHP 8.2 sets a byte for a moment that is by the length of the script's path behind the script's name. */
+    size_t size = strlen(name) + strlen(path) + 1;
+    script_uri = calloc(1, size + MAXPATHLEN);
+    if (!script_uri) return;
+    snprintf(script_uri, size, "%s%s", name, path);
+    SG(request_info).request_uri = script_uri;
+}
+
 /* The texts are those of the record, which the next one replaces. */
 void sapi_forget_request(void)
 {
+    free(script_uri);
+    script_uri = NULL;
     SG(server_context) = NULL;
     SG(request_info).request_method = NULL;
     SG(request_info).query_string = NULL;

@@ -3,9 +3,21 @@
 import hashlib
 import json
 import os
+import struct
 import unittest
+import zlib
 
 from support import PhpCase, multipart, testing
+
+
+def phar(files):
+    """The bytes of a phar whose stub is a web site of its files."""
+    manifest = struct.pack("<I2sIII", len(files), b"\x11\x10", 0x10000, 0, 0)
+    for name, content in files.items():
+        manifest += struct.pack("<I", len(name)) + name.encode()
+        manifest += struct.pack("<6I", len(content), 0, len(content), zlib.crc32(content), 0o644, 0)
+    archive = b"<?php Phar::webPhar(); __HALT_COMPILER(); ?>\r\n" + struct.pack("<I", len(manifest)) + manifest + b"".join(files.values())
+    return archive + hashlib.sha256(archive).digest() + struct.pack("<I4s", 3, b"GBMB")
 
 
 class Requests(PhpCase):
@@ -46,6 +58,21 @@ class Requests(PhpCase):
             self.assertNotIn(absent, got)
         self.assertIsInstance(got["REQUEST_TIME_FLOAT"], float)
         self.assertTrue(got["DOCUMENT_ROOT"])
+
+    def test_web_phar(self):
+        files = {"index.php": b"<?php echo 'index';", "more/a.txt": b"text", "b.php": b"<?= $_SERVER['PHP_SELF'], $_GET['c'];"}
+        self.server.write("rte/archive.php", phar(files))
+        for path, status, text in (
+            ("/index.php", 200, "index"),
+            ("/more/a.txt", 200, "text"),
+            ("/b.php?c=1", 200, "/rte/archive.php/b.php1"),
+            ("/none", 404, None),
+        ):
+            got = self.server.get("/rte/archive.php" + path)
+            self.assertEqual((got.status, got.text if text else None), (status, text), path)
+        for path in ("", "/"):
+            got = self.server.get("/rte/archive.php" + path)
+            self.assertEqual((got.status, got.field("Location")), (301, "/rte/archive.php/index.php"))
 
     def test_environment_is_that_of_a_cgi_process(self):
         got = self.php("echo json_encode([getenv('QUERY_STRING'), shell_exec('echo $QUERY_STRING'), getenv('CGIPLUSEOF'), getenv('HOME') != '']);", query="?x")
