@@ -29,10 +29,11 @@ static void detach(uint64_t *committed)
     dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
-/* The end of the response ends the buffer for the server. */
+/* The end of the response ends the buffer for the server. Without its output layer PHP writes a message to stdout, which is the log then. */
 void memory_abandon(void)
 {
     if (memory.ring) detach(NULL);
+    fflush(stdout);
 }
 
 /* The ring stays mapped, and this process does not write to it. */

@@ -5,6 +5,7 @@
 
    After a fatal error or an uncaught exception:
      a part of the reply has been sent                     !FAILED: the server aborts the response
+     the error forbids PHP any more output                 !FAILED: the server answers 502 (an output callback has used output buffering)
      nothing has been sent, display_errors is on           the reply, with the message, as php-fpm sends it
      … it is off, and a handler of the script has answered the reply of the handler, as php-fpm sends it (500, or the handler's status)
      … otherwise                                           !FAILED: the server answers 502; what the script has written is thrown away
@@ -38,6 +39,7 @@ static struct {
     size_t body;          /* bytes of the body when the error occurred */
     bool has_head;
     bool has_own_page;    /* a handler of the script has answered */
+    bool has_no_output;   /* PHP has switched its output off: neither the message nor a handler can reach the client */
     char text[512];
 } failure;
 
@@ -68,6 +70,7 @@ static void note_reply(void)
     failure.held = held_bytes();
     failure.buffers = php_output_get_level();
     failure.body = output_body_bytes();
+    failure.has_no_output = !(OG(flags) & PHP_OUTPUT_ACTIVATED);
     OG(flags) &= ~PHP_OUTPUT_WRITTEN;
 }
 
@@ -103,7 +106,7 @@ void request_open(void)
 
 void request_clear_failure(void)
 {
-    failure.has_failed = failure.has_own_page = false;
+    failure.has_failed = failure.has_own_page = failure.has_no_output = false;
     EG(exit_status) = exit_status = 0;
 }
 
@@ -135,7 +138,7 @@ const char *request_failure(void)
         snprintf(text, sizeof text, "exit status %d without output", exit_status);
         return text;
     }
-    if (output_is_sent()) return failure.text;
+    if (output_is_sent() || failure.has_no_output) return failure.text;
     return displays_errors || (failure.has_own_page && !failure.is_success_sent) ? NULL : failure.text;
 }
 

@@ -110,6 +110,16 @@ class Failures(PhpCase):
         got, _ = self.failing("function f() { f(); } f();")
         self.assertEqual(got.status, 502)
 
+    def test_output_callback_that_uses_output_buffering(self):
+        # PHP switches its output off before it reports this error, so not even display_errors can show it.
+        name = self.script("ob_start(function ($text) { ob_start(); return $text; }); echo 'page';")
+        for route in ("rte", "shown"):
+            start = self.server.log_position()
+            got = self.server.get(f"/{route}/{name}")
+            self.assertEqual((got.status, "page" in got.text), (502, False), route)
+            self.server.log_line("failed: ob_start(): Cannot use output buffering in output buffering display handlers", start)
+            self.assertEqual(self.server.get(f"/{route}/fine.php").status, 200)
+
     def test_display_errors(self):
         name = self.script("echo 'before '; no_such_function();")
         got = self.server.get(f"/shown/{name}")
