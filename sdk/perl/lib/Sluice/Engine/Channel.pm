@@ -271,7 +271,7 @@ sub fork_pump {
             syswrite $held, pack 'N', $pid;
             POSIX::_exit(0);
         }
-        pump($read, $write, $first, $rest);
+        pump($read, $write, $held, $first, $rest);
         POSIX::_exit(0);
     }
     close $held;
@@ -281,31 +281,44 @@ sub fork_pump {
     $pump_alive = $alive;
 }
 
+# Writes a mark into `$held` if the script has got its body, or wants no more of it. Without one the end-of-file that the script sees is not
+# the end of the body. `$held` becomes descriptor 0, because the kernel closes that one first when it ends a process.
 sub pump {
-    my ($read, $write, $first, $rest) = @_;
-    $SIG{$_} = 'DEFAULT' for qw(PIPE TERM INT HUP);
-    POSIX::close($_) for $read, 0, 1, 3, 4, fileno $mailbox;
+    my ($read, $write, $held, $first, $rest) = @_;
+    $SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
+    $SIG{PIPE} = 'IGNORE';
+    POSIX::dup2(fileno $held, 0);
+    close $held;
+    POSIX::close($_) for $read, 1, 3, 4, fileno $mailbox;
     open my $to, '>&=', $write or return;
     fcntl $to, 1031, 1 << 20;    # F_SETPIPE_SZ
     while (1) {
         for (my $done = 0 ; $done < length $first ;) {
-            my $count = syswrite $to, $first, length($first) - $done, $done or return;
+            my $count = syswrite $to, $first, length($first) - $done, $done or return mark_end();
             $done += $count;
         }
-        return unless $rest > 0;
+        return mark_end() unless $rest > 0;
         my $count = sysread $body, $first, $rest < 1 << 18 ? $rest : 1 << 18;
         return unless $count;
         $rest -= $count;
     }
 }
 
+sub mark_end {
+    POSIX::write(0, '+', 1);
+}
+
 # Ends the copying of a body that the script has not read. It has ended when its pipe does; until then it could take bytes of the next body.
+# False if it had ended before the body: the client has left, or the process was killed.
 sub stop_pump {
-    return unless $pump;
+    return 1 unless $pump;
+    vec(my $ready = '', fileno $pump_alive, 1) = 1;
+    my $has_ended = select $ready, undef, undef, 0;
     kill 'KILL', $pump;
-    sysread $pump_alive, my $nothing, 1;
+    my $is_whole = sysread($pump_alive, my $mark, 1) || $has_ended <= 0;
     undef $pump_alive;
     undef $pump;
+    return $is_whole;
 }
 
 1;
