@@ -105,7 +105,7 @@ impl Files<'_> {
                 "the precompressed variant {:?} beside the file",
                 beside.representation.coding
             ),
-            None => "no variant: there is none for what the client accepts".into(),
+            None => "no variant: the client accepts none of those that exist".into(),
         });
         match beside {
             Some(beside) => select(Found::Precompressed(Box::new((beside.representation, beside.stored)))),

@@ -41,7 +41,7 @@ pub struct Environment {
     pub program: Program,
     /// The engines of the server for scripts.
     pub engines: Vec<Engine>,
-    /// The last rating by `sluice rate`; `None` if there is none.
+    /// The last rating by `sluice rate`; `None` if it has not been run.
     pub rating: Option<Rating>,
 }
 

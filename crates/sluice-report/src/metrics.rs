@@ -21,7 +21,7 @@ use crate::traffic::Counts;
 /// The media type of the text (OpenMetrics 1.0, "Protocol Negotiation").
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// An example of a value, of which there is none here.
+/// The type parameter for exemplars (OpenMetrics 1.0): the metrics have none.
 type NoExemplar<V> = Exemplar<[(&'static str, &'static str); 0], V>;
 
 /// The upper bounds of the buckets of times: powers of two, from 64 microseconds to a minute.

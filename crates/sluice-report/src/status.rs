@@ -19,7 +19,7 @@ pub struct Status {
     pub requests: Requests,
     /// Script processes.
     pub processes: Processes,
-    /// The file cache. `None` if there is none.
+    /// The file cache. `None` if it is off.
     pub cache: Option<CacheStatus>,
     /// The exchanges that have ended since its start.
     #[serde(default)]

@@ -305,7 +305,7 @@ impl ScriptEvents {
     }
 }
 
-/// What is noted of the start of a process: how long it took, and which thread did it.
+/// The text about the start of a process: how long it took, and which thread started it.
 pub(crate) struct StartNote(Option<Instant>);
 
 impl StartNote {

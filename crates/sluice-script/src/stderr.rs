@@ -98,8 +98,8 @@ impl StderrReader {
         self.log_suppressed(self.limited.take());
     }
 
-    /// Reads what is there, without waiting. It asks the pipe itself: the event loop may not have heard yet of what a script has written just
-    /// before the end of its reply, and would say that there is nothing.
+    /// Reads what is there, without waiting. It reads the pipe itself: what a script has written just before the end of its reply may not
+    /// have made the pipe readable in the event loop yet.
     pub(crate) fn read_all(&mut self) {
         let (mut taken, mut bytes) = (0, [0; 8192]);
         while self.is_open && taken < LAST_BYTES_MAX {

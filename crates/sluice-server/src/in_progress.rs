@@ -146,7 +146,7 @@ impl InProgress {
     }
 
     /// Ends the exchange with this id: before the head of its response it is answered with 503, later its response is aborted. `None` if
-    /// there is none.
+    /// no exchange in progress has the id.
     pub(crate) fn end_exchange(&self, id: &str) -> Option<RequestView> {
         let (view, progress, handle) = {
             let entries = self.0.borrow();

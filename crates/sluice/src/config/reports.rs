@@ -3,6 +3,7 @@
 use sluice_settings::Action;
 use sluice_settings::rule::{AccessUse, Changes, Pattern};
 
+use super::route::ACTIONS;
 use super::table::Table;
 
 /// Reports a route with reports whose paths or access rules do not fit, and one whose reports are off.
@@ -47,15 +48,6 @@ fn is_off(table: &Table<'_>) -> bool {
 }
 
 fn is_alone(table: &Table<'_>) -> bool {
-    let others = [
-        "files",
-        "directory",
-        "scripts",
-        "fallback",
-        "script",
-        "redirect",
-        "refuse",
-        "rewrite",
-    ];
-    !others.into_iter().any(|name| table.has(name))
+    let mut others = ACTIONS.into_iter().filter(|name| *name != "reports");
+    !others.any(|name| table.has(name))
 }

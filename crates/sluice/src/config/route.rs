@@ -29,7 +29,7 @@ use super::table::Table;
 use super::throttle::{self, THROTTLE};
 
 /// The keys of actions. A route has one action at most; those of a directory (`DIRECTORY_KEYS`) belong to one.
-const ACTIONS: [&str; 9] = [
+pub(super) const ACTIONS: [&str; 9] = [
     "files",
     "directory",
     "scripts",
