@@ -31,7 +31,7 @@ class Processes(PerlCase):
         small_pipes=HEAD + 'use POSIX (); no warnings; my $pipe = \\&POSIX::pipe; print "done";'
         + '*POSIX::pipe = sub { my @both = $pipe->(); open my $end, ">&", $both[1]; fcntl $end, 1031, 4096; return @both };',
         # Ends the process that copies the body, the only other one of the session, as the system does when memory is short.
-        cut=HEAD + """my $bytes = read STDIN, my $part, 65536; my $here = getpgrp;
+        truncated=HEAD + """my $bytes = read STDIN, my $part, 65536; my $here = getpgrp;
             for my $stat (glob "/proc/[0-9]*/stat") { open my $file, '<', $stat or next; my @words = split / /, scalar <$file> // ''; kill 'KILL', $words[0] if ($words[4] // 0) == $here && $words[0] != $$ && $words[0] != $here }
             while (my $count = read STDIN, my $part, 65536) { $bytes += $count } print $bytes;""",
         unread_answer=HEAD + '$| = 1; print "$$\\n$ENV{CGIPLUSESC}\\nNOOP:\\n$ENV{CGIPLUSEOT}\\n";',
@@ -76,11 +76,11 @@ class Processes(PerlCase):
             got = self.server.post(f"/{mode}/waits.pl", b"x" * 300_000)
             self.assertEqual(got.text, "-1 300000")
 
-    def test_a_body_whose_copy_is_cut_makes_no_complete_reply(self):
+    def test_a_body_whose_copy_is_truncated_makes_no_complete_reply(self):
         body = b"x" * 5_000_000
         for mode in ("rte", "fork"):
             with self.subTest(mode=mode):
-                got = self.server.post(f"/{mode}/cut.pl", body)
+                got = self.server.post(f"/{mode}/truncated.pl", body)
                 self.assertTrue(got.status == 502 or not got.is_complete, got)
                 whole = self.server.post(f"/{mode}/waits.pl", body)
                 self.assertEqual((whole.status, whole.text), (200, "-1 5000000"))

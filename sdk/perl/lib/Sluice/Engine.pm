@@ -191,7 +191,7 @@ sub finish_reply {
     # Before the end sentinel, because after it the pipe of bodies and standard output belong to the next request.
     Sluice::Engine::Request::end_children();
     if (!Sluice::Engine::Channel::stop_pump() && !defined $error) {
-        $error = "the request body was cut: the script has got a part of it\n";
+        $error = "the request body was truncated: the script has got a part of it\n";
     }
     my $is_page = $Sluice::Engine::Modules::has_error_page;
     $Sluice::Engine::Modules::has_error_page = 0;
