@@ -99,6 +99,13 @@ pub fn is_alone(leader: i32) -> bool {
     (0..2).all(|_| !has_helper(leader, &output))
 }
 
+/// Whether a process is ending: its descriptors may be closed already, and its exit status will be known soon. False for one of which a
+/// thread goes on. Reads a file of /proc.
+#[must_use]
+pub fn is_exiting(pid: i32) -> bool {
+    Stat::read(pid).is_some_and(|stat| (stat.is_zombie || stat.is_exiting) && !has_threads(pid))
+}
+
 /// The server itself holds the other end of the output, which has the same name.
 fn has_helper(leader: i32, output: &Path) -> bool {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
@@ -226,6 +233,8 @@ fn wait_for_exits(pidfds: &[OwnedFd]) {
 struct Stat {
     session: i32,
     is_zombie: bool,
+    /// The main thread is in exit(2), or a signal ends it.
+    is_exiting: bool,
 }
 
 impl Stat {
@@ -234,15 +243,20 @@ impl Stat {
         Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Parses `PID (NAME) STATE PARENT GROUP SESSION …`, where the name may hold anything (proc_pid_stat(5)).
+    /// Parses `PID (NAME) STATE PARENT GROUP SESSION TERMINAL ITS-GROUP FLAGS …`, where the name may hold anything (proc_pid_stat(5)).
     fn parse(line: &[u8]) -> Option<Stat> {
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(&line[name_end + 1..]).ok()?;
         let mut fields = fields.split_ascii_whitespace();
+        /// PF_EXITING of include/linux/sched.h.
+        const EXITING: u32 = 4;
         let state = fields.next()?;
+        let session = fields.nth(2)?.parse().ok()?;
+        let flags: u32 = fields.nth(2)?.parse().ok()?;
         Some(Stat {
-            session: fields.nth(2)?.parse().ok()?,
+            session,
             is_zombie: matches!(state, "Z" | "X"),
+            is_exiting: flags & EXITING != 0,
         })
     }
 }
@@ -253,10 +267,12 @@ mod tests {
 
     #[test]
     fn a_name_with_blanks_and_parentheses_does_not_hide_the_session() {
-        let stat = |line: &str| Stat::parse(line.as_bytes()).map(|stat| (stat.session, stat.is_zombie));
-        assert_eq!(stat("7 (sh) S 1 7 9 0 -1 4194560"), Some((9, false)));
-        assert_eq!(stat("7 (a) S 1 2 3 (b) Z 1 7 8 0"), Some((8, true)));
-        assert_eq!(stat("7 (sh) S 1 7"), None);
+        let stat =
+            |line: &str| Stat::parse(line.as_bytes()).map(|stat| (stat.session, stat.is_zombie, stat.is_exiting));
+        assert_eq!(stat("7 (sh) S 1 7 9 0 -1 4194560"), Some((9, false, false)));
+        assert_eq!(stat("7 (sh) R 1 7 9 0 -1 4194564 1"), Some((9, false, true)));
+        assert_eq!(stat("7 (a) S 1 2 3 (b) Z 1 7 8 0 -1 4"), Some((8, true, true)));
+        assert_eq!(stat("7 (sh) S 1 7 9 0"), None);
         assert_eq!(stat(""), None);
     }
 

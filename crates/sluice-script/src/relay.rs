@@ -43,6 +43,10 @@ use crate::script_events::ScriptEvents;
 /// script that closes its output and continues to work is complete.
 const EXIT_GRACE: Duration = Duration::from_millis(250);
 
+/// How often the relay waits so for a process that is ending: on a loaded machine that takes longer, and its exit status decides whether the
+/// reply is complete.
+const EXIT_GRACES_MAX: u8 = 40;
+
 /// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
 /// one write arrive together.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
@@ -79,6 +83,8 @@ pub(crate) struct Relay {
     /// The head of the reply is complete: bytes of the memory buffer may follow.
     has_head: bool,
     state: State,
+    /// Times that `EXIT_GRACE` has passed.
+    exit_graces: u8,
     /// Counts down `EXIT_GRACE`, `LINE_PAUSE` or `DOUBT_PAUSE`.
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes to deliver before all others: body that came with the head, or the last bytes that the scanner held back.
@@ -140,6 +146,7 @@ impl Relay {
             idle_timer,
             has_head: false,
             state: State::Open,
+            exit_graces: 0,
             pause: None,
         }
     }
@@ -509,8 +516,13 @@ impl Relay {
     }
 
     fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
-        if self.process.poll_exit(context).is_pending() {
+        while self.process.poll_exit(context).is_pending() {
             ready!(self.poll_pause(EXIT_GRACE, context));
+            self.pause = None;
+            self.exit_graces += 1;
+            if self.exit_graces >= EXIT_GRACES_MAX || !sluice_launch::is_exiting(self.process.pid) {
+                break;
+            }
         }
         Poll::Ready(Ok(ReplyEvent::End))
     }
