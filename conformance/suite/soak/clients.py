@@ -96,7 +96,7 @@ class Soak:
 
     def __init__(self, server, columns, name):
         self.server, self.columns, self.name = server, columns, name
-        self.sent = {}  # marker -> kind, for every request whose head was sent completely
+        self.sent = {}  # marker -> kinds of this request and of the one before, for every request whose head was sent completely
         self.count = 0
         self.outcome = collections.defaultdict(collections.Counter)  # kind -> status or event -> number
         self.disturbed = collections.Counter()
@@ -117,7 +117,9 @@ class Soak:
                     if writer:
                         writer.close()
                     reader, writer = await asyncio.open_connection(*self.server.address)
-                if not await self.exchange(reader, writer):
+                    before = "a new connection"
+                before, is_kept = await self.exchange(reader, writer, before)
+                if not is_kept:
                     writer.close()
                     writer = None
             except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, ValueError) as error:
@@ -128,8 +130,8 @@ class Soak:
         if writer:
             writer.close()
 
-    async def exchange(self, reader, writer):
-        """One request; false when the connection cannot be used again."""
+    async def exchange(self, reader, writer, before):
+        """One request, after one of the kind `before`; its kind, and false when the connection cannot be used again."""
         self.count += 1
         marker = f"{self.name}-{self.count}-{random.getrandbits(48):x}"
         kind = self.choose(marker)
@@ -144,29 +146,29 @@ class Soak:
             writer.write(head.encode()[: random.randrange(1, len(head))])
             await writer.drain()
             self.disturbed["half a head"] += 1
-            return False
+            return kind.name, False
         writer.write(head.encode() + b"\r\n")
-        self.sent[marker] = kind.name
+        self.sent[marker] = f"{kind.name}, after {before}"
         if mood < 0.05 and kind.body:
             # At least a part of the body: a head that is followed directly by a close may be discarded unread.
             writer.write((b"1\r\n" if is_chunked else b"") + kind.body[:1])
             await writer.drain()
             self.disturbed["half a body"] += 1
-            return False
+            return kind.name, False
         if kind.body is not None:
             write_body(writer, kind.body, is_chunked)
         if 0.05 < mood < 0.09:
             await asyncio.wait_for(reader.read(random.randrange(1, 50_000)), 60)
             self.disturbed["left in the middle"] += 1
-            return False
-        return await self.finish(kind, marker, reader, writer)
+            return kind.name, False
+        return kind.name, await self.finish(kind, marker, reader, writer)
 
     async def finish(self, kind, marker, reader, writer):
         """Reads the response and checks it."""
         outcome = "truncated"
         sending = asyncio.ensure_future(writer.drain())
         try:
-            status, got = await asyncio.wait_for(response(reader), 60)
+            status, got, is_kept = await asyncio.wait_for(response(reader), 60)
             outcome = status
         finally:
             sending.cancel()
@@ -177,7 +179,7 @@ class Soak:
             self.outcome[kind.name]["right"] += kind.is_right(got)
         elif status not in (502, 503, 504):
             self.wrong.append(f"{kind.name} {marker}: status {status}: {got[:80]!r}")
-        return status == 200
+        return status == 200 and is_kept
 
     async def disturb(self, until):
         """Kills a script process every tenth of a second or so, and renews a script every second."""
@@ -204,12 +206,13 @@ def write_body(writer, body, is_chunked):
 
 
 async def response(reader):
-    """Status and body of a complete response; IncompleteReadError if it is truncated."""
+    """Status and body of a complete response, and whether the server keeps the connection; IncompleteReadError if it is truncated."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     status = int(head.split()[1])
+    is_kept = "\r\nconnection: close\r\n" not in head
     length = re.search(r"\r\ncontent-length: (\d+)", head)
     if length:
-        return status, await reader.readexactly(int(length.group(1)))
+        return status, await reader.readexactly(int(length.group(1))), is_kept
     if "transfer-encoding: chunked" not in head:
         raise ValueError("a response without length")
     got = []
@@ -223,4 +226,4 @@ async def response(reader):
         got.append(await reader.readexactly(size))
         await reader.readexactly(2)
     await reader.readexactly(2)
-    return status, b"".join(got)
+    return status, b"".join(got), is_kept
