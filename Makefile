@@ -123,11 +123,12 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/shell test
 	@$(MAKE) --no-print-directory -C sdk/agents test
 
-# The same behaviours in every language and mode (conformance/README.md), and the page that says so.
+# The same behaviours in every language and mode (conformance/README.md), and the page that says so; then all of them at once for ten seconds.
 test-conformance: sdk
 	@$(CARGO) build --locked --bin sluice
 	@python3 -B -m unittest discover -s conformance/tests
 	@SLUICE=target/debug/sluice conformance/run --check docs/reference/conformance.md
+	@SLUICE=target/debug/sluice conformance/soak --seconds 10 --quiet
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:
