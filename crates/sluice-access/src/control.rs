@@ -5,7 +5,7 @@
 //!                    ├─ too many wrong ones of this user from there ─────▶ refused for a time
 //!                    └─ otherwise ─▶ a thread hashes ─▶ the user, or wrong after a delay
 //! ```
-//! What is remembered is a MAC of store, realm, name and password under a key of this process, so that neither a dump of the memory nor a
+//! What is remembered is a MAC of store, realm, name and password (for an agent also of site and address) under a key of this process, so that neither a dump of the memory nor a
 //! collision of hashes gives a password away. Wrong ones are not remembered, only counted.
 
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::credentials::Credentials;
-use crate::failures::{FailureLimit, Failures, Sender, Who};
+use crate::failures::{FailureLimit, Failures, PasswordId, Sender, Who};
 use crate::rules::User;
 use crate::store::UserStore;
 use crate::verifier::{Job, QueueFull, Verifier};
@@ -42,7 +42,7 @@ struct Shared {
     failures: Failures,
 }
 
-type Mac = [u8; 32];
+type Mac = PasswordId;
 
 /// A password that was right.
 #[derive(Clone)]
@@ -59,6 +59,8 @@ pub struct Question<'a> {
     pub store: &'a Arc<UserStore>,
     /// The realm.
     pub realm: &'a str,
+    /// The number of the site, which its scripts as agents do not share with others.
+    pub site: usize,
     /// The scheme of Authorization.
     pub scheme: &'static str,
     /// The name and the password; without a name, a token.
@@ -90,6 +92,8 @@ pub struct Ticket {
     who: Who,
     limit: FailureLimit,
     lifetime: Duration,
+    /// Whether it was counted as wrong.
+    is_counted: bool,
 }
 
 /// What is known at once about credentials for a users file.
@@ -114,8 +118,6 @@ pub enum Outcome {
     Right(User),
     /// There is no such user, or the password is another one.
     Wrong(Duration),
-    /// There were too many wrong ones meanwhile.
-    Refused(Duration),
 }
 
 /// A password was not verified, because a thread failed.
@@ -173,7 +175,7 @@ impl AccessControl {
             limit,
             ..
         } = question;
-        let mac = self.shared.mac(store.id, question.realm, question.scheme, credentials);
+        let mac = self.shared.mac(question);
         let generation = store.generation(now);
         if let Some(user) = self.shared.remembered(&mac, generation, now) {
             return Check::Known(user);
@@ -183,8 +185,8 @@ impl AccessControl {
             "" => format!("{mac:x?}"),
             name => counted_name(name),
         };
-        let sender = self.shared.failures.sender(store.id, &name, question.client);
-        if let Some(rest) = self.shared.failures.refused_for(sender, *limit, now) {
+        let sender = self.shared.failures.sender(question.scope(), &name, question.client);
+        if let Err(rest) = self.shared.failures.begin(sender, &mac, *limit, now) {
             return Check::Refused(rest);
         }
         Check::Unknown(Ticket {
@@ -199,7 +201,22 @@ impl AccessControl {
             },
             limit: *limit,
             lifetime: question.lifetime,
+            is_counted: false,
         })
+    }
+}
+
+impl Question<'_> {
+    /// Within which a name means the same user: a store, and for a script of a site also the site.
+    fn scope(&self) -> (u64, usize) {
+        let agent = self.store.source().agent.as_ref();
+        let is_of_site = agent.is_some_and(|agent| agent.own().is_none());
+        (self.store.id, if is_of_site { self.site + 1 } else { 0 })
+    }
+
+    /// The address, if the verdict may depend on it: an agent has it in its variables, and PAM has modules that decide by it.
+    fn address(&self) -> Option<IpAddr> {
+        self.store.source().agent.as_ref().map(|_| self.client)
     }
 }
 
@@ -224,19 +241,20 @@ impl Ticket {
         }
     }
 
-    /// How long further attempts are refused, if there were too many wrong ones meanwhile: several may be verified at once.
-    #[must_use]
-    pub fn refused_for(&self) -> Option<Duration> {
-        self.shared
-            .failures
-            .refused_for(self.sender, self.limit, Instant::now())
-    }
-
     /// Counts that they are wrong; returns how long the answer is delayed.
     #[must_use]
-    pub fn wrong(&self) -> Duration {
+    pub fn wrong(&mut self) -> Duration {
+        self.is_counted = true;
         let failures = &self.shared.failures;
-        failures.count(self.sender, &self.who, self.limit, Instant::now())
+        failures.count(self.sender, &self.mac, &self.who, self.limit, Instant::now())
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.is_counted {
+            self.shared.failures.end(self.sender, &self.mac);
+        }
     }
 }
 
@@ -256,11 +274,20 @@ impl PendingUser {
 
 impl Shared {
     /// The name under which right credentials are remembered. The lengths separate the parts.
-    fn mac(&self, store: u64, realm: &str, scheme: &str, credentials: &Credentials) -> Mac {
+    fn mac(&self, question: &Question<'_>) -> Mac {
+        let Credentials { name, password } = &question.credentials;
+        let (store, site) = question.scope();
+        let address = question.address().map(|address| address.to_string());
         let mut context = hmac::Context::with_key(&self.key);
-        context.update(&store.to_le_bytes());
-        let Credentials { name, password } = credentials;
-        for part in [realm.as_bytes(), scheme.as_bytes(), name.as_bytes(), password] {
+        for part in [
+            &store.to_le_bytes()[..],
+            &site.to_le_bytes(),
+            address.as_deref().unwrap_or_default().as_bytes(),
+            question.realm.as_bytes(),
+            question.scheme.as_bytes(),
+            name.as_bytes(),
+            password,
+        ] {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
@@ -292,29 +319,23 @@ impl Job for HashPassword {
         self.answer.is_closed()
     }
 
-    fn run(self: Box<Self>) {
+    fn run(mut self: Box<Self>) {
         let outcome = self.outcome();
         let _ = self.answer.send(outcome);
     }
 }
 
 impl HashPassword {
-    fn outcome(&self) -> Outcome {
-        let now = Instant::now();
+    fn outcome(&mut self) -> Outcome {
         let Ticket {
             shared,
             mac,
             generation,
-            sender,
-            limit,
             ..
         } = &self.ticket;
         // Another request with the same credentials may have been before this one in the queue.
-        if let Some(user) = shared.remembered(mac, *generation, now) {
+        if let Some(user) = shared.remembered(mac, *generation, Instant::now()) {
             return Outcome::Right(user);
-        }
-        if let Some(rest) = shared.failures.refused_for(*sender, *limit, now) {
-            return Outcome::Refused(rest);
         }
         let loaded = self.store.loaded(*generation);
         let Credentials { name, password } = &self.credentials;
@@ -352,7 +373,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use sluice_settings::rule::UserSource;
+    use sluice_settings::rule::{AgentProgram, AgentSettings, UserSource};
 
     use super::*;
 
@@ -371,6 +392,7 @@ mod tests {
         Question {
             store,
             realm: "r",
+            site: 0,
             scheme: "Basic",
             credentials: Credentials {
                 name: "ann".to_owned(),
@@ -389,7 +411,7 @@ mod tests {
         match control.verify(question(store, password)).unwrap() {
             Attempt::Pending(pending) => pending.answer.blocking_recv().unwrap(),
             Attempt::Known(_) => panic!("known"),
-            Attempt::Refused(rest) => Outcome::Refused(rest),
+            Attempt::Refused(rest) => panic!("refused for {rest:?}"),
         }
     }
 
@@ -440,7 +462,10 @@ mod tests {
                 "the hash of another user"
             );
         }
-        assert!(matches!(outcome(&control, &store, "open sesame"), Outcome::Refused(_)));
+        assert!(matches!(
+            control.verify(question(&store, "open sesame")).unwrap(),
+            Attempt::Refused(_)
+        ));
     }
 
     fn ticket(control: &AccessControl, question: &Question<'_>) -> Ticket {
@@ -451,17 +476,47 @@ mod tests {
     }
 
     #[test]
-    fn attempts_that_are_verified_together_are_refused_once_too_many_of_them_were_wrong() {
+    fn guesses_at_once_are_as_few_as_one_after_the_other() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("users"), "").unwrap();
         fs::write(directory.path().join("groups"), "").unwrap();
         let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
-        let tickets = ["a", "b", "right"].map(|password| ticket(&control, &question(&store, password)));
-        assert!(tickets[2].refused_for().is_none());
-        for wrong in &tickets[..2] {
-            let _ = wrong.wrong();
-        }
-        assert!(tickets[2].refused_for().is_some());
+        let guesses = ["a", "b"].map(|password| ticket(&control, &question(&store, password)));
+        let right = question(&store, "right");
+        assert!(matches!(control.check(&right), Check::Refused(_)));
+        drop(guesses);
+        drop(ticket(&control, &right));
+    }
+
+    #[test]
+    fn the_verdict_of_an_agent_is_for_its_site_and_the_address() {
+        let agent = |program| UserSource {
+            agent: Some(AgentSettings {
+                program,
+                parameters: String::new(),
+            }),
+            ..UserSource::default()
+        };
+        let script = agent(AgentProgram::Script("/agents/check".into()));
+        let store = Arc::new(UserStore::open(&Arc::new(script)).unwrap());
+        let control = AccessControl::new().unwrap();
+        let user = User {
+            name: "ann".into(),
+            groups: Arc::default(),
+            auth_type: "Basic",
+        };
+        ticket(&control, &question(&store, "right")).right(&user);
+        let is_known = |question| matches!(control.check(&question), Check::Known(_));
+        assert!(is_known(question(&store, "right")));
+        assert!(!is_known(Question {
+            site: 1,
+            ..question(&store, "right")
+        }));
+        let client = "192.0.2.2".parse().unwrap();
+        assert!(!is_known(Question {
+            client,
+            ..question(&store, "right")
+        }));
     }
 
     #[test]
@@ -481,7 +536,7 @@ mod tests {
             let _ = ticket(&control, &named(name)).wrong();
         }
         assert!(matches!(control.check(&named("ann author")), Check::Refused(_)));
-        assert!(ticket(&control, &named("annauthor")).refused_for().is_none());
+        drop(ticket(&control, &named("annauthor")));
         assert_eq!(control.failures().senders.len(), 1);
     }
 
@@ -500,7 +555,7 @@ mod tests {
             let _ = ticket(&control, &token("expired")).wrong();
         }
         assert!(matches!(control.check(&token("expired")), Check::Refused(_)));
-        assert!(ticket(&control, &token("good")).refused_for().is_none());
+        drop(ticket(&control, &token("good")));
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! Two counters for each wrong password: that of the user from the address, and that of the address, which is allowed more because an
 //! address may stand for many people. There is none for a user from every address, because anybody could lock the user out. IPv6
 //! addresses count by their first 64 bits, the network of one customer.
+//!
+//! Passwords that are being verified count as if they were wrong, so that many guesses at once are no more than one after the other. The
+//! same password several times counts once: a browser sends it with each of its requests.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -43,9 +46,14 @@ pub(crate) struct Failures {
     hasher: RandomState,
 }
 
+/// By what a password is known here: something that only this password of this user has.
+pub(crate) type PasswordId = [u8; 32];
+
 #[derive(Debug, Default)]
 struct Table {
     counters: HashMap<u64, Counter>,
+    /// The passwords that are being verified, by counter, each with the number of its requests. Bounded by the requests in progress.
+    attempts: HashMap<u64, HashMap<PasswordId, u32>>,
     /// Who they are, by the counter of the user.
     named: HashMap<u64, Named>,
     wrong: u64,
@@ -86,30 +94,63 @@ pub(crate) struct Sender {
     address: u64,
 }
 
+impl Sender {
+    fn counters(self) -> [u64; 2] {
+        [self.user, self.address]
+    }
+}
+
 impl Failures {
-    /// The counters of a user of a store, from an address.
-    pub(crate) fn sender(&self, store: u64, user: &str, client: IpAddr) -> Sender {
+    /// The counters of a user, from an address. `scope` separates users of the same name.
+    pub(crate) fn sender(&self, scope: (u64, usize), user: &str, client: IpAddr) -> Sender {
         let network = network_of(client);
         Sender {
-            user: self.hasher.hash_one((store, user, network)),
-            address: self.hasher.hash_one((store, network)),
+            user: self.hasher.hash_one((scope, user, network)),
+            address: self.hasher.hash_one((scope, network)),
         }
     }
 
-    /// How long passwords of a sender are refused; counts that one was. `None` if they are verified.
-    pub(crate) fn refused_for(&self, sender: Sender, limit: FailureLimit, now: Instant) -> Option<Duration> {
+    /// Begins to verify a password of a sender, until `end`.
+    ///
+    /// # Errors
+    /// It is refused for this long: too many were wrong, or may be wrong. Counts that it was.
+    pub(crate) fn begin(
+        &self,
+        sender: Sender,
+        password: &PasswordId,
+        limit: FailureLimit,
+        now: Instant,
+    ) -> Result<(), Duration> {
         let mut table = self.lock();
-        let rest = table.refused_for(sender, limit, now)?;
+        let Some(rest) = table.refused_for(sender, Some(password), limit, now) else {
+            for key in sender.counters() {
+                *table.attempts.entry(key).or_default().entry(*password).or_default() += 1;
+            }
+            return Ok(());
+        };
         table.refused += 1;
         if let Some(named) = table.named.get_mut(&sender.user) {
             named.refused += 1;
         }
-        Some(rest)
+        Err(rest)
     }
 
-    /// Counts a wrong password; returns how long its answer is delayed.
-    pub(crate) fn count(&self, sender: Sender, who: &Who, limit: FailureLimit, now: Instant) -> Duration {
+    /// Ends what `begin` has begun.
+    pub(crate) fn end(&self, sender: Sender, password: &PasswordId) {
+        self.lock().end(sender, password);
+    }
+
+    /// Counts a password that was wrong, and ends what `begin` has begun; returns how long its answer is delayed.
+    pub(crate) fn count(
+        &self,
+        sender: Sender,
+        password: &PasswordId,
+        who: &Who,
+        limit: FailureLimit,
+        now: Instant,
+    ) -> Duration {
         let mut table = self.lock();
+        table.end(sender, password);
         table.wrong += 1;
         table.note(sender, who, limit, now);
         let counters = &mut table.counters;
@@ -148,7 +189,7 @@ impl Failures {
             since.map_or(0, |since| since.as_secs())
         };
         let of = |named: &Named| {
-            let rest = table.refused_for(named.sender, named.limit, now);
+            let rest = table.refused_for(named.sender, None, named.limit, now);
             FailedSender {
                 user: Some(String::from(&*named.who.user)).filter(|user| !user.is_empty()),
                 client: network_of(named.who.client),
@@ -172,13 +213,45 @@ impl Failures {
 }
 
 impl Table {
-    fn refused_for(&self, sender: Sender, limit: FailureLimit, now: Instant) -> Option<Duration> {
+    /// How long passwords of a sender are refused; with a password, also because of others that are being verified.
+    fn refused_for(
+        &self,
+        sender: Sender,
+        password: Option<&PasswordId>,
+        limit: FailureLimit,
+        now: Instant,
+    ) -> Option<Duration> {
         let rest = |key: u64, most: u32| {
-            let counter = self.counters.get(&key).filter(|counter| counter.failures >= most)?;
-            counter.ends.checked_duration_since(now)
+            let counter = self.counters.get(&key).filter(|counter| counter.ends > now);
+            let failures = counter.map_or(0, |counter| counter.failures);
+            if failures >= most {
+                return counter.map(|counter| counter.ends.saturating_duration_since(now));
+            }
+            let others = self.attempts.get(&key).zip(password).map_or(0, |(attempts, password)| {
+                attempts.len() - usize::from(attempts.contains_key(password))
+            });
+            // Their verdicts come soon, and the slowest answer to a wrong one is this late.
+            (others >= (most - failures) as usize).then_some(DELAY_MOST)
         };
         let of_address = rest(sender.address, limit.failures_max.saturating_mul(ADDRESS_FACTOR));
         rest(sender.user, limit.failures_max).max(of_address)
+    }
+
+    fn end(&mut self, sender: Sender, password: &PasswordId) {
+        for key in sender.counters() {
+            let Some(attempts) = self.attempts.get_mut(&key) else {
+                continue;
+            };
+            if let Some(requests) = attempts.get_mut(password) {
+                *requests -= 1;
+                if *requests == 0 {
+                    attempts.remove(password);
+                }
+            }
+            if attempts.is_empty() {
+                self.attempts.remove(&key);
+            }
+        }
     }
 
     /// Notes for the report who has sent a wrong password.
@@ -238,6 +311,15 @@ mod tests {
         refused_for: Duration::from_secs(60),
     };
 
+    /// A password that is always the same.
+    const GUESS: PasswordId = [0; 32];
+
+    fn refused(failures: &Failures, sender: Sender, now: Instant) -> Option<Duration> {
+        let begun = failures.begin(sender, &GUESS, LIMIT, now);
+        begun.is_ok().then(|| failures.end(sender, &GUESS));
+        begun.err()
+    }
+
     fn who(user: &str) -> Who {
         Who {
             user: user.into(),
@@ -250,28 +332,54 @@ mod tests {
     fn wrong_passwords_are_delayed_and_then_refused_for_a_time() {
         let failures = Failures::default();
         let address = "192.0.2.1".parse().unwrap();
-        let (ann, bob) = (failures.sender(0, "ann", address), failures.sender(0, "bob", address));
+        let (ann, bob) = (
+            failures.sender((0, 0), "ann", address),
+            failures.sender((0, 0), "bob", address),
+        );
         let begin = Instant::now();
         for millis in [300, 600, 1200] {
-            assert_eq!(failures.refused_for(ann, LIMIT, begin), None);
+            assert_eq!(refused(&failures, ann, begin), None);
             assert_eq!(
-                failures.count(ann, &who("ann"), LIMIT, begin),
+                failures.count(ann, &GUESS, &who("ann"), LIMIT, begin),
                 Duration::from_millis(millis)
             );
         }
-        assert_eq!(failures.refused_for(ann, LIMIT, begin), Some(Duration::from_secs(60)));
-        assert_eq!(failures.refused_for(bob, LIMIT, begin), None, "another user");
-        let elsewhere = failures.sender(0, "ann", "192.0.2.2".parse().unwrap());
-        assert_eq!(failures.refused_for(elsewhere, LIMIT, begin), None, "another address");
+        assert_eq!(refused(&failures, ann, begin), Some(Duration::from_secs(60)));
+        assert_eq!(refused(&failures, bob, begin), None, "another user");
+        let elsewhere = failures.sender((0, 0), "ann", "192.0.2.2".parse().unwrap());
+        assert_eq!(refused(&failures, elsewhere, begin), None, "another address");
         let later = begin + Duration::from_secs(61);
-        assert_eq!(failures.refused_for(ann, LIMIT, later), None);
+        assert_eq!(refused(&failures, ann, later), None);
         assert_eq!(
-            failures.count(ann, &who("ann"), LIMIT, later),
+            failures.count(ann, &GUESS, &who("ann"), LIMIT, later),
             DELAY_LEAST,
             "the counter began again"
         );
         failures.forget(ann);
-        assert_eq!(failures.count(ann, &who("ann"), LIMIT, later), DELAY_LEAST);
+        assert_eq!(failures.count(ann, &GUESS, &who("ann"), LIMIT, later), DELAY_LEAST);
+    }
+
+    #[test]
+    fn passwords_that_are_being_verified_count_once_each() {
+        let failures = Failures::default();
+        let now = Instant::now();
+        let ann = failures.sender((0, 0), "ann", "192.0.2.1".parse().unwrap());
+        let begin = |guess: u8| failures.begin(ann, &[guess; 32], LIMIT, now);
+        for guess in [1, 2, 2, 2, 3] {
+            assert_eq!(begin(guess), Ok(()), "{guess}");
+        }
+        assert_eq!(begin(4), Err(DELAY_MOST), "a fourth guess at once");
+        assert_eq!(begin(2), Ok(()), "a browser's next request with the same password");
+        failures.end(ann, &[1; 32]);
+        assert_eq!(begin(4), Ok(()), "its request has left");
+        for guess in [2, 3, 4] {
+            failures.count(ann, &[guess; 32], &who("ann"), LIMIT, now);
+        }
+        assert_eq!(begin(2), Err(LIMIT.refused_for));
+        for guess in [2, 2, 2] {
+            failures.end(ann, &[guess; 32]);
+        }
+        assert!(failures.lock().attempts.is_empty());
     }
 
     #[test]
@@ -280,16 +388,13 @@ mod tests {
         let now = Instant::now();
         let sender = |user: u32, last: u32| {
             let address = format!("2001:db8::{last:x}").parse().unwrap();
-            failures.sender(0, &user.to_string(), address)
+            failures.sender((0, 0), &user.to_string(), address)
         };
         for user in 0..30 {
-            assert_eq!(failures.refused_for(sender(user, user), LIMIT, now), None);
-            failures.count(sender(user, user), &who("many"), LIMIT, now);
+            assert_eq!(refused(&failures, sender(user, user), now), None);
+            failures.count(sender(user, user), &GUESS, &who("many"), LIMIT, now);
         }
-        assert!(
-            failures.refused_for(sender(99, 99), LIMIT, now).is_some(),
-            "the same network"
-        );
+        assert!(refused(&failures, sender(99, 99), now).is_some(), "the same network");
     }
 
     #[test]
@@ -299,7 +404,8 @@ mod tests {
         for number in 0..u32::try_from(COUNTERS_MAX).unwrap() {
             let address = IpAddr::V4(number.into());
             failures.count(
-                failures.sender(0, "ann", address),
+                failures.sender((0, 0), "ann", address),
+                &GUESS,
                 &who("ann"),
                 LIMIT,
                 now + Duration::from_millis(number.into()),
@@ -316,17 +422,23 @@ mod tests {
     fn the_report_says_who_has_sent_wrong_passwords_and_who_is_refused() {
         let failures = Failures::default();
         let (begin, clock) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1000));
-        let sender = |user| failures.sender(0, user, "2001:db8::1".parse().unwrap());
+        let sender = |user| failures.sender((0, 0), user, "2001:db8::1".parse().unwrap());
         let who = |user: &str| Who {
             client: "2001:db8::1".parse().unwrap(),
             ..who(user)
         };
         for second in 0..3 {
-            failures.count(sender("ann"), &who("ann"), LIMIT, begin + Duration::from_secs(second));
+            failures.count(
+                sender("ann"),
+                &GUESS,
+                &who("ann"),
+                LIMIT,
+                begin + Duration::from_secs(second),
+            );
         }
-        failures.count(sender("token"), &who(""), LIMIT, begin);
+        failures.count(sender("token"), &GUESS, &who(""), LIMIT, begin);
         let now = begin + Duration::from_secs(10);
-        assert!(failures.refused_for(sender("ann"), LIMIT, now).is_some());
+        assert!(refused(&failures, sender("ann"), now).is_some());
         let report = failures.report(now, clock);
         assert_eq!((report.wrong, report.refused, report.senders.len()), (4, 1, 2));
         let expected = FailedSender {

@@ -77,9 +77,9 @@ impl Fault {
         }
     }
 
-    /// The value of Retry-After (RFC 9110 §10.2.3).
+    /// The value of Retry-After in seconds (RFC 9110 §10.2.3), rounded up: a client that waits for as long is not refused again.
     #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<u64> {
         match self {
             Fault::Client(ClientFault::Refused(refused)) => refused.retry_after,
             Fault::Client(ClientFault::TooManyFailures(refused)) => Some(refused.wait),
@@ -90,6 +90,7 @@ impl Fault {
             Fault::Script(fault) => fault.retry_after(),
             Fault::Server(fault) => fault.retry_after(),
         }
+        .map(seconds_rounded_up)
     }
 
     /// The value of Allow (RFC 9110 §10.2.1), which a 405 must have.
@@ -101,12 +102,12 @@ impl Fault {
         }
     }
 
-    /// The value of WWW-Authenticate (RFC 9110 §11.6.1), which a 401 must have.
+    /// The values of WWW-Authenticate (RFC 9110 §11.6.1), of which a 401 must have one.
     #[must_use]
-    pub fn challenge(&self) -> Option<String> {
+    pub fn challenges(&self) -> Vec<String> {
         match self {
-            Fault::Client(ClientFault::Unauthorized(unauthorized)) => Some(unauthorized.challenge()),
-            _ => None,
+            Fault::Client(ClientFault::Unauthorized(unauthorized)) => unauthorized.challenges(),
+            _ => Vec::new(),
         }
     }
 
@@ -249,6 +250,12 @@ impl From<Box<TargetError>> for Fault {
     }
 }
 
+/// At least one second.
+pub(crate) fn seconds_rounded_up(time: Duration) -> u64 {
+    let whole = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    whole.max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -272,7 +279,7 @@ mod tests {
             (refused.culprit(), refused.status()),
             (Culprit::Client, StatusCode::GONE)
         );
-        assert_eq!(refused.retry_after(), Some(Duration::from_secs(9)));
+        assert_eq!(refused.retry_after(), Some(9));
         assert_eq!(refused.visitor_text(), Some("Moved out."));
         assert_eq!(refused.to_string(), "refused by the route at sluice.toml:7");
 
@@ -294,7 +301,7 @@ mod tests {
             (busy.culprit(), busy.status()),
             (Culprit::Script, StatusCode::SERVICE_UNAVAILABLE)
         );
-        assert_eq!(busy.retry_after(), Some(Duration::from_secs(3)));
+        assert_eq!(busy.retry_after(), Some(3));
     }
 
     #[test]

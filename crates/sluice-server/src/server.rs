@@ -107,8 +107,7 @@ impl Server {
         let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
         // First, because the file cache takes a part of the limit.
         let script_files_max = descriptors::raise_limit();
-        let config = Config::open(settings, &listen, &log)?;
-        check_agents(settings, &config)?;
+        let config = open_config(settings, &listen, &log)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let workers = settings.workers.get();
         let mut bound = bind_all(settings)?;
@@ -191,8 +190,7 @@ impl Server {
         let listener_protocols = self.listener_protocols(settings)?;
         Resources::check(settings)?;
         // The last step that may fail, because it changes the logs.
-        let config = Config::open(settings, &self.listen, &self.shared.log)?;
-        check_agents(settings, &config)?;
+        let config = open_config(settings, &self.listen, &self.shared.log)?;
         self.shared.resources.apply(settings);
         self.shared.watches.set_masks(masks(&settings.watch));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
@@ -206,8 +204,7 @@ impl Server {
     /// # Errors
     /// A directory or script is missing: nothing has changed.
     pub fn restart_scripts(&self, settings: &Settings) -> Result<(), StartError> {
-        let config = Config::open(settings, &self.listen, &self.shared.log)?;
-        check_agents(settings, &config)?;
+        let config = open_config(settings, &self.listen, &self.shared.log)?;
         self.replace_config(config);
         Ok(())
     }
@@ -374,6 +371,13 @@ pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<E
     Ok(exposed_programs::search(&open_without_logs(settings)?, entries_max))
 }
 
+fn open_config(settings: &Settings, listen: &[ListenAddress], log: &Log) -> Result<Config, OpenError> {
+    let mut config = Config::open(settings, listen)?;
+    check_agents(settings, &config)?;
+    config.open_logs(settings, log)?;
+    Ok(config)
+}
+
 fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
     let withheld = withheld_files(settings);
     let mut settings = settings.clone();
@@ -381,8 +385,9 @@ fn open_without_logs(settings: &Settings) -> Result<Config, StartError> {
     settings.access_log = AccessLog::new(LogTarget::Off);
     settings.sites.iter_mut().for_each(|site| site.log = None);
     let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
-    let config = Config::open_withholding(&settings, &listen, withheld, &Log::new(1))?;
+    let mut config = Config::open_withholding(&settings, &listen, withheld)?;
     check_agents(&settings, &config)?;
+    config.open_logs(&settings, &Log::new(1))?;
     Ok(config)
 }
 

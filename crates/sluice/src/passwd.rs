@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use rustix::fs::{FlockOperation, flock};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use sluice_access::hash::{PASSWORD_BYTES_MAX, hash_new};
 use sluice_access::users::{Users, check_name};
@@ -65,34 +66,57 @@ pub(crate) fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -
     // The file that a link leads to is changed, and the link stays.
     let path = fs::canonicalize(&passwd.file).unwrap_or_else(|_| passwd.file.clone());
     let shown = passwd.file.display();
-    let old = match fs::read_to_string(&path) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && passwd.create => None,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(format!("{shown}: there is no such file; --create makes it"));
-        }
-        Err(error) => return Err(format!("{shown}: {error}")),
-    };
-    let text = old.as_deref().unwrap_or_default();
     let user = &passwd.user;
-    let is_known = text.lines().any(|line| name_of(line) == Some(user));
-    if (passwd.verify || passwd.delete) && !is_known {
-        return Err(format!("{shown}: there is no user \"{user}\""));
-    }
+    let text = read(passwd, &path)?;
     if passwd.verify {
-        return verify(passwd, text, print);
+        return verify(passwd, &text, print);
     }
     let line = match passwd.delete {
         true => None,
         false => Some(format!("{user}:{}", hash_new(&read_password(Ask::Twice)?)?)),
     };
-    replace(&path, &with_line(text, user, line.as_deref())).map_err(|error| format!("{shown}: {error}"))?;
+    let failed = |error: io::Error| format!("{shown}: {error}");
+    let locked = lock_directory(&path).map_err(failed)?;
+    // Again, because another command may have changed the file while the password was asked for.
+    let text = read(passwd, &path)?;
+    let is_known = knows(&text, user);
+    replace(&path, &with_line(&text, user, line.as_deref())).map_err(failed)?;
+    drop(locked);
     let done = match (passwd.delete, is_known) {
         (true, _) => "removed",
         (false, true) => "has a new password",
         (false, false) => "added",
     };
     print(&format!("{shown}: user \"{user}\" {done}\n")).map(|()| ExitCode::SUCCESS)
+}
+
+/// The text of the users file: that of one that `--create` makes is empty.
+fn read(passwd: &Passwd, path: &Path) -> Result<String, String> {
+    let (shown, user) = (passwd.file.display(), &passwd.user);
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && passwd.create => String::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(format!("{shown}: there is no such file; --create makes it"));
+        }
+        Err(error) => return Err(format!("{shown}: {error}")),
+    };
+    if (passwd.verify || passwd.delete) && !knows(&text, user) {
+        return Err(format!("{shown}: there is no user \"{user}\""));
+    }
+    Ok(text)
+}
+
+fn knows(text: &str, user: &str) -> bool {
+    text.lines().any(|line| name_of(line) == Some(user))
+}
+
+/// Locks the directory of the file (flock(2)) for this command: two that change the file at once would lose what one of them has written.
+/// The file itself is replaced, so a lock on it would not do.
+fn lock_directory(path: &Path) -> io::Result<File> {
+    let directory = File::open(directory_of(path))?;
+    flock(&directory, FlockOperation::LockExclusive)?;
+    Ok(directory)
 }
 
 fn verify(passwd: &Passwd, text: &str, print: impl Fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
@@ -130,12 +154,15 @@ fn with_line(text: &str, user: &str, new: Option<&str>) -> String {
     lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
+fn directory_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
 /// Replaces a file atomically by one with the same mode and owner.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     let old = fs::metadata(path).ok();
     let mut file = tempfile::Builder::new()
         .prefix(".sluice-passwd-")
@@ -196,13 +223,45 @@ fn prompt(text: &str) -> io::Result<Vec<u8>> {
     terminal.write_all(text.as_bytes())?;
     let before = tcgetattr(&terminal)?;
     let mut silent = before.clone();
-    silent.local_modes.remove(LocalModes::ECHO);
-    silent.local_modes.insert(LocalModes::ECHONL);
+    // Without signals: Ctrl-C would end the command before the terminal is as before.
+    silent
+        .local_modes
+        .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
     tcsetattr(&terminal, OptionalActions::Flush, &silent)?;
-    let mut line = Vec::new();
-    let read = io::BufReader::new(&terminal).read_until(b'\n', &mut line);
+    let read = read_keys(io::BufReader::new(&terminal));
     tcsetattr(&terminal, OptionalActions::Flush, &before)?;
-    read.map(|_| without_line_end(line))
+    (&terminal).write_all(b"\n")?;
+    read
+}
+
+/// Reads a line from a terminal that sends every key.
+fn read_keys(terminal: impl BufRead) -> io::Result<Vec<u8>> {
+    const INTERRUPT: u8 = 3;
+    const END: u8 = 4;
+    const KILL: u8 = 21;
+    const QUIT: u8 = 28;
+    const ERASE: [u8; 2] = [8, 127];
+    let mut line = Vec::new();
+    for key in terminal.bytes() {
+        match key? {
+            b'\n' | b'\r' | END => break,
+            INTERRUPT | QUIT => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Interrupted,
+                    "interrupted: nothing has changed",
+                ));
+            }
+            KILL => line.clear(),
+            key if ERASE.contains(&key) => erase_letter(&mut line),
+            key => line.push(key),
+        }
+    }
+    Ok(line)
+}
+
+/// Removes the last letter, in UTF-8 its continuation bytes, too.
+fn erase_letter(line: &mut Vec<u8>) {
+    while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
 }
 
 fn without_line_end(mut line: Vec<u8>) -> Vec<u8> {
@@ -218,6 +277,22 @@ fn without_line_end(mut line: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_a_terminal_are_a_line() {
+        for (keys, expected) in [
+            (&b"secret\rrest"[..], &b"secret"[..]),
+            (b"wrong\x15right\x7ft\n", b"right"),
+            ("a\u{e4}\u{7f}b\u{4}".as_bytes(), b"ab"),
+            (b"\x7f\x08x", b"x"),
+        ] {
+            assert_eq!(read_keys(keys).unwrap(), expected);
+        }
+        assert_eq!(
+            read_keys(&b"sec\x03ret\n"[..]).unwrap_err().kind(),
+            io::ErrorKind::Interrupted
+        );
+    }
 
     #[test]
     fn other_lines_stay_as_they_are() {

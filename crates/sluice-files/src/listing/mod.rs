@@ -306,7 +306,7 @@ mod tests {
             .err()
             .unwrap();
         assert_eq!(fault.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(fault.retry_after(), Some(PERMIT_TIMEOUT));
+        assert_eq!(fault.retry_after(), Some(PERMIT_TIMEOUT.as_secs()));
         drop(all);
         let fault = respond(FileEvents::NONE, || Err(Fault::unexpected("made")))
             .await

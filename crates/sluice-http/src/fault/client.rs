@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{HeaderName, Method, StatusCode};
 
 use crate::fault::detail::Detail;
+use crate::fault::seconds_rounded_up;
 use crate::fault::server::IoFailure;
 use crate::host::HostError;
 use crate::path_text::{Quoted, ShownPath};
@@ -84,6 +85,8 @@ pub struct Unauthorized {
     pub realm: Box<str>,
     /// What the request says about a user.
     pub credentials: Credentials,
+    /// Whether a token would do, too (RFC 6750).
+    pub takes_tokens: bool,
 }
 
 /// What a request says about a user, of which nothing is accepted.
@@ -389,9 +392,23 @@ impl Display for ClientFault {
 }
 
 impl Unauthorized {
-    /// The value of WWW-Authenticate (RFC 7617 §2).
+    /// The values of WWW-Authenticate: how a name and password are sent (RFC 7617 §2), and a token (RFC 6750 §3).
     #[must_use]
-    pub fn challenge(&self) -> String {
+    pub fn challenges(&self) -> Vec<String> {
+        let realm = self.quoted_realm();
+        let mut challenges = vec![format!("Basic realm={realm}, charset=\"UTF-8\"")];
+        if self.takes_tokens {
+            // A token has no name. The error is for a request that has sent one.
+            let error = match &self.credentials {
+                Credentials::Wrong(name) if name.is_empty() => ", error=\"invalid_token\"",
+                _ => "",
+            };
+            challenges.push(format!("Bearer realm={realm}{error}"));
+        }
+        challenges
+    }
+
+    fn quoted_realm(&self) -> String {
         let mut realm = String::new();
         for letter in self.realm.chars() {
             if matches!(letter, '"' | '\\') {
@@ -399,7 +416,7 @@ impl Unauthorized {
             }
             realm.push(letter);
         }
-        format!("Basic realm=\"{realm}\", charset=\"UTF-8\"")
+        format!("\"{realm}\"")
     }
 }
 
@@ -409,7 +426,7 @@ impl Display for RefusedUser {
             out,
             "too many wrong passwords for user {} from this address: no other is verified for {} s",
             Quoted(&self.user),
-            self.wait.as_secs().max(1)
+            seconds_rounded_up(self.wait)
         )
     }
 }

@@ -46,9 +46,9 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Opens everything that the settings name, for listeners on these addresses. An error is the administrator's.
-    pub(crate) fn open(settings: &Settings, addresses: &[ListenAddress], log: &Log) -> Result<Config, OpenError> {
-        Config::open_withholding(settings, addresses, withheld_files(settings), log)
+    /// Opens everything that the settings name except the logs, for listeners on these addresses. An error is the administrator's.
+    pub(crate) fn open(settings: &Settings, addresses: &[ListenAddress]) -> Result<Config, OpenError> {
+        Config::open_withholding(settings, addresses, withheld_files(settings))
     }
 
     /// As `open`, but never sends `withheld`.
@@ -56,7 +56,6 @@ impl Config {
         settings: &Settings,
         addresses: &[ListenAddress],
         withheld: WithheldFiles,
-        log: &Log,
     ) -> Result<Config, OpenError> {
         let withheld = Arc::new(withheld);
         let mut sites = Vec::new();
@@ -86,9 +85,17 @@ impl Config {
             users: open_users(settings)?,
             agents: OwnAgents::open(settings)?,
             notices,
-            // Last, because a configuration that fails to open must leave the logs as they are.
-            logs: log.open(settings).map_err(|text| OpenError::new("", text))?,
+            logs: Box::default(),
         })
+    }
+
+    /// Opens the logs, after everything else that may fail: a configuration that is not used must leave them as they are.
+    ///
+    /// # Errors
+    /// The administrator's: a log cannot be opened.
+    pub(crate) fn open_logs(&mut self, settings: &Settings, log: &Log) -> Result<(), OpenError> {
+        self.logs = log.open(settings).map_err(|text| OpenError::new("", text))?;
+        Ok(())
     }
 
     /// The same configuration with an empty cache. `None` if it has no cache.

@@ -122,7 +122,6 @@ mod tests {
     use crate::dispatch::config::Config;
     use crate::dispatch::resolve::Resolved;
     use http::StatusCode;
-    use sluice_log::Log;
     use sluice_settings::{
         AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings,
         ScriptSettings, Settings, SiteSettings,
@@ -172,7 +171,7 @@ mod tests {
             control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),
         };
-        Config::open(&settings, &[], &Log::new(1)).unwrap()
+        Config::open(&settings, &[]).unwrap()
     }
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {

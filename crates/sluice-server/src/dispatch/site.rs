@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use sluice_files::directory::Directory;
 use sluice_files::types::Types;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::compression::Compression;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{Adjustments, CertificateUse, Wildcard};
+use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Wildcard};
 use sluice_settings::site_choice::is_named;
 use sluice_settings::template::Template;
 use sluice_settings::{Action, CacheUse, ErrorSettings, RouteSettings, SiteSettings};
@@ -45,6 +45,8 @@ pub(crate) struct Site {
     pub listing_template: Option<Template>,
     pub compression: Arc<Compression>,
     pub errors: ErrorSettings,
+    /// The fields in which a trusted proxy names the user, for any route.
+    pub user_fields: Box<[HeaderName]>,
 }
 
 impl Site {
@@ -93,6 +95,7 @@ impl Site {
             listing_template: settings.files.listing_template.clone(),
             compression: Arc::new(Compression::new(&settings.compression)),
             errors: settings.errors.clone(),
+            user_fields: user_fields(settings),
         };
         site.withhold_names(&settings.files.withhold);
         Ok(site)
@@ -152,7 +155,19 @@ fn hsts(age: Duration) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("max-age=0"))
 }
 
-/// Settings of a site for tests.
+/// The fields in which a trusted proxy names the user. Only such a proxy may send them, also to routes that do not ask for users: their
+/// scripts would take them for the proxy's.
+fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
+    let field = |route: &RouteSettings| match &route.changes.access {
+        Some(AccessUse::Limited(access)) => access.source.remote_user_from.clone(),
+        _ => None,
+    };
+    let mut fields: Vec<HeaderName> = settings.routes.iter().filter_map(field).collect();
+    fields.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+    fields.dedup();
+    fields.into()
+}
+
 /// The suffixes of the scripts among the files of directories, the longest first.
 fn script_suffixes(routes: &[RouteSettings]) -> Arc<[String]> {
     let of_route = |route: &RouteSettings| match &route.action {
@@ -165,6 +180,7 @@ fn script_suffixes(routes: &[RouteSettings]) -> Arc<[String]> {
     suffixes.into()
 }
 
+/// Settings of a site for tests.
 #[cfg(test)]
 pub(crate) fn test_settings(hosts: &[&str], root: &std::path::Path) -> SiteSettings {
     use sluice_settings::{CompressionSettings, FileSettings};

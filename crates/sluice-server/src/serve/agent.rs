@@ -25,7 +25,6 @@ use sluice_watch::Phase;
 use tokio::time::sleep;
 
 use crate::dispatch::{Config, Site};
-use crate::serve::authorize::too_many;
 use crate::serve::decide::{ScriptAnswer, agent_script};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
@@ -77,6 +76,7 @@ pub(crate) fn begin(
     exchange: &Exchange,
     access: &AccessSettings,
     store: &Arc<UserStore>,
+    site: usize,
     agent: &AgentSettings,
     credentials: Credentials,
 ) -> Asked {
@@ -84,6 +84,7 @@ pub(crate) fn begin(
     let question = Question {
         store,
         realm: &access.realm,
+        site,
         scheme,
         credentials,
         client: exchange.client.endpoints.client.ip(),
@@ -127,7 +128,7 @@ impl PendingAnswer {
     ///
     /// # Errors
     /// The agent's: it has failed, is silent, has said nothing, or has named an impossible user.
-    pub(crate) async fn ask(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
+    pub(crate) async fn ask(mut self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let site = Arc::clone(request.site());
         let answer = match &self.agent.program {
             AgentProgram::Script(path) => agent_script(&site, path)?,
@@ -165,9 +166,6 @@ impl PendingAnswer {
             groups: of_file.iter().cloned().chain(groups).collect(),
             auth_type: self.scheme,
         };
-        if let Some(wait) = self.ticket.refused_for() {
-            return Err(too_many(user.name.as_ref().into(), wait));
-        }
         self.ticket.right(&user);
         request.identity.note_user(self.source, user);
         Ok(())
@@ -180,7 +178,7 @@ impl PendingAnswer {
             mut target,
             ..
         } = answer;
-        // An agent may decide by the path that the client asked for.
+        // For the agent's own log: what it says of a name and a password holds for every path.
         target.raw = request.raw_target().to_owned();
         let mut fields = request.fields.clone();
         for name in [

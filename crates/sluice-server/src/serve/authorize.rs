@@ -73,12 +73,6 @@ pub(crate) fn authorize(
     request.granted = None;
     request.identity.subject = certificate_subject(exchange, request);
     for access in access.limits() {
-        if let Some(field) = &access.source.remote_user_from
-            && !exchange.client.is_forwarded
-        {
-            // A script must not take for the proxy's what the client has sent.
-            request.fields.remove(field);
-        }
         let mut permission = request.identity.permission(access, &request.asked(exchange).attributes);
         if permission == Permission::NeedsUser {
             identify(control, exchange, request, access)?;
@@ -216,6 +210,7 @@ fn verify_password(
     let attempt = control.verify(Question {
         store,
         realm: &access.realm,
+        site: request.site,
         scheme: "Basic",
         credentials,
         client: client.endpoints.client.ip(),
@@ -264,7 +259,7 @@ fn ask_agent(
     if credentials.password.iter().any(|byte| matches!(byte, b'\0' | b'\n')) {
         return Err(unauthorized(access, Credentials::Wrong(name)).into());
     }
-    let asked = agent::begin(control, exchange, access, store, agent, credentials);
+    let asked = agent::begin(control, exchange, access, store, request.site, agent, credentials);
     note_access(exchange, || {
         let known = match &asked {
             Asked::Known(_) => "has said so lately, which is remembered".to_owned(),
@@ -292,7 +287,7 @@ impl Verification {
     /// Waits for the result, and notes it in the request.
     ///
     /// # Errors
-    /// Too many passwords of this user were wrong (429), or the thread has failed.
+    /// The thread has failed.
     pub(crate) async fn wait(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let outcome = self.pending.wait().await;
         exchange.subject.note_phase(Phase::Identified);
@@ -302,7 +297,6 @@ impl Verification {
                 Ok(Outcome::Wrong(delay)) => {
                     format!("is wrong, or there is no such user; the answer was delayed by {delay:.1?}")
                 }
-                Ok(Outcome::Refused(wait)) => format!("is refused for {wait:.1?}: too many were wrong"),
                 Err(_) => "was not verified: a thread has failed".to_owned(),
             };
             format!("user {:?}: the password {said}", self.name)
@@ -310,14 +304,13 @@ impl Verification {
         match outcome {
             Ok(Outcome::Right(user)) => request.identity.note_user(self.source, user),
             Ok(Outcome::Wrong(_)) => request.identity.note_wrong(self.source, self.name),
-            Ok(Outcome::Refused(wait)) => return Err(too_many(self.name, wait)),
             Err(_) => return Err(Fault::unexpected("a thread that verifies passwords has failed")),
         }
         Ok(())
     }
 }
 
-pub(crate) fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
+fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
     ClientFault::TooManyFailures(Box::new(RefusedUser { user, wait })).into()
 }
 

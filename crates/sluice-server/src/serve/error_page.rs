@@ -137,10 +137,12 @@ pub(crate) fn response(
 
 fn add_fields_of_fault(fault: &Fault, fields: &mut HeaderMap) {
     if let Some(wait) = fault.retry_after() {
-        fields.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        fields.insert(header::RETRY_AFTER, HeaderValue::from(wait));
     }
-    if let Some(challenge) = fault.challenge().and_then(|text| HeaderValue::try_from(text).ok()) {
-        fields.insert(header::WWW_AUTHENTICATE, challenge);
+    for challenge in fault.challenges() {
+        if let Ok(challenge) = HeaderValue::try_from(challenge) {
+            fields.append(header::WWW_AUTHENTICATE, challenge);
+        }
     }
     if let Some(methods) = fault.allow() {
         fields.insert(header::ALLOW, head::allow(methods));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluice_access::rules::{self, Permission, User, Visitor};
 use sluice_access::store::UserStore;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, NotPermitted, Unauthorized};
-use sluice_settings::rule::{Access, AccessSettings, RequestAttributes, UserSource};
+use sluice_settings::rule::{Access, AccessSettings, AgentSettings, RequestAttributes, UserSource};
 
 /// Who the users of a request are, by the sources that were asked.
 #[derive(Clone, Default)]
@@ -114,6 +114,7 @@ pub(crate) fn unauthorized(access: &AccessSettings, credentials: Credentials) ->
     ClientFault::Unauthorized(Box::new(Unauthorized {
         realm: access.realm.as_str().into(),
         credentials,
+        takes_tokens: access.source.agent.as_ref().is_some_and(AgentSettings::takes_tokens),
     }))
 }
 

@@ -106,6 +106,11 @@ impl Request {
         if certificate == ClientCertificate::Refused {
             return Err(ClientFault::Misdirected(Misdirected::NoHandshake).into());
         }
+        if !exchange.client.is_forwarded {
+            for field in &config.site(site).user_fields {
+                fields.remove(field);
+            }
+        }
         let body = body(exchange, fields, incoming, connection, &config.limits);
         Ok(Request {
             site,

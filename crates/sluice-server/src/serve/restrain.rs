@@ -46,8 +46,6 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
             format!("rate {settings} ({}): {said}", settings.origin)
         });
         counted.map_err(|wait| {
-            // Rounded up: after that time the request passes.
-            let wait = Duration::from_secs(wait.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX));
             ClientFault::TooManyRequests(Box::new(LimitReached {
                 limit: format!("more requests than {settings}").into(),
                 origin: settings.origin.as_str().into(),

@@ -84,6 +84,13 @@ fn the_example_in_c_accepts_a_token() {
     for token in ["s3cres", "s3cret1", "s"] {
         assert_eq!(with_token(token).status, 401, "{token}");
     }
+    let challenges = |response: &crate::harness::Response| response.head.values("www-authenticate").join("; ");
+    let basic = "Basic realm=\"Restricted\", charset=\"UTF-8\"; Bearer realm=\"Restricted\"";
+    assert_eq!(challenges(&server.get("/cgi-bin/who")), basic);
+    assert_eq!(
+        challenges(&with_token("s3cres")),
+        format!("{basic}, error=\"invalid_token\"")
+    );
 }
 
 #[test]
@@ -100,6 +107,56 @@ fn answers_are_remembered() {
     }
     let asked = std::fs::read_to_string(server.path("asked")).unwrap();
     assert_eq!(asked, "asked\n");
+}
+
+#[test]
+fn guesses_at_once_are_as_few_as_one_after_the_other() {
+    let setup = with_agent(
+        "no",
+        &shell("printf '%s\\n401 wrong\\n%s\\n%s\\n' \"$CGIPLUSESC\" \"$CGIPLUSEOT\" \"$CGIPLUSEOF\""),
+    );
+    let server = setup
+        .route("path = \"/secret/*\"\naccess = { agent = \"/agents/no\", failures = 3 }")
+        .start();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let guess = |number| {
+            status(
+                &server,
+                "GET",
+                "/secret/a.txt",
+                &basic("ann", &format!("guess {number}")),
+            )
+        };
+        let threads: Vec<_> = (0..24).map(|number| scope.spawn(move || guess(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let asked = std::fs::read_to_string(server.path("asked")).unwrap();
+    assert_eq!(asked.lines().count(), 3, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 3);
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 21);
+}
+
+#[test]
+fn an_agent_of_one_site_does_not_decide_for_another() {
+    let answer = |line: &str| {
+        shell(&format!(
+            "printf '%s\\n{line}\\n%s\\n%s\\n' \"$CGIPLUSESC\" \"$CGIPLUSEOT\" \"$CGIPLUSEOF\""
+        ))
+    };
+    let setup = with_agent("check", &answer("100 USER"));
+    write_script(&setup.path("others").join("check"), &answer("401 no"));
+    let access = "[[site.route]]\npath = \"/*\"\naccess = { agent = \"/agents/check\" }\n";
+    let server = setup
+        .route("path = \"/secret/*\"\naccess = { agent = \"/agents/check\" }")
+        .sites(&format!(
+            "[[site]]\nhosts = [\"other.example\"]\nroot = \"htdocs\"\n{access}[[site.route]]\npath = \"/agents/*\"\n\
+             script = {{ directory = \"others\", mode = \"cgiplus\" }}\n"
+        ))
+        .start();
+    assert_eq!(ask_as(&server, "ann", "GET", "/secret/a.txt").text(), "SECRET");
+    let login = basic("ann", "open sesame");
+    let other = format!("GET /secret/a.txt HTTP/1.1\r\nHost: other.example\r\n{login}\r\n");
+    assert_eq!(server.send(other).status, 401);
 }
 
 #[test]

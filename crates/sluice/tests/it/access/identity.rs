@@ -135,6 +135,13 @@ fn only_a_trusted_proxy_names_the_user() {
     );
     let server = setup().server("trusted_proxies = [\"192.0.2.1\"]").route(route).start();
     assert_eq!(status(&server, "GET", "/cgi-bin/who", field), 403);
+    // A script of the same site that asks for no user would take the field for the proxy's, too.
+    let elsewhere = route.replace("/cgi-bin/who", "/secret/*");
+    let server = setup()
+        .server("trusted_proxies = [\"192.0.2.1\"]")
+        .route(&elsewhere)
+        .start();
+    assert_eq!(server.send(request("GET", "/cgi-bin/who", field)).text(), "");
 }
 
 #[test]

@@ -22,6 +22,28 @@ fn passwd(directory: &Path, arguments: &[&str], password: &str) -> RunResult {
 }
 
 #[test]
+fn commands_at_once_lose_no_user() {
+    let setup = Setup::new();
+    let directory = setup.directory();
+    fs::write(directory.join("password"), "secret\n").unwrap();
+    let add = |number: u32| {
+        let mut command = sluice(directory);
+        let input = fs::File::open(directory.join("password")).unwrap();
+        command.args(["passwd", "--create", "users", &format!("user{number}")]);
+        run_command(command.stdin(input))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..12).map(|number| scope.spawn(move || add(number))).collect();
+        for thread in threads {
+            let result = thread.join().unwrap();
+            assert!(result.status.success(), "{}", result.errors);
+        }
+    });
+    let text = fs::read_to_string(setup.path("users")).unwrap();
+    assert_eq!(text.lines().count(), 12, "{text}");
+}
+
+#[test]
 fn passwords_are_set_removed_and_verified() {
     let setup = Setup::new();
     let directory = setup.directory();

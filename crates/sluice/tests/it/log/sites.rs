@@ -147,3 +147,20 @@ fn reload_with_an_unwritable_log_changes_nothing() {
     server.get("/a.txt");
     assert_holds(&server, "logs/a.log", &["/a.txt"]);
 }
+
+#[test]
+fn reload_with_an_absent_agent_opens_no_log() {
+    let setup = Setup::new()
+        .log("access = \"a.log\"\nformat = \"%U\"")
+        .file("a.txt", "a");
+    let server = setup.start();
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let with_agent = "\n[[site.route]]\npath = \"/b*\"\naccess = { agent = \"/none\" }\n";
+    fs::write(server.path("sluice.toml"), text.replace("a.log", "b.log") + with_agent).unwrap();
+    server.signal("HUP");
+    let message = server.log_line("nothing has changed");
+    assert!(message.contains("agent \"/none\""), "{message}");
+    assert!(!server.path("b.log").exists());
+    server.get("/a.txt");
+    assert_holds(&server, "a.log", &["/a.txt"]);
+}
