@@ -4,6 +4,7 @@
 //! content is kept (`cache`), record files (`records`), selecting a variant (`variants`), the response (`response`), and index
 //! pages and listings of a directory (sluice-server and `listing`).
 
+use std::cell::Cell;
 use std::fs::{File, Metadata};
 use std::sync::Arc;
 
@@ -47,6 +48,8 @@ pub struct Files<'a> {
     pub precompressed: Option<Precompressed>,
     /// With what WATCH is shown how they are found.
     pub events: FileEvents<'a>,
+    /// Where to note that a file would be read into the cache, or compressed: it is not, because the request may yet be refused. `None`: it is.
+    pub postponed: Option<&'a Cell<bool>>,
 }
 
 /// What a path stands for if no file is sent for it at once.
@@ -191,7 +194,7 @@ impl<'a> Files<'a> {
         };
         match (self.records, cache) {
             (Some(records), _) if Records::contain(&opened.file, &opened.metadata) => records.open(opened, cache),
-            (_, Some(cache)) if cache.admits(&opened.metadata) => Ok(keep(cache, opened)),
+            (_, Some(cache)) if cache.admits(&opened.metadata) && !self.is_postponed() => Ok(keep(cache, opened)),
             _ => {
                 self.events.note(|| self.uncached_text(&opened.metadata));
                 Ok(stream(
@@ -201,6 +204,11 @@ impl<'a> Files<'a> {
                 ))
             }
         }
+    }
+
+    /// Whether work for the cache waits until the request may have the file; notes that there is some.
+    pub(crate) fn is_postponed(&self) -> bool {
+        self.postponed.inspect(|there_is| there_is.set(true)).is_some()
     }
 
     fn hit_text(&self, name: &str, cached: &Cached) -> String {
@@ -237,6 +245,7 @@ impl<'a> Files<'a> {
             Some(files) if metadata.len() > files.cache.file_bytes_max() => {
                 format!("it has more than {} bytes", files.cache.file_bytes_max())
             }
+            Some(_) if self.postponed.is_some() => "the access rules are asked first".to_owned(),
             Some(_) => "it has just been changed, and the next change might not show in its date".to_owned(),
         };
         format!("not kept in the cache: {why}; read while it is sent")
@@ -303,6 +312,7 @@ mod tests {
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
             events: FileEvents::NONE,
+            postponed: None,
         };
         let form = if path.ends_with('/') {
             PathForm::Directory
@@ -390,6 +400,7 @@ mod tests {
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
             events: FileEvents::of(&subject),
+            postponed: None,
         };
         for name in ["old.txt", "old.txt", "new.txt", ".hidden", "none", "cgi-bin/a"] {
             let selected = files.look_up(name, PathForm::Any, &Method::GET, &HeaderMap::new());

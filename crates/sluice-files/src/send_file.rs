@@ -269,6 +269,7 @@ impl SendFile {
             // No variants, because the script may state a content coding itself.
             precompressed: None,
             events: context.events,
+            postponed: None,
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = serve_named(files, &self.file.name, content_type, method, fields);

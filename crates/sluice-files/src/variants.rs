@@ -237,6 +237,7 @@ mod tests {
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
             events: FileEvents::NONE,
+            postponed: None,
         };
         let pending = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
@@ -288,6 +289,7 @@ mod tests {
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
             events: FileEvents::NONE,
+            postponed: None,
         };
         assert_eq!(request(&files).await, (true, None));
         assert_eq!(request(&files).await, (false, None));

@@ -78,7 +78,7 @@ impl Files<'_> {
         let Ok(runtime) = Handle::try_current() else {
             return Compressed::Unavailable;
         };
-        if !self.is_kept(cache, name, &original) || !time.has_time() {
+        if !self.is_kept(cache, name, &original) || !time.has_time() || self.is_postponed() {
             return Compressed::Unavailable;
         }
         let is_awaited = original.bytes() <= AWAITED_BYTES_MAX;
@@ -323,6 +323,7 @@ mod tests {
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: Some(Precompressed::OnDemand),
             events: FileEvents::NONE,
+            postponed: None,
         };
         let respond = async |variant| {
             let pending = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), variant, Subject::NONE);

@@ -1,5 +1,6 @@
 //! Carrying out an answer that has passed the gate: the response is made here, at once or after a wait.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use sluice_watch::{Item, Phase};
 use crate::dispatch::Site;
 use crate::serve::agent::PendingAnswer;
 use crate::serve::authorize::{Stopped, Verification};
-use crate::serve::decide::{self, Answer, Later, ScriptAnswer, decide, decide_send_file};
+use crate::serve::decide::{self, Answer, Asked, Later, ScriptAnswer, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
@@ -82,13 +83,22 @@ pub(crate) fn answer(
 ) -> Result<Response<ResponseBody>, Unanswered> {
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
-    let asked = request.asked(exchange);
+    let postponed = Cell::new(false);
+    let asked = Asked {
+        postponed: Some(&postponed),
+        ..request.asked(exchange)
+    };
     let decision = match exchange.subject.wants(Item::Mapping) {
         false => decide(site, &asked, &mut ()),
         true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.subject)),
     };
     watched::decision(exchange, request, site, &decision);
-    let passed = gate.pass(exchange, request, site, decision)?;
+    let mut passed = gate.pass(exchange, request, site, decision)?;
+    if postponed.get() {
+        // Nobody else may have a file read into the cache, or compressed. The gate asks again what may be another file now.
+        let decision = decide(site, &request.asked(exchange), &mut ());
+        passed = gate.pass(exchange, request, site, decision)?;
+    }
     exchange.subject.note_phase(Phase::Granted);
     respond(exchange, request, passed)
 }

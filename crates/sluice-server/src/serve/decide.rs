@@ -21,6 +21,7 @@ mod directory;
 mod fallback;
 mod listing;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,6 +58,8 @@ pub(crate) struct Asked<'a> {
     pub variants: Variants,
     /// With what WATCH is shown how files are found.
     pub file_events: FileEvents<'a>,
+    /// Where to note work for the file cache that waits until the answer has passed the gate; `None`: it is done.
+    pub postponed: Option<&'a Cell<bool>>,
 }
 
 /// What a request is about.

@@ -366,6 +366,7 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, 
         // Variants do not matter here: every one is of the same file.
         variants: Variants::Ignored,
         file_events: FileEvents::NONE,
+        postponed: None,
     };
     let decision = decide(site, &asked, &mut rounds);
     let path = match subject {

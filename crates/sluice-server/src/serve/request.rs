@@ -145,6 +145,7 @@ impl Request {
             cache: self.config.cache.as_ref(),
             variants: Variants::Offered,
             file_events: FileEvents::of(&exchange.subject),
+            postponed: None,
         }
     }
 

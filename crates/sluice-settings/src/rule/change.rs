@@ -87,6 +87,16 @@ pub struct Adjustments {
     pub head: HeadChanges,
 }
 
+impl Adjustments {
+    /// Whether the answer may be refused because of who asks, or how often.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        let is_limited =
+            matches!(self.rate, Some(LimitUse::Limited(_))) || matches!(self.throttle, Some(LimitUse::Limited(_)));
+        is_limited || !self.access.is_open() || self.client_certificates == Some(CertificateUse::Required)
+    }
+}
+
 /// The changes of a response head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadChanges {

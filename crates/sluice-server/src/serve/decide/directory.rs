@@ -61,6 +61,8 @@ struct AskedPath<'a> {
     /// After rewriting.
     target: &'a Target,
     fallback: FallbackUse,
+    /// Whether the answer may be refused, by the routes of this path.
+    is_guarded: bool,
 }
 
 impl AskedPath<'_> {
@@ -80,6 +82,10 @@ impl AskedPath<'_> {
             compression: &site.compression,
             precompressed: site.compression.files(compress),
             events: self.asked.file_events,
+            postponed: self
+                .asked
+                .postponed
+                .filter(|_| self.is_guarded || adjustments.is_guarded()),
         }
     }
 }
@@ -111,6 +117,7 @@ pub(super) fn decide<'s>(
         original,
         target: rewritten.as_ref().unwrap_or(original),
         fallback: FallbackUse::of(&resolution, origin),
+        is_guarded: resolution.adjustments.is_guarded(),
     };
     let start = trace.is_on().then(|| resolution.index_start(&original.path));
     let mut served = ServedPath::new(resolution);

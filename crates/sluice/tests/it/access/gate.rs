@@ -315,3 +315,30 @@ fn wrong_files_are_reported_at_the_start_and_by_check() {
     write_with_mode(&setup.path("groups"), b"staff: ann\n", 0o600);
     assert!(run(setup.directory(), &["check"]).status.success());
 }
+
+#[test]
+fn requests_that_are_refused_put_nothing_into_the_cache() {
+    let text = "words that can be compressed ".repeat(4000);
+    let server = setup()
+        .file("secret/long.txt", &text)
+        .age("secret/long.txt")
+        .route("path = \"/secret/*\"\naccess = { users = \"users\" }")
+        .start();
+    let encoded = "Accept-Encoding: br, gzip\r\n";
+    let purged = |turn| {
+        server.signal("USR2");
+        server.log_lines(turn, "cache purged").pop().unwrap()
+    };
+    for _ in 0..3 {
+        assert_eq!(status(&server, "GET", "/secret/long.txt", encoded), 401);
+        assert_eq!(status(&server, "GET", "/secret/long.txt", ""), 401);
+    }
+    let line = purged(1);
+    assert!(line.contains("cache purged: 0 files of 0 bytes;"), "{line}");
+    let login = basic("ann", "open sesame");
+    let response = server.send(request("GET", "/secret/long.txt", &format!("{encoded}{login}")));
+    assert_eq!((response.status, response.field("content-encoding")), (200, Some("br")));
+    // The file and its variant.
+    let line = purged(2);
+    assert!(line.contains("cache purged: 2 files of"), "{line}");
+}
