@@ -42,4 +42,4 @@ pub use own_process::{allow_core_dumps, is_root, prepare_process};
 pub use own_user::{OwnUser, own_user};
 pub use pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
 pub use program::{Mailbox, Program, Started, Stdin};
-pub use session::{Survivors, end_session, is_alone, is_exiting};
+pub use session::{Company, Survivors, company, end_session, is_exiting};

@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::orphans;
@@ -86,17 +87,88 @@ pub fn end_session(leader: i32) -> Result<(), Survivors> {
     }
 }
 
-/// Whether no other process can do the work of a script process: none of its session that has not exited, and none that holds its
-/// standard output open, such as a daemon that it started. Its own threads do not count. False if the kernel does not say.
+/// Whether another process can do the work of a script process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    /// None can.
+    Alone,
+    /// One of its session that has not exited, or one that holds its standard output open, such as a daemon that it started.
+    Helped,
+    /// That could not be found out now: the kernel does not say, another search was under way, or there are too many processes. To be treated
+    /// as `Helped`, and asked again.
+    Unknown,
+}
+
+/// Whether another process can do the work of a script process. Its own threads do not count.
 ///
-/// Reads the process table and the descriptors of the server's user: not for an event loop.
+/// Reads the descriptors of those that it has started; only if they answer nothing, those of every process that the server may read, for no
+/// longer than a second, and for one script at a time: not for an event loop.
 #[must_use]
-pub fn is_alone(leader: i32) -> bool {
+pub fn company(leader: i32) -> Company {
     let Ok(output) = fs::read_link(format!("/proc/{leader}/fd/1")) else {
-        return false;
+        return Company::Unknown;
     };
-    // Twice: a process that hands its work to a child and exits meanwhile may hide both from one search.
-    (0..2).all(|_| !has_helper(leader, &output))
+    // A process that a script starts is below it, or an orphan of the server, as long as that is the subreaper.
+    let is_helped = || started_by(leader).any(|pid| is_helper(pid, leader, &output));
+    if is_helped() {
+        return Company::Helped;
+    }
+    // A descriptor can be passed to any process (SCM_RIGHTS of unix(7)).
+    let found = match SEARCHING.try_lock() {
+        Ok(_searching) => search_all(leader, &output, SEARCH_ALL_TIMEOUT),
+        Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => Company::Unknown,
+    };
+    // Again: a process that hands its work to a child and exits meanwhile may hide both from one search.
+    match found {
+        Company::Alone if is_helped() => Company::Helped,
+        found => found,
+    }
+}
+
+/// Held while all processes are searched.
+static SEARCHING: Mutex<()> = Mutex::new(());
+
+/// The time after which a search of all processes is given up.
+const SEARCH_ALL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The processes below a script process, and the orphans of all scripts with those below them.
+fn started_by(leader: i32) -> impl Iterator<Item = i32> {
+    let orphans = orphans::list()
+        .ok()
+        .flatten()
+        .map_or_else(Vec::new, |orphans| orphans.pids);
+    let mut unvisited: Vec<i32> = children(leader).into_iter().chain(orphans).collect();
+    std::iter::from_fn(move || {
+        let pid = unvisited.pop()?;
+        unvisited.extend(children(pid));
+        Some(pid)
+    })
+}
+
+/// Searches every process.
+fn search_all(leader: i32, output: &Path, timeout: Duration) -> Company {
+    let deadline = Instant::now() + timeout;
+    // The server itself holds the other end of the output, which has the same name.
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    for pid in all_processes() {
+        if pid != leader && pid != own && is_helper(pid, leader, output) {
+            return Company::Helped;
+        }
+        if Instant::now() >= deadline {
+            return Company::Unknown;
+        }
+    }
+    Company::Alone
+}
+
+/// Whether a process is of the session of `leader`, or has its output open.
+fn is_helper(pid: i32, leader: i32, output: &Path) -> bool {
+    match Stat::read(pid) {
+        None => false,
+        Some(stat) if stat.is_kernel_thread => false,
+        Some(stat) if stat.is_zombie && !has_threads(pid) => false,
+        Some(stat) => stat.session == leader || has_open(pid, output),
+    }
 }
 
 /// Whether a process is ending: its descriptors may be closed already, and its exit status will be known soon. False for one of which a
@@ -104,17 +176,6 @@ pub fn is_alone(leader: i32) -> bool {
 #[must_use]
 pub fn is_exiting(pid: i32) -> bool {
     Stat::read(pid).is_some_and(|stat| (stat.is_zombie || stat.is_exiting) && !has_threads(pid))
-}
-
-/// The server itself holds the other end of the output, which has the same name.
-fn has_helper(leader: i32, output: &Path) -> bool {
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let mut others = all_processes().into_iter().filter(|pid| ![leader, own].contains(pid));
-    others.any(|pid| match Stat::read(pid) {
-        None => false,
-        Some(stat) if stat.is_zombie && !has_threads(pid) => false,
-        Some(stat) => stat.session == leader || has_open(pid, output),
-    })
 }
 
 /// Whether a process has a file open. False for a process whose descriptors the server may not read.
@@ -235,6 +296,7 @@ struct Stat {
     is_zombie: bool,
     /// The main thread is in exit(2), or a signal ends it.
     is_exiting: bool,
+    is_kernel_thread: bool,
 }
 
 impl Stat {
@@ -250,6 +312,8 @@ impl Stat {
         let mut fields = fields.split_ascii_whitespace();
         /// PF_EXITING of include/linux/sched.h.
         const EXITING: u32 = 4;
+        /// PF_KTHREAD.
+        const KERNEL_THREAD: u32 = 0x20_0000;
         let state = fields.next()?;
         let session = fields.nth(2)?.parse().ok()?;
         let flags: u32 = fields.nth(2)?.parse().ok()?;
@@ -257,6 +321,7 @@ impl Stat {
             session,
             is_zombie: matches!(state, "Z" | "X"),
             is_exiting: flags & EXITING != 0,
+            is_kernel_thread: flags & KERNEL_THREAD != 0,
         })
     }
 }
@@ -274,6 +339,57 @@ mod tests {
         assert_eq!(stat("7 (a) S 1 2 3 (b) Z 1 7 8 0 -1 4"), Some((8, true, true)));
         assert_eq!(stat("7 (sh) S 1 7 9 0"), None);
         assert_eq!(stat(""), None);
+    }
+
+    /// A process whose standard output is a pipe, and what it has written up to the first newline.
+    fn start(command: &str) -> (std::process::Child, i32) {
+        use std::io::{BufRead, BufReader};
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.args(["-c", command]).stdin(std::process::Stdio::null());
+        let mut child = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        child.stdout = Some(output.into_inner());
+        let pid = i32::try_from(child.id()).unwrap();
+        (child, pid)
+    }
+
+    /// Asks until it is this: another test may search, or start a process that has all descriptors until it executes its program.
+    fn becomes(pid: i32, wanted: Company) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        std::iter::repeat_with(|| company(pid)).any(|found| found == wanted || Instant::now() >= deadline)
+            && Instant::now() < deadline
+    }
+
+    #[test]
+    fn a_process_is_alone_unless_another_has_its_output() {
+        let (mut alone, pid) = start("echo; exec sleep 100");
+        assert!(becomes(pid, Company::Alone));
+        let (mut helped, helped_pid) = start("echo; sleep 100 & wait");
+        assert!(becomes(helped_pid, Company::Helped));
+        // One that is not below it.
+        let output = fs::OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/{pid}/fd/1"))
+            .unwrap();
+        let mut stranger = std::process::Command::new("sleep");
+        let mut stranger = stranger.arg("100").stdout(output).spawn().unwrap();
+        assert!(becomes(pid, Company::Helped));
+        let search = search_all(
+            pid,
+            &fs::read_link(format!("/proc/{pid}/fd/1")).unwrap(),
+            Duration::ZERO,
+        );
+        assert_ne!(search, Company::Alone, "it took too long");
+        for grandchild in children(helped_pid) {
+            let _ = kill_member(grandchild, Stat::read(grandchild).unwrap().session);
+        }
+        for child in [&mut alone, &mut helped, &mut stranger] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(company(pid), Company::Unknown, "it has gone");
     }
 
     #[test]

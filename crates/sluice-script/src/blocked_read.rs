@@ -2,13 +2,14 @@
 //! that does not end its reply, is found at once, and not by its time-out.
 //!
 //! Here: `/proc/PID/syscall`, `fd` and `task` (proc(5)), read by a thread after some silence. Not here: the processes that it has
-//! started (`sluice_launch::is_alone`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
+//! started (`sluice_launch::company`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
 //! nothing is found, and the time-out remains.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use sluice_launch::Company;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The number of read(2), where it is known.
@@ -50,16 +51,18 @@ impl fmt::Display for PipeId {
 pub(crate) struct BlockedRead {
     /// What it reads.
     pub pipe: PipeId,
-    /// It has neither other threads nor processes that it started, which might do its work meanwhile.
+    /// It has certainly neither other threads nor processes that it started, which might do its work meanwhile.
     pub is_alone: bool,
 }
 
-/// Starts to find the pipe on which the main thread of a process waits in read(2); `None` if it does something else.
-pub(crate) fn find(pid: i32) -> JoinHandle<Option<BlockedRead>> {
+/// Starts to find on which of these pipes the main thread of a process waits in read(2); `None` if it does something else.
+pub(crate) fn find(pid: i32, pipes: [Option<PipeId>; 2]) -> JoinHandle<Option<BlockedRead>> {
     spawn_blocking(move || {
+        // Before its processes are searched, which takes longest.
+        let pipe = pipe_in_read(pid).filter(|pipe| pipes.contains(&Some(*pipe)))?;
         Some(BlockedRead {
-            pipe: pipe_in_read(pid)?,
-            is_alone: has_one_thread(pid) && sluice_launch::is_alone(pid),
+            pipe,
+            is_alone: has_one_thread(pid) && sluice_launch::company(pid) == Company::Alone,
         })
     })
 }

@@ -55,6 +55,12 @@ impl Relay {
         }
     }
 
+    /// The pipes from which the script reads its request.
+    pub(super) fn input_pipes(&self) -> [Option<PipeId>; 2] {
+        let input = self.channels.input.as_ref().map(Input::as_fd);
+        [self.channels.cgiplusin.as_fd(), input].map(|fd| fd.and_then(PipeId::of))
+    }
+
     /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
     /// more input than the body has. `wrong_mode` says what the first of them, and input before the first request, mean.
     fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
