@@ -16,6 +16,7 @@ pub(crate) mod socket;
 pub(crate) mod watch_client;
 mod watch_stream;
 mod watching;
+mod waterfall;
 
 use serde::{Deserialize, Serialize};
 use sluice_report::connections::Connections;

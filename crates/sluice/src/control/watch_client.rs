@@ -16,6 +16,7 @@ use sluice_watch::{End as WatchEnd, Item, Items, Spec};
 
 use super::client::{ANSWER_TIMEOUT, ServerOptions};
 use super::watching::{WatchFormat, Watching};
+use super::waterfall::Waterfall;
 use super::{Answer, COMMAND_BYTES_MAX};
 
 /// Bytes that are read at once.
@@ -25,7 +26,7 @@ const READ_BYTES: usize = 64 << 10;
 const SECONDS_MAX: u64 = 7 * 86_400;
 
 const HELP: &str = "\
-A request is shown if all filters match; * in a value stands for any characters, so put it in quotes. Each line has the time (UTC), the part of the \
+A request is shown if all filters match, also one that is in progress: from then on, and first where it is. * in a value stands for any characters, so put it in quotes. Each line has the time (UTC), the part of the \
 server, the number of the request or connection, the item and the text. Values of Authorization, cookies, passwords in query strings, sentinels and \
 keys are not shown. Ctrl-C ends the watch. What this command does not read in time is lost and counted; no request is delayed.
 
@@ -36,6 +37,7 @@ Examples:
   sluice watch                                          the usual items of all requests
   sluice watch --path '/cgi-bin/*' --items script       how scripts are run
   sluice watch --once --items all --path /login         everything about the next request
+  sluice watch --path '/report*' --waterfall            where the time goes
   sluice watch --status 5xx --items all,-octets         requests that fail
   sluice watch --trigger slower=2s --items timing,script
                                                         requests that take long, also what came before
@@ -70,7 +72,7 @@ pub(crate) struct Options {
     /// Only requests of this user.
     #[arg(long, value_name = "NAME", value_parser = option("user"))]
     user: Option<String>,
-    /// Only the request with this id, which logs and error pages show. As with all filters, it must not have begun yet.
+    /// Only the request with this id, which logs, error pages and `sluice top` show.
     #[arg(long, value_name = "ID", value_parser = option("id"))]
     id: Option<String>,
     /// Only requests that take longer: 500ms, 2s.
@@ -80,7 +82,7 @@ pub(crate) struct Options {
     /// sends), status>=500, or slower=2s. May be repeated; one of them suffices.
     #[arg(long, value_name = "EVENT", value_parser = option("trigger"))]
     trigger: Vec<String>,
-    /// End with the first request that is shown.
+    /// End with the first request that is shown: the next one that begins, or the one with --id.
     #[arg(short = '1', long)]
     once: bool,
     /// Bytes of bodies, mailboxes and connections that are shown of a request [default: 64k].
@@ -89,6 +91,9 @@ pub(crate) struct Options {
     /// Write each event as a JSON object, in a line of its own.
     #[arg(long)]
     json: bool,
+    /// Show at the end of each request where its time went, as bars; adds the item timing. In ASCII unless the locale is UTF-8.
+    #[arg(long, conflicts_with = "json")]
+    waterfall: bool,
     /// Write to this file, which only you can read, instead of standard output. A file of this name is replaced.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -152,6 +157,9 @@ impl Options {
             .map(|(name, value)| (name, value.as_str()));
         let mut spec = Spec::of_options(options)?;
         spec.once = self.once;
+        if self.waterfall {
+            spec.items = spec.items.union(Items::of(&[Item::Timing]));
+        }
         Ok(spec)
     }
 
@@ -179,10 +187,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let mut stream = BufReader::with_capacity(READ_BYTES, stream);
     begin(&mut stream, &watching, &named)?;
     let mut output = Output::open(options.output.as_ref())?;
+    let pictures = options.waterfall.then(Waterfall::new);
     let deadline = options
         .seconds
         .map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let end = copy(stream, &mut output, options.format(), deadline).map_err(|error| match error {
+    let end = copy(stream, &mut output, options.format(), pictures, deadline).map_err(|error| match error {
         Failure::Read(error) => named(error),
         Failure::Write(error) => error,
     })?;
@@ -256,6 +265,7 @@ fn copy(
     mut stream: BufReader<UnixStream>,
     output: &mut Output,
     format: WatchFormat,
+    mut pictures: Option<Waterfall>,
     deadline: Option<Instant>,
 ) -> Result<End, Failure> {
     // The beginning of a line whose end has not come.
@@ -291,7 +301,11 @@ fn copy(
             continue;
         };
         let lines = partial.len() - count + end + 1;
-        if !output.write(&partial[..lines]).map_err(Failure::Write)? {
+        let is_read = match &mut pictures {
+            Some(pictures) => output.write(&pictures.add(&partial[..lines])),
+            None => output.write(&partial[..lines]),
+        };
+        if !is_read.map_err(Failure::Write)? {
             return Ok(End::OutputClosed);
         }
         let begin = partial[..lines - 1]

@@ -87,6 +87,36 @@ fn wrong_options_are_refused_with_what_to_write() {
 }
 
 #[test]
+fn a_waterfall_is_drawn_at_the_end_of_a_request() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let watcher = Watcher::start(
+        &server,
+        &[
+            "--waterfall",
+            "--once",
+            "--items",
+            "request-head,response-head",
+            "--path",
+            "/a.txt",
+        ],
+    );
+    server.get("/a.txt");
+    let shown = watcher.wait_end().output;
+    let mut lines = shown.lines().skip_while(|line| !line.contains("waterfall 0"));
+    let first = lines.next().unwrap_or_else(|| panic!("no waterfall in {shown}"));
+    assert!(
+        first.contains(": GET /a.txt, 200 OK, ") && first.ends_with(" ms"),
+        "{first}"
+    );
+    let rows: Vec<&str> = lines.take_while(|line| !line.starts_with("--")).collect();
+    assert!(rows[0].starts_with("   decided "), "{shown}");
+    assert!(rows.last().unwrap().starts_with("   end "), "{shown}");
+    assert!(rows.iter().all(|row| row.chars().count() <= 80), "{shown}");
+    let refused = run(server.setup().directory(), &["watch", "--waterfall", "--json"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.errors);
+}
+
+#[test]
 fn without_a_server_there_is_one_line() {
     let setup = Setup::new();
     let ran = run(setup.directory(), &["watch"]);
