@@ -1,7 +1,8 @@
 //! The progress of one exchange, as the report of requests in progress shows it, and the order to end it.
 //!
 //! Here: cells that the stages of an exchange set, on the thread of its worker. A stage that waits registers its task with
-//! `poll_ended`, so that the order reaches it. Not here: which exchanges there are, and who gives the order (the server).
+//! `poll_ended`, so that the order reaches it, and so that it learns of a watch that has begun. Not here: which exchanges there are, and who
+//! gives the order (the server).
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
@@ -42,6 +43,8 @@ pub struct Progress {
     sent_bytes: Cell<u64>,
     /// 0 without a script process.
     pid: Cell<i32>,
+    /// That of the response; 0 until its head is made.
+    status: Cell<u16>,
     is_ended: Cell<bool>,
     waiter: Cell<Option<Waker>>,
 }
@@ -91,9 +94,25 @@ impl Progress {
         Some(self.pid.get()).filter(|pid| *pid != 0)
     }
 
+    /// Notes the status of the response.
+    pub fn set_status(&self, status: u16) {
+        self.status.set(status);
+    }
+
+    /// The status of the response, if its head is made.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        Some(self.status.get()).filter(|status| *status != 0)
+    }
+
     /// Orders the exchange to end, and wakes its task.
     pub fn end(&self) {
         self.is_ended.set(true);
+        self.wake();
+    }
+
+    /// Wakes the task that waits.
+    pub fn wake(&self) {
         if let Some(waiter) = self.waiter.take() {
             waiter.wake();
         }
@@ -126,6 +145,7 @@ impl Progress {
         self.received_bytes.set(0);
         self.sent_bytes.set(0);
         self.pid.set(0);
+        self.status.set(0);
         self.is_ended.set(false);
         self.waiter.set(None);
     }

@@ -66,8 +66,10 @@ pub struct Connection {
     /// Somebody may want to be shown the bytes of the exchange under way.
     are_octets_wanted: Cell<bool>,
     close_reason: Cell<Option<CloseReason>>,
-    /// It carries the events of a watch, so it notes none: each would cause others.
-    is_unwatched: Cell<bool>,
+    /// Exchanges under way that carry the events of a watch: it notes none meanwhile, because each would cause others.
+    carried_watches: Cell<u32>,
+    /// The last events of such an exchange may wait to be sent.
+    has_unsent_watch: Cell<bool>,
 }
 
 /// What the worker wants of a connection.
@@ -118,18 +120,17 @@ impl Connection {
             is_of_proxy: Cell::new(false),
             are_octets_wanted: Cell::new(true),
             close_reason: Cell::new(None),
-            is_unwatched: Cell::new(false),
+            carried_watches: Cell::new(0),
+            has_unsent_watch: Cell::new(false),
         }
     }
 
-    /// Has it note no events from now on, because it carries those of a watch: each would cause others.
-    pub fn stop_watching(&self) {
-        self.is_unwatched.set(true);
-        self.subject.replace(Subject::NONE);
-    }
-
-    pub(crate) fn is_unwatched(&self) -> bool {
-        self.is_unwatched.get()
+    /// Whether it carries the events of a watch.
+    pub(crate) fn carries_watch(&self) -> bool {
+        if self.carried_watches.get() == 0 && self.has_unsent_watch.get() {
+            self.has_unsent_watch.set(self.outgoing.has_chunks());
+        }
+        self.carried_watches.get() > 0 || self.has_unsent_watch.get()
     }
 
     /// With what it notes events for WATCH: nothing if nobody watched when it was last looked up (`Front::subject`).
@@ -450,6 +451,8 @@ pub struct UnderWay {
     /// The body of its response.
     pub(crate) body: OutgoingBody,
     is_waiting_on_server: bool,
+    /// Its response is the events of a watch.
+    carries_watch: bool,
 }
 
 impl UnderWay {
@@ -466,6 +469,16 @@ impl UnderWay {
             connection: Rc::clone(connection),
             body: OutgoingBody::of_exchange(connection.exchanges()),
             is_waiting_on_server: true,
+            carries_watch: false,
+        }
+    }
+
+    /// Has the connection note no events until the exchange ends, because it carries those of a watch: each would cause others.
+    pub fn carry_watch(&mut self) {
+        if !std::mem::replace(&mut self.carries_watch, true) {
+            let connection = &self.connection;
+            connection.carried_watches.update(|count| count + 1);
+            connection.subject.replace(Subject::NONE);
         }
     }
 
@@ -510,6 +523,13 @@ impl Drop for UnderWay {
     /// The next byte belongs to a head, unless other exchanges are under way.
     fn drop(&mut self) {
         self.wait_on_client();
+        if self.carries_watch {
+            let connection = &self.connection;
+            connection.carried_watches.update(|count| count - 1);
+            connection.has_unsent_watch.set(true);
+            // Who watches is looked up again.
+            connection.watch_generation.set(0);
+        }
         self.body.end(self.connection.outgoing());
         self.connection.open.set(self.connection.open.get() - 1);
         self.connection.head_bytes.set(0);
@@ -524,6 +544,12 @@ pub struct ExchangeHandle {
 }
 
 impl ExchangeHandle {
+    /// The number of the listener that accepted its connection.
+    #[must_use]
+    pub fn listener(&self) -> usize {
+        self.connection.listener()
+    }
+
     /// Aborts the response that is being sent: its stream is reset in HTTP/2, its connection in HTTP/1. No effect on an exchange that is
     /// over.
     pub fn abort(&self) {

@@ -161,7 +161,7 @@ impl Front {
 
     /// The subject of a connection, with the watches that are active now.
     pub fn subject(&self, connection: &Connection) -> Subject {
-        if connection.is_unwatched() {
+        if connection.carries_watch() {
             return Subject::NONE;
         }
         let generation = self.watches.generation();

@@ -3,6 +3,8 @@
 //! The script gets the variables of the request with REMOTE_USER, AUTH_PASSWORD, AUTH_REALM and AUTH_AGENT, and answers with lines between the
 //! sentinels of a callout (`sluice_gateway::AgentLine`). Not here: which script is asked, and what its answer means (the server).
 
+use std::rc::Rc;
+
 use http::StatusCode;
 use sluice_gateway::AgentAnswer;
 use sluice_http::fault::{Fault, ScriptFault};
@@ -15,7 +17,7 @@ use crate::request_body::RequestBody;
 ///
 /// # Errors
 /// The script's: it has failed, is silent, or has said nothing of the user.
-pub async fn ask(job: Box<Job>) -> Result<AgentAnswer, Fault> {
+pub async fn ask(job: Rc<Job>) -> Result<AgentAnswer, Fault> {
     let script = job.script.file.clone();
     let (mut session, _) = cgiplus::run(job, RequestBody::none()).await?;
     let answer = session.take_agent_answer().unwrap_or_default();

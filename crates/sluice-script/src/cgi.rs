@@ -1,6 +1,8 @@
 //! CGI (RFC 3875): one process for each request. Its environment holds the variables, its standard input is the body, and its
 //! reply ends at the end of its output.
 
+use std::rc::Rc;
+
 use sluice_gateway::{EndMark, Environment, Reply};
 use sluice_http::fault::Fault;
 use sluice_http::progress::Step;
@@ -18,7 +20,7 @@ use crate::request_body::{RequestBody, Stored};
 use crate::session::Session;
 
 /// Runs the script for one request, up to the head of its reply.
-pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
+pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
     let settings = job.settings();
     let Body {
         input,

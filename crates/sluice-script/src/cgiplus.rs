@@ -1,6 +1,8 @@
 //! CGIplus: a process is kept and gets one request after the other. The variables are a record on CGIPLUSIN, the body is
 //! CONTENT_LENGTH bytes on its standard input, and the end sentinel ends its reply.
 
+use std::rc::Rc;
+
 use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::progress::Step;
@@ -34,7 +36,7 @@ const ATTEMPTS_MAX: usize = 100;
 const OVERTAKEN_MAX: usize = 16;
 
 /// Runs the script for one request, up to the head of its reply.
-pub(crate) async fn run(job: Box<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
+pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
     let (mut pump, content_length) = prepare(&job, body).await?;
     // An engine that has compiled a script is preferred for it.
     let script = job.script.engine.as_ref().map(|_| ScriptId::of(&job.script.file));

@@ -94,6 +94,11 @@ impl IdleTimer {
         self.waiting_since = None;
     }
 
+    /// Since when the script is silent, while it is waited for.
+    pub(crate) fn waiting_since(&self) -> Option<Instant> {
+        self.waiting_since
+    }
+
     /// The time for the whole exchange, if it is over, however busy the script is.
     pub(crate) fn overdue(&self) -> Option<Duration> {
         let deadline = self.deadline().filter(|deadline| deadline.at <= Instant::now());

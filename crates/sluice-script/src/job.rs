@@ -28,7 +28,8 @@ use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
 use sluice_settings::{ScriptSettings, ScriptSource};
-use sluice_watch::{Item, Phase, Subject};
+use sluice_watch::mask::Masks;
+use sluice_watch::{Item, Phase, Secrets, Subject};
 
 use crate::callout::Callouts;
 use crate::default_environment::default_environment;
@@ -37,7 +38,7 @@ use crate::process::{Process, ProcessSpec};
 use crate::request::ScriptRequest;
 use crate::request_body::{RequestBody, Stored};
 use crate::route::{Map, Script, ScriptRoute};
-use crate::script_events::ScriptEvents;
+use crate::script_events::{ScriptEvents, WatchableJob};
 use crate::scripts::Scripts;
 use crate::search_path::find_program;
 
@@ -65,18 +66,8 @@ impl Job {
     }
 
     /// With what it notes events for WATCH.
-    pub(crate) fn events(&self) -> ScriptEvents {
-        let module = match self.request.agent {
-            None => "script",
-            Some(_) => "agent",
-        };
-        ScriptEvents::new(&self.subject, module, |masks| {
-            let added = self.settings().variables.added.iter();
-            let added = added.filter(|(name, _)| masks.is_secret(name.as_bytes()));
-            self.request
-                .secrets(masks)
-                .and(added.map(|(_, value)| value.as_bytes()))
-        })
+    pub(crate) fn events(self: &Rc<Self>) -> ScriptEvents {
+        ScriptEvents::of(Rc::<Job>::clone(self))
     }
 
     /// The variables of the request; `sentinels` are among them if the process has none in its environment. `content_length` is that
@@ -293,6 +284,32 @@ impl Job {
     /// The clock of its exchange.
     pub(crate) fn idle_timer(&self) -> IdleTimer {
         IdleTimer::new(self.settings().timeouts.reply, self.settings().timeouts.deadline)
+    }
+}
+
+impl WatchableJob for Job {
+    fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    fn module(&self) -> &'static str {
+        match self.request.agent {
+            None => "script",
+            Some(_) => "agent",
+        }
+    }
+
+    fn secrets(&self, masks: &Masks) -> Secrets {
+        let added = self.settings().variables.added.iter();
+        let added = added.filter(|(name, _)| masks.is_secret(name.as_bytes()));
+        self.request
+            .secrets(masks)
+            .and(added.map(|(_, value)| value.as_bytes()))
+    }
+
+    fn script(&self) -> Option<String> {
+        let is_agent = self.request.agent.is_some();
+        (!is_agent).then(|| self.script.file.display().to_string())
     }
 }
 

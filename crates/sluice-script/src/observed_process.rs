@@ -218,6 +218,8 @@ pub(crate) struct SilenceTimer {
     since: Instant,
     /// Observations so far.
     count: u64,
+    /// The first observation is at once.
+    is_due: bool,
     timer: Option<Pin<Box<Sleep>>>,
     task: Option<Observation>,
 }
@@ -232,6 +234,7 @@ impl Default for SilenceTimer {
         SilenceTimer {
             since: Instant::now(),
             count: 0,
+            is_due: false,
             timer: None,
             task: None,
         }
@@ -239,8 +242,20 @@ impl Default for SilenceTimer {
 }
 
 impl SilenceTimer {
+    /// A silence that has begun already: it is observed at once, and then as others.
+    pub(crate) fn of_silence(since: Instant) -> SilenceTimer {
+        let is_over = |number: &u64| silence(*number) <= since.elapsed();
+        SilenceTimer {
+            since,
+            count: (0..).find(|number| !is_over(number)).unwrap_or_default(),
+            is_due: true,
+            ..SilenceTimer::default()
+        }
+    }
+
     /// The script is not silent now.
     pub(crate) fn restart(&mut self) {
+        self.is_due = false;
         self.since = Instant::now();
         self.count = 0;
         self.task = None;
@@ -259,6 +274,10 @@ impl SilenceTimer {
                 self.task = None;
                 return Poll::Ready((silent, observed.map(Box::new)));
             }
+            if std::mem::take(&mut self.is_due) {
+                self.observe(pid, self.since.elapsed());
+                continue;
+            }
             let silent = silence(self.count);
             let due = self.since + silent;
             let timer = self
@@ -270,9 +289,13 @@ impl SilenceTimer {
             ready!(timer.as_mut().poll(context));
             self.count += 1;
             self.timer = None;
-            let task = spawn_blocking(move || ObservedProcess::of(pid));
-            self.task = Some(Observation { silent, task });
+            self.observe(pid, silent);
         }
+    }
+
+    fn observe(&mut self, pid: i32, silent: Duration) {
+        let task = spawn_blocking(move || ObservedProcess::of(pid));
+        self.task = Some(Observation { silent, task });
     }
 }
 

@@ -249,6 +249,9 @@ impl Relay {
 
     /// The next event. The fault is the script's (invalid output, its end, a timeout) or the client's (its body is bad).
     pub(crate) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
+        if self.events.join() {
+            self.join_watch();
+        }
         self.events.resume();
         let event = self.poll_turns(context);
         if self.events.is_on() {

@@ -8,7 +8,7 @@
 //! the password that an agent is asked about and the digits of the sentinels wherever they stand, in all events of the exchange (`Subject::hide_secrets`).
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -38,7 +38,22 @@ const ALWAYS_SECRET: [&str; 7] = [
 
 /// With what an exchange with a script notes its events; nothing if nobody watches. Clones are of the same exchange.
 #[derive(Clone)]
-pub(crate) struct ScriptEvents(Option<Rc<WatchedExchange>>);
+pub(crate) struct ScriptEvents {
+    watched: OnceCell<Rc<WatchedExchange>>,
+    /// A watch may join its exchange later. `None` if not.
+    job: Option<Rc<dyn WatchableJob>>,
+}
+
+/// What is known of the job of an exchange when a watch joins it.
+pub(crate) trait WatchableJob {
+    fn subject(&self) -> &Subject;
+    /// The module that its events name.
+    fn module(&self) -> &'static str;
+    /// What no event may show.
+    fn secrets(&self, masks: &Masks) -> Secrets;
+    /// The file of the script that answers the request; `None` of an agent.
+    fn script(&self) -> Option<String>;
+}
 
 struct WatchedExchange {
     subject: Subject,
@@ -47,6 +62,8 @@ struct WatchedExchange {
     module: &'static str,
     masks: Masks,
     output: RefCell<HeadMask>,
+    /// The script has written something.
+    has_begun: Cell<bool>,
     counts: Counts,
     /// Since when the output is not wanted.
     paused: Cell<Option<Instant>>,
@@ -63,51 +80,76 @@ struct Counts {
 }
 
 impl ScriptEvents {
-    /// Nobody watches.
-    pub(crate) const NONE: ScriptEvents = ScriptEvents(None);
+    /// Nobody can watch.
+    #[cfg(test)]
+    pub(crate) fn none() -> ScriptEvents {
+        ScriptEvents {
+            watched: OnceCell::new(),
+            job: None,
+        }
+    }
 
-    /// The events of an exchange; `module` is what they are noted for. `secrets` is called only if somebody watches.
-    pub(crate) fn new(
-        subject: &Subject,
-        module: &'static str,
-        secrets: impl FnOnce(&Masks) -> Secrets,
-    ) -> ScriptEvents {
-        let Some(masks) = subject.masks() else {
-            return ScriptEvents::NONE;
+    /// The events of a job.
+    pub(crate) fn of(job: Rc<dyn WatchableJob>) -> ScriptEvents {
+        let events = ScriptEvents {
+            watched: OnceCell::new(),
+            job: Some(job),
         };
+        events.join();
+        events
+    }
+
+    /// Whether a watch has begun within the exchange, and is known from now on. To be called where a script is waited for.
+    pub(crate) fn join(&self) -> bool {
+        let Some(job) = &self.job else { return false };
+        let subject = job.subject();
+        if self.is_on() || !self.begin(subject, job.module(), |masks| job.secrets(masks)) {
+            return false;
+        }
+        if let Some(script) = job.script() {
+            subject.know(|facts| facts.script = Some(script));
+        }
+        true
+    }
+
+    /// Notes the events of an exchange from now on; `module` is what they are noted for. False if nobody watches.
+    fn begin(&self, subject: &Subject, module: &'static str, secrets: impl FnOnce(&Masks) -> Secrets) -> bool {
+        let Some(masks) = subject.masks() else { return false };
         subject.hide_secrets(&secrets(masks));
-        ScriptEvents(Some(Rc::new(WatchedExchange {
+        let watched = WatchedExchange {
             subject: subject.clone(),
             _hold: subject.hold(),
             module,
             masks: masks.clone(),
             output: RefCell::default(),
+            has_begun: Cell::default(),
             counts: Counts::default(),
             paused: Cell::default(),
             silence: RefCell::default(),
-        })))
+        };
+        self.watched.set(Rc::new(watched)).is_ok()
     }
 
     /// Whether somebody watches.
     pub(crate) fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.watched.get().is_some()
     }
 
     /// Whether somebody may want events of this item.
     pub(crate) fn wants(&self, item: Item) -> bool {
-        self.0.as_ref().is_some_and(|watched| watched.subject.wants(item))
+        self.watched.get().is_some_and(|watched| watched.subject.wants(item))
     }
 
     /// Notes an event.
     pub(crate) fn note(&self, item: Item, text: impl FnOnce() -> String) {
-        if let Some(watched) = &self.0 {
+        if let Some(watched) = self.watched.get() {
             watched.subject.note(item, watched.module, text);
         }
     }
 
     /// Notes an event in whose text there may be what the script has written: `name=value` is masked as in a query.
     fn note_script_text(&self, item: Item, text: impl FnOnce() -> String) {
-        if let Some(watched) = &self.0 {
+        if let Some(watched) = self.watched.get() {
             self.note(item, || watched.masks.text(&text()));
         }
     }
@@ -119,12 +161,35 @@ impl ScriptEvents {
 
     /// The exchange has a process: its sentinels are secrets from now on, and nothing is known of its output yet.
     pub(crate) fn begin_process(&self, sentinels: &Sentinels) {
-        if let Some(watched) = &self.0 {
+        self.join();
+        if let Some(watched) = self.watched.get() {
             watched
                 .subject
                 .hide_secrets(&Secrets::new([sentinels.digits().as_bytes()]));
             watched.output.replace(HeadMask::of(&watched.masks));
             watched.silence.replace(SilenceTimer::default());
+        }
+    }
+
+    /// A watch has joined the exchange while the process works: some of its output was missed. `silent_since` is when it was last heard of.
+    pub(crate) fn join_process(
+        &self,
+        sentinels: &Sentinels,
+        silent_since: tokio::time::Instant,
+        text: impl FnOnce() -> String,
+    ) {
+        self.begin_process(sentinels);
+        if let Some(watched) = self.watched.get() {
+            watched.output.replace(HeadMask::within_of(&watched.masks));
+            watched.silence.replace(SilenceTimer::of_silence(silent_since));
+        }
+        self.process(text);
+    }
+
+    /// The head of the reply is complete already.
+    pub(crate) fn join_body(&self) {
+        if let Some(watched) = self.watched.get() {
+            watched.has_begun.set(true);
         }
     }
 
@@ -134,7 +199,7 @@ impl ScriptEvents {
         variables: &Variables,
         others: impl FnOnce() -> Vec<(&'a str, Cow<'static, [u8]>)>,
     ) {
-        let Some(watched) = &self.0 else { return };
+        let Some(watched) = self.watched.get() else { return };
         self.note(Item::Variables, || {
             let mut text = format!("{} variables", variables.len());
             if variables.dropped() > 0 {
@@ -158,7 +223,7 @@ impl ScriptEvents {
 
     /// Notes the environment that a process of several requests begins with.
     pub(crate) fn environment(&self, environment: &Environment) {
-        let Some(watched) = &self.0 else { return };
+        let Some(watched) = self.watched.get() else { return };
         self.note(Item::Variables, || {
             let mut text = "the environment of the new process".to_owned();
             for (name, value) in environment.iter() {
@@ -171,7 +236,7 @@ impl ScriptEvents {
 
     /// Notes the record of a request that is written to CGIPLUSIN.
     pub(crate) fn record(&self, variables: &Variables, encoding: RequestEncoding) {
-        let Some(watched) = &self.0 else { return };
+        let Some(watched) = self.watched.get() else { return };
         self.received(|| {
             let masked = |name: &[u8], value: &[u8]| Some(watched.masked_value(name, value).into_bytes());
             let mut record = Vec::new();
@@ -182,7 +247,7 @@ impl ScriptEvents {
 
     /// Notes bytes that are written to CGIPLUSIN.
     fn received(&self, bytes: impl FnOnce() -> Vec<u8>) {
-        if let Some(watched) = &self.0 {
+        if let Some(watched) = self.watched.get() {
             watched
                 .subject
                 .note_bytes(Item::Cgiplusin, watched.module, Direction::Received, bytes);
@@ -191,8 +256,8 @@ impl ScriptEvents {
 
     /// Notes bytes, or a record, that the script has written to its mailbox.
     pub(crate) fn output(&self, bytes: &[u8]) {
-        let Some(watched) = &self.0 else { return };
-        if watched.counts.reads.get() == 0 {
+        let Some(watched) = self.watched.get() else { return };
+        if !watched.has_begun.replace(true) {
             watched.subject.note_phase(Phase::FirstByte);
         }
         watched.counts.reads.update(|reads| reads + 1);
@@ -213,7 +278,7 @@ impl ScriptEvents {
 
     /// Notes a line of a callout.
     pub(crate) fn callout(&self, line: &[u8]) {
-        if let Some(watched) = &self.0 {
+        if let Some(watched) = self.watched.get() {
             watched.counts.callouts.update(|callouts| callouts + 1);
             watched.silence.borrow_mut().restart();
             self.note_script_text(Item::Callouts, || text(line));
@@ -242,7 +307,7 @@ impl ScriptEvents {
 
     /// Notes bytes of the memory buffer that are sent.
     pub(crate) fn bulk(&self, bytes: usize) {
-        if let Some(watched) = &self.0 {
+        if let Some(watched) = self.watched.get() {
             watched.counts.buffer.update(|all| all + bytes as u64);
             watched.silence.borrow_mut().restart();
             self.note(Item::Buffer, || {
@@ -253,7 +318,9 @@ impl ScriptEvents {
 
     /// What the script has written in all, for the event of its end.
     pub(crate) fn totals(&self) -> String {
-        let Some(watched) = &self.0 else { return String::new() };
+        let Some(watched) = self.watched.get() else {
+            return String::new();
+        };
         let counts = &watched.counts;
         let bytes = counted(counts.mailbox.get(), "byte", "bytes");
         let reads = counted(counts.reads.get(), "read", "reads");
@@ -270,14 +337,14 @@ impl ScriptEvents {
 
     /// No output is wanted until `resume`: the client has to take what it was given.
     pub(crate) fn pause(&self) {
-        if let Some(watched) = &self.0 {
+        if let Some(watched) = self.watched.get() {
             watched.paused.set(Some(Instant::now()));
         }
     }
 
     /// Output is wanted again.
     pub(crate) fn resume(&self) {
-        let Some(watched) = &self.0 else { return };
+        let Some(watched) = self.watched.get() else { return };
         let Some(paused) = watched.paused.take().map(|since| since.elapsed()) else {
             return;
         };
@@ -298,7 +365,7 @@ impl ScriptEvents {
         pid: i32,
         context: &mut Context<'_>,
     ) -> Poll<(Duration, Option<Box<ObservedProcess>>)> {
-        match &self.0 {
+        match self.watched.get() {
             Some(watched) if watched.subject.wants(Item::Process) => watched.silence.borrow_mut().poll(pid, context),
             _ => Poll::Pending,
         }
@@ -370,7 +437,9 @@ mod tests {
         let worker = WorkerHub::new(&hub);
         let subject = worker.exchange(&Subject::NONE, Facts::default);
         let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
-        (watch, ScriptEvents::new(&subject, "script", secrets))
+        let events = ScriptEvents::none();
+        assert!(events.begin(&subject, "script", secrets));
+        (watch, events)
     }
 
     /// All that was shown, as one text.
@@ -425,7 +494,8 @@ mod tests {
 
     #[test]
     fn nothing_is_made_while_nobody_watches() {
-        let events = ScriptEvents::new(&Subject::NONE, "script", |_| unreachable!("nobody watches"));
+        let events = ScriptEvents::none();
+        assert!(!events.begin(&Subject::NONE, "script", |_| unreachable!("nobody watches")));
         events.process(|| unreachable!("nobody watches"));
         events.output(b"text");
         events.pause();
@@ -436,7 +506,7 @@ mod tests {
     #[test]
     fn events_after_the_end_of_the_exchange_are_shown() {
         let (watch, events) = watched();
-        if let Some(watched) = &events.0 {
+        if let Some(watched) = events.watched.get() {
             watched.subject.end();
         }
         events.process(|| "ended".into());

@@ -4,6 +4,7 @@
 //! allows it (`reply_encoding`). Not here: which program a path names (the server's `dispatch::locate`).
 
 use std::io;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -25,7 +26,7 @@ use crate::{cgi, cgiplus};
 /// A script to run for a request.
 pub struct Task {
     /// The request and the program.
-    pub job: Box<Job>,
+    pub job: Rc<Job>,
     /// The body of the request.
     pub body: RequestBody,
 }

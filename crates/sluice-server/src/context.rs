@@ -38,6 +38,8 @@ pub(crate) struct Context {
     pub(crate) overall: Arc<Overall>,
     /// The requests in progress.
     pub(crate) in_progress: InProgress,
+    /// The generation of the list of watches that have joined the requests in progress.
+    pub(crate) joined_watches: Cell<u32>,
     config: RefCell<CurrentConfig>,
     ids: IdSource,
     exchanges: Cell<u64>,
@@ -82,6 +84,7 @@ impl Context {
             counts,
             overall,
             in_progress: InProgress::default(),
+            joined_watches: Cell::new(0),
             config: RefCell::new(CurrentConfig::new(config)),
             ids,
             exchanges: Cell::new(0),

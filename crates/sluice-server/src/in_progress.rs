@@ -13,11 +13,12 @@ use http::{HeaderValue, Method, Uri, Version};
 use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
 use sluice_net::connection::ExchangeHandle;
+use sluice_watch::{RequestFacts, Subject};
 
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
 
-/// Unused progress values that are kept for the next exchanges.
+/// Unused parts that are kept for the next exchanges.
 const SPARE_MAX: usize = 256;
 
 /// The requests in progress of one worker.
@@ -29,7 +30,22 @@ struct Entries {
     /// `None` in a place that is free.
     entries: Vec<Option<Entry>>,
     free: Vec<EntryNumber>,
-    spare: Vec<Rc<Progress>>,
+    spare: Vec<Spare>,
+}
+
+/// Parts of an exchange that has ended, for the next one.
+#[derive(Default)]
+struct Spare {
+    progress: Rc<Progress>,
+    subject: Subject,
+}
+
+/// A place among those in progress, and what the entry shares with its exchange.
+pub(crate) struct NewEntry {
+    pub place: EntryNumber,
+    pub progress: Rc<Progress>,
+    /// The place for those who watch it.
+    pub subject: Subject,
 }
 
 /// The number of an entry.
@@ -55,6 +71,16 @@ struct Entry {
     user: Option<Arc<str>>,
     handler: Option<&'static str>,
     progress: Rc<Progress>,
+    subject: Subject,
+}
+
+/// A request in progress that a watch may join.
+pub(crate) struct Watchable {
+    pub view: RequestView,
+    /// The number of its listener.
+    pub listener: Option<usize>,
+    pub progress: Rc<Progress>,
+    pub subject: Subject,
 }
 
 /// A request in progress, as it is copied for a report. It may go to another thread.
@@ -72,21 +98,26 @@ pub(crate) struct RequestView {
     pub step: Step,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    pub status: Option<u16>,
     pub pid: Option<i32>,
 }
 
 impl InProgress {
     /// Adds an exchange that begins.
-    pub(crate) fn begin(&self, request: NewRequest) -> (EntryNumber, Rc<Progress>) {
+    pub(crate) fn begin(&self, request: NewRequest) -> NewEntry {
         let mut entries = self.0.borrow_mut();
-        let progress = entries.spare.pop().unwrap_or_default();
+        let Spare { progress, mut subject } = entries.spare.pop().unwrap_or_default();
+        if !subject.is_reusable() {
+            subject = Subject::vacant();
+        }
         let entry = Some(Entry {
             request,
             user: None,
             handler: None,
             progress: Rc::clone(&progress),
+            subject: subject.clone(),
         });
-        let number = match entries.free.pop() {
+        let place = match entries.free.pop() {
             Some(number) => {
                 entries.entries[number.0] = entry;
                 number
@@ -96,7 +127,11 @@ impl InProgress {
                 EntryNumber(entries.entries.len() - 1)
             }
         };
-        (number, progress)
+        NewEntry {
+            place,
+            progress,
+            subject,
+        }
     }
 
     /// Removes an exchange that ends.
@@ -106,11 +141,13 @@ impl InProgress {
             return;
         };
         entries.free.push(number);
-        let Entry { progress, .. } = entry;
+        let Entry { progress, subject, .. } = entry;
         // A script that is being drained may still hold it, and the exchange that ends holds it until it is dropped.
         if Rc::strong_count(&progress) <= 2 && entries.spare.len() < SPARE_MAX {
             progress.reset();
-            entries.spare.push(progress);
+            // One that is watched is not kept: its watches are to forget it.
+            let subject = if subject.is_none() { subject } else { Subject::NONE };
+            entries.spare.push(Spare { progress, subject });
         }
     }
 
@@ -128,6 +165,28 @@ impl InProgress {
         }
     }
 
+    /// Has no watch join an exchange: it carries the events of one.
+    pub(crate) fn exempt(&self, number: EntryNumber) {
+        if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
+            entry.subject = Subject::NONE;
+        }
+    }
+
+    /// Those that a watch may join, the oldest of them, in any order.
+    pub(crate) fn watchable(&self, may_join: impl Fn(&RequestFacts<'_>) -> bool) -> Vec<Watchable> {
+        let entries = self.0.borrow();
+        let all = entries.entries.iter().flatten();
+        let mut found: Vec<&Entry> = all.filter(|entry| may_join(&entry.request.facts())).collect();
+        keep_oldest(&mut found);
+        let found = found.into_iter().map(|entry| Watchable {
+            view: entry.view(),
+            listener: entry.request.handle.as_ref().map(ExchangeHandle::listener),
+            progress: Rc::clone(&entry.progress),
+            subject: entry.subject.clone(),
+        });
+        found.collect()
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         let entries = self.0.borrow();
@@ -138,10 +197,7 @@ impl InProgress {
     pub(crate) fn views(&self) -> Vec<RequestView> {
         let entries = self.0.borrow();
         let mut all: Vec<&Entry> = entries.entries.iter().flatten().collect();
-        if all.len() > DESCRIBED_MAX {
-            all.select_nth_unstable_by_key(DESCRIBED_MAX, |entry| entry.request.started);
-            all.truncate(DESCRIBED_MAX);
-        }
+        keep_oldest(&mut all);
         all.into_iter().map(Entry::view).collect()
     }
 
@@ -166,6 +222,24 @@ impl InProgress {
     }
 }
 
+fn keep_oldest(entries: &mut Vec<&Entry>) {
+    if entries.len() > DESCRIBED_MAX {
+        entries.select_nth_unstable_by_key(DESCRIBED_MAX, |entry| entry.request.started);
+        entries.truncate(DESCRIBED_MAX);
+    }
+}
+
+impl NewRequest {
+    fn facts(&self) -> RequestFacts<'_> {
+        RequestFacts {
+            client: self.client.ip(),
+            path: self.uri.path(),
+            method: self.method.as_str(),
+            id: self.id.as_str(),
+        }
+    }
+}
+
 impl Entry {
     fn view(&self) -> RequestView {
         let Entry {
@@ -173,6 +247,7 @@ impl Entry {
             user,
             handler,
             progress,
+            ..
         } = self;
         RequestView {
             id: request.id,
@@ -188,6 +263,7 @@ impl Entry {
             step: progress.step(),
             received_bytes: progress.received_bytes(),
             sent_bytes: progress.sent_bytes(),
+            status: progress.status(),
             pid: progress.pid(),
         }
     }
@@ -214,14 +290,16 @@ mod tests {
     #[test]
     fn places_are_used_again_and_reports_show_what_is_there() {
         let requests = InProgress::default();
-        let (first, progress) = requests.begin(request(1));
-        let (second, _) = requests.begin(request(2));
+        let NewEntry {
+            place: first, progress, ..
+        } = requests.begin(request(1));
+        let second = requests.begin(request(2)).place;
         progress.set_step(Step::Running);
         requests.note_handler(first, "script");
         assert_eq!(requests.count(), 2);
         drop(progress);
         requests.end(second);
-        let (again, _) = requests.begin(request(3));
+        let again = requests.begin(request(3)).place;
         assert_eq!(again, second);
         let mut shown: Vec<_> = requests
             .views()
@@ -237,10 +315,32 @@ mod tests {
     }
 
     #[test]
+    fn a_place_for_watches_is_used_again_unless_somebody_has_it() {
+        let requests = InProgress::default();
+        let first = requests.begin(request(1));
+        let held = first.subject.clone();
+        requests.end(first.place);
+        drop(first);
+        let second = requests.begin(request(2));
+        assert!(
+            !held.is_reusable(),
+            "two have it: the entry's clone is gone, and nobody else got it"
+        );
+        drop(held);
+        requests.end(second.place);
+        drop(second);
+        let third = requests.begin(request(3));
+        assert!(third.subject.is_none());
+        assert_eq!(requests.watchable(|request| request.path == "/a").len(), 1);
+        assert!(requests.watchable(|_| false).is_empty());
+        requests.exempt(third.place);
+    }
+
+    #[test]
     fn the_order_to_end_reaches_the_exchange_with_this_id_alone() {
         let requests = InProgress::default();
-        let (_, one) = requests.begin(request(1));
-        let (_, other) = requests.begin(request(2));
+        let one = requests.begin(request(1)).progress;
+        let other = requests.begin(request(2)).progress;
         let id = UniqueId::new([b'0'; 8], 2);
         assert!(requests.end_exchange("none").is_none());
         assert!(requests.end_exchange(id.as_str()).unwrap().id == id);

@@ -287,7 +287,8 @@ fn request(view: &RequestView, worker: usize, now: Instant) -> Request {
     }
 }
 
-fn state(step: Step) -> State {
+/// What a request does, by its step.
+pub(crate) fn state(step: Step) -> State {
     match step {
         Step::Deciding => State::Deciding,
         Step::Password => State::Password,

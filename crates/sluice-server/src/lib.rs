@@ -11,6 +11,7 @@ mod dispatch;
 mod fault_log;
 mod in_progress;
 pub mod inspector;
+mod late_watch;
 mod overall;
 mod process_usage;
 mod reports;

@@ -168,11 +168,11 @@ async fn unless_ended<T>(
 }
 
 /// Completes the response.
-fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, under_way: UnderWay) -> Response<Finish> {
+fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut under_way: UnderWay) -> Response<Finish> {
     let mut response = head::complete(&exchange.line.method, response);
     if response.extensions().get::<CarriesWatch>().is_some() {
-        exchange.subject.end();
-        under_way.stop_watching();
+        exchange.carry_watch();
+        under_way.carry_watch();
     }
     exchange.complete_head(&mut response);
     exchange.note_first_byte(response.body());

@@ -29,6 +29,7 @@ use tokio::time::timeout;
 
 use crate::context::Context;
 use crate::dispatch::Config;
+use crate::late_watch;
 use crate::overall::{self, Overall, WorkerQuestion};
 use crate::reverse_dns::ReverseDns;
 use crate::serve::Exchanges;
@@ -122,6 +123,7 @@ async fn tick(context: Rc<Context>) {
         interval.tick().await;
         context.read_clocks();
         context.front.advance();
+        late_watch::join(&context);
         context.fault_log.advance();
         context.scripts.advance();
         prompt_allocator();

@@ -24,6 +24,8 @@ pub(crate) struct Candidate {
     searches: [Search; 2],
     /// Exchanges of this connection that are shown.
     pub(crate) exchanges: u32,
+    /// Where the exchange was when the watch began: shown first.
+    summary: Option<Arc<Event>>,
 }
 
 impl Candidate {
@@ -35,7 +37,16 @@ impl Candidate {
             octets_left: queue.spec.octets_max,
             searches: Default::default(),
             exchanges: 0,
+            summary: None,
             queue,
+        }
+    }
+
+    /// A watch that has begun within the exchange.
+    pub(crate) fn late(queue: Arc<Queue>, summary: Arc<Event>) -> Candidate {
+        Candidate {
+            summary: Some(summary),
+            ..Candidate::new(queue)
         }
     }
 
@@ -72,6 +83,9 @@ impl Candidate {
     /// Shows what has happened so far.
     pub(crate) fn show(&mut self, ring: &Ring) {
         self.is_shown = true;
+        if let Some(summary) = self.summary.take() {
+            self.queue.push(&summary);
+        }
         if ring.lost > 0 {
             self.queue.count_lost(ring.lost);
         }

@@ -15,7 +15,7 @@ pub struct Filter {
     /// The client's address; `*` for any characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Pattern>,
-    /// The site's name; `*` for any characters.
+    /// One of the names of the site, or a host that one of them stands for; `*` for any characters. Case does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<Pattern>,
     /// The path of the request as the client sent it, without its query; `*` for any characters.
@@ -46,8 +46,8 @@ pub struct Filter {
 pub struct Facts {
     /// The client's address, as text.
     pub client: Option<String>,
-    /// The site's name.
-    pub site: Option<String>,
+    /// What the site is called: its hosts, which may be globs (`*.example.org`).
+    pub site: Option<Vec<String>>,
     /// The path, as the client sent it, without its query.
     pub path: Option<String>,
     /// The method.
@@ -160,7 +160,7 @@ impl Filter {
             (Some(_), None) => unknown(facts),
         };
         text(&self.client, &facts.client)
-            .and(text(&self.site, &facts.site))
+            .and(self.decide_site(facts))
             .and(text(&self.path, &facts.path))
             .and(exactly(&self.method, &facts.method))
             .and(text(&self.script, &facts.script))
@@ -199,6 +199,14 @@ impl Filter {
         *self == clients_only
     }
 
+    fn decide_site(&self, facts: &Facts) -> Verdict {
+        match (&self.site, &facts.site) {
+            (None, _) => Verdict::Matches,
+            (Some(wanted), Some(names)) => verdict(names.iter().any(|name| is_site(wanted, name))),
+            (Some(_), None) => unknown(facts),
+        }
+    }
+
     fn decide_status(&self, facts: &Facts) -> Verdict {
         match (&self.status, facts.status) {
             (None, _) => Verdict::Matches,
@@ -217,6 +225,13 @@ impl Filter {
             Some(_) => unknown(facts),
         }
     }
+}
+
+/// Whether a name is that of the wanted site; either may be a glob.
+fn is_site(wanted: &Pattern, name: &str) -> bool {
+    let wanted = Pattern::new(wanted.to_string().to_ascii_lowercase());
+    let name = name.to_ascii_lowercase();
+    wanted.matches(&name) || Pattern::new(name).matches(&wanted.to_string())
 }
 
 fn verdict(matches: bool) -> Verdict {
@@ -293,6 +308,34 @@ mod tests {
         };
         assert!(other.may_match_line("POST", "/") && !other.may_match_line("GET", "/"));
         assert!(!other.may_match(&request("192.0.2.1")));
+    }
+
+    #[test]
+    fn a_site_is_known_by_each_of_its_names() {
+        let facts = Facts {
+            site: Some(
+                ["example.org", "Example.net", "*.example.org", "default"]
+                    .map(str::to_owned)
+                    .into(),
+            ),
+            ..facts()
+        };
+        for (wanted, expected) in [
+            ("example.org", true),
+            ("EXAMPLE.NET", true),
+            ("www.example.org", true),
+            ("*.example.org", true),
+            ("*.org", true),
+            ("default", true),
+            ("www.example.net", false),
+            ("example.com", false),
+        ] {
+            let filter = Filter {
+                site: Some(Pattern::new(wanted)),
+                ..Filter::default()
+            };
+            assert_eq!(filter.decide(&facts), verdict(expected), "{wanted}");
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::filter::{Facts, RequestFacts, Verdict};
 use crate::mask::Masks;
 use crate::spec::Spec;
-use crate::subject::{Inner, Subject};
+use crate::subject::{Inner, LateJoin, Subject};
 use crate::watch::{Queue, Watch};
 
 /// Watches at once at most.
@@ -122,7 +123,7 @@ impl Hub {
         self.generation.load(Ordering::Relaxed)
     }
 
-    fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.subjects.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
@@ -212,6 +213,48 @@ impl WorkerHub {
         }
     }
 
+    /// Whether a watch may show a request that is in progress, by what was known of it when it began. Nothing is allocated.
+    #[must_use]
+    pub fn may_join(&self, request: &RequestFacts<'_>) -> bool {
+        let list = self.list();
+        let mut specs = list.iter().map(|queue| &queue.spec);
+        specs.any(|spec| spec.joins_requests() && spec.filter.may_match(request))
+    }
+
+    /// Has a request in progress watched by the watches that have begun since it did. `subject` is its place, `began` is when its head was
+    /// complete, and `summary` is the first event that they are shown: where it is. False if no watch that is new to it can match it.
+    ///
+    /// Its connection is not watched because of it: secrets in the bytes before are not known.
+    pub fn join(
+        &self,
+        subject: &Subject,
+        began: Instant,
+        facts: Facts,
+        summary: impl FnOnce(&Masks) -> String,
+    ) -> bool {
+        let is_new = |queue: &&Arc<Queue>| {
+            !queue.is_ended()
+                && queue.spec.joins_requests()
+                && queue.spec.filter.decide(&facts) != Verdict::Differs
+                && subject.may_join(queue)
+        };
+        let candidates: Vec<_> = self.list().iter().filter(is_new).cloned().collect();
+        if candidates.is_empty() {
+            return false;
+        }
+        let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
+        let late = LateJoin {
+            hub: &self.hub,
+            began,
+            facts,
+        };
+        subject.join_late(late, candidates, summary);
+        if depends_on_time {
+            self.wait(subject);
+        }
+        true
+    }
+
     /// Decides what the passing of time decides. To be called about once a second.
     pub fn tick(&self) {
         let mut waiting = self.waiting.borrow_mut();
@@ -230,14 +273,19 @@ impl WorkerHub {
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
         let subject = Subject::begin(&self.hub, self.hub.next_number(), parent, facts, candidates);
         if depends_on_time && parent.is_some() {
-            let mut waiting = self.waiting.borrow_mut();
-            // Most requests are over before the next tick.
-            if waiting.len() >= WAITING_CHECKED && waiting.len().is_power_of_two() {
-                waiting.retain(|subject| subject.strong_count() > 0);
-            }
-            waiting.push(subject.downgrade());
+            self.wait(&subject);
         }
         subject
+    }
+
+    /// Has the passing of time decide about a subject.
+    fn wait(&self, subject: &Subject) {
+        let mut waiting = self.waiting.borrow_mut();
+        // Most requests are over before the next tick.
+        if waiting.len() >= WAITING_CHECKED && waiting.len().is_power_of_two() {
+            waiting.retain(|subject| subject.strong_count() > 0);
+        }
+        waiting.push(subject.downgrade());
     }
 
     fn list(&self) -> Rc<[Arc<Queue>]> {

@@ -39,6 +39,11 @@ impl Spec {
         }
     }
 
+    /// Whether it shows requests that are in progress when it begins: `once` is the next request, unless it is named.
+    pub(crate) fn joins_requests(&self) -> bool {
+        !self.once || self.filter.id.is_some()
+    }
+
     /// Whether the passing of time alone can decide it.
     pub(crate) fn depends_on_time(&self) -> bool {
         let is_slow = |trigger: &Trigger| trigger.slower_than_ms.is_some();

@@ -1,6 +1,6 @@
 //! With what a connection or an exchange notes its events.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -17,8 +17,21 @@ use crate::timing::{Phase, Timing};
 use crate::watch::Queue;
 
 /// What a connection or an exchange notes its events with. Nothing if nobody watches it: then each note costs one comparison.
+///
+/// An exchange has a place for a watch that begins later ([`Subject::vacant`]). Its clones share the place, so that all its stages are watched
+/// from then on.
 #[derive(Clone, Debug, Default)]
-pub struct Subject(Option<Rc<Inner>>);
+pub struct Subject(Option<Rc<OnceCell<Rc<Inner>>>>);
+
+/// The module of the event that says where an exchange was when a watch began.
+const MODULE: &str = "watch";
+
+/// An exchange in progress that a watch joins.
+pub(crate) struct LateJoin<'a> {
+    pub(crate) hub: &'a Hub,
+    pub(crate) began: Instant,
+    pub(crate) facts: Facts,
+}
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -61,42 +74,79 @@ impl Subject {
         facts: Facts,
         candidates: Vec<Arc<Queue>>,
     ) -> Subject {
-        if let Some(Subject(Some(connection))) = connection {
+        if let Some(connection) = connection.and_then(Subject::inner) {
             connection.is_idle.set(false);
         }
-        let inner = Rc::new(Inner {
-            number,
-            began: Instant::now(),
-            id: facts.id.as_deref().map(Arc::from),
-            connection: connection.cloned().unwrap_or_default(),
-            is_connection: connection.is_none(),
-            wanted: Cell::default(),
-            masks: hub.masks(),
-            timing: RefCell::default(),
-            holds: Cell::default(),
-            has_ended: Cell::default(),
-            is_idle: Cell::default(),
-            hidden: RefCell::default(),
-            state: RefCell::new(State {
-                facts,
-                candidates: candidates.into_iter().map(Candidate::new).collect(),
-                ring: Ring::new(&hub.ring_bytes),
-            }),
-        });
+        let inner = Inner::new(hub, number, connection, Instant::now(), facts);
+        inner.state.borrow_mut().candidates = candidates.into_iter().map(Candidate::new).collect();
         inner.decide();
-        Subject(Some(inner))
+        Subject(Some(Rc::new(OnceCell::from(inner))))
+    }
+
+    /// A place for a watch: nobody watches yet.
+    #[must_use]
+    pub fn vacant() -> Subject {
+        Subject(Some(Rc::default()))
+    }
+
+    /// Whether it is a place that nobody watches, and that no other exchange has: it can be that of the next one.
+    #[must_use]
+    pub fn is_reusable(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|place| place.get().is_none() && Rc::strong_count(place) == 1)
+    }
+
+    /// Puts the subject that has begun into its place.
+    pub fn occupy(&self, begun: &Subject) {
+        if let (Some(place), Some(inner)) = (&self.0, begun.inner()) {
+            // An exchange begins once.
+            let _ = place.set(Rc::clone(inner));
+        }
+    }
+
+    /// Has an exchange in progress watched by these watches, which have begun since it did. Its first event is `summary`, whatever items they
+    /// show. Not if it has no place.
+    pub(crate) fn join_late(
+        &self,
+        late: LateJoin<'_>,
+        candidates: Vec<Arc<Queue>>,
+        summary: impl FnOnce(&Masks) -> String,
+    ) {
+        let Some(place) = &self.0 else { return };
+        let LateJoin { hub, began, facts } = late;
+        let inner = place.get_or_init(|| {
+            let inner = Inner::new(hub, hub.next_number(), Some(&Subject::NONE), began, facts);
+            inner.timing.borrow_mut().add(Phase::Unwatched, began.elapsed());
+            inner
+        });
+        let summary = inner.event(Item::RequestHead, MODULE, Content::Text(summary(&inner.masks)));
+        let candidates = candidates.into_iter();
+        let candidates = candidates.map(|queue| Candidate::late(queue, Arc::clone(&summary)));
+        inner.state.borrow_mut().candidates.extend(candidates);
+        inner.decide();
+    }
+
+    /// Whether a watch may be shown an exchange that is in progress: not if it is or was among those that decided about it.
+    pub(crate) fn may_join(&self, queue: &Arc<Queue>) -> bool {
+        self.inner()
+            .is_none_or(|inner| !inner.has_ended.get() && !inner.state.borrow().has(queue))
+    }
+
+    fn inner(&self) -> Option<&Rc<Inner>> {
+        self.0.as_ref()?.get()
     }
 
     /// Whether nobody watches.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.0.is_none()
+        self.inner().is_none()
     }
 
     /// Whether somebody may want events of this item.
     #[must_use]
     pub fn wants(&self, item: Item) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.wanted.get().contains(item))
+        self.inner().is_some_and(|inner| inner.wanted.get().contains(item))
     }
 
     /// Notes an event; `text` is called only if somebody may want it. `module` is the part of the server that notes it.
@@ -151,7 +201,7 @@ impl Subject {
     /// What must not be shown of it. `None` if nobody watches.
     #[must_use]
     pub fn masks(&self) -> Option<&Masks> {
-        self.0.as_ref().map(|inner| &inner.masks)
+        self.inner().map(|inner| &inner.masks)
     }
 
     /// Notes that the exchange goes on: the moments are shown at its end.
@@ -165,14 +215,14 @@ impl Subject {
     pub fn note_timing(&self, module: &'static str) {
         self.note_phase(Phase::End);
         self.note(Item::Timing, module, || {
-            let timing = self.0.as_ref().map(|inner| inner.timing.borrow().to_string());
+            let timing = self.inner().map(|inner| inner.timing.borrow().to_string());
             timing.unwrap_or_default()
         });
     }
 
     /// Adds to what is known of the exchange; that may decide who is shown it.
     pub fn know(&self, add: impl FnOnce(&mut Facts)) {
-        if let Some(inner) = &self.0 {
+        if let Some(inner) = self.inner() {
             add(&mut inner.state.borrow_mut().facts);
             inner.decide();
         }
@@ -180,7 +230,7 @@ impl Subject {
 
     /// Ends the exchange: what is not known now never will be. Further events are shown only while there is a [`Hold`].
     pub fn end(&self) {
-        let Some(inner) = &self.0 else { return };
+        let Some(inner) = self.inner() else { return };
         self.know(|facts| facts.is_ended = true);
         inner.has_ended.set(true);
         if inner.holds.get() == 0 {
@@ -195,7 +245,7 @@ impl Subject {
 
     /// Has these secrets masked wherever they stand in further events of the exchange and of its connection.
     pub fn hide_secrets(&self, secrets: &Secrets) {
-        if let Some(inner) = &self.0 {
+        if let Some(inner) = self.inner() {
             inner.hidden.borrow_mut().add(secrets);
             inner.connection.hide_secrets(secrets);
         }
@@ -204,7 +254,7 @@ impl Subject {
     /// Has events shown that come after the end of the exchange, until this is dropped: a script may go on.
     #[must_use]
     pub fn hold(&self) -> Hold {
-        if let Some(inner) = &self.0 {
+        if let Some(inner) = self.inner() {
             inner.holds.set(inner.holds.get() + 1);
         }
         Hold(self.clone())
@@ -212,7 +262,7 @@ impl Subject {
 
     /// The last event has come.
     fn close(&self) {
-        let Some(inner) = &self.0 else { return };
+        let Some(inner) = self.inner() else { return };
         let candidates = std::mem::take(&mut inner.state.borrow_mut().candidates);
         inner.wanted.set(Items::NONE);
         for candidate in candidates.iter().filter(|candidate| candidate.is_shown) {
@@ -226,7 +276,7 @@ impl Subject {
 
     /// Notes that the connection has sent everything of the exchanges that have ended: it is no longer shown because of them.
     pub fn sent(&self) {
-        let Some(inner) = &self.0 else { return };
+        let Some(inner) = self.inner() else { return };
         let mut state = inner.state.borrow_mut();
         let State { facts, candidates, .. } = &mut *state;
         for candidate in candidates.iter_mut().filter(|candidate| candidate.is_left()) {
@@ -237,7 +287,7 @@ impl Subject {
     /// Forgets the bytes and frames that a connection has noted so far. It is idle: its exchanges have ended and everything was sent, so no watch can
     /// be shown them any more.
     pub fn forget_bytes(&self) {
-        if let Some(inner) = &self.0 {
+        if let Some(inner) = self.inner() {
             inner.is_idle.set(true);
             let mut state = inner.state.borrow_mut();
             state.ring.forget_bytes();
@@ -251,7 +301,7 @@ impl Subject {
     /// Whether some watch may be shown a request of the connection with this method and path.
     #[must_use]
     pub fn may_show(&self, method: &str, path: &str) -> bool {
-        self.0.as_ref().is_some_and(|inner| {
+        self.inner().is_some_and(|inner| {
             let state = inner.state.borrow();
             let mut filters = state.candidates.iter().map(|candidate| &candidate.queue.spec.filter);
             filters.any(|filter| filter.may_match_line(method, path))
@@ -262,19 +312,15 @@ impl Subject {
     #[must_use]
     pub fn is_over(&self) -> bool {
         let is_over = |inner: &Rc<Inner>| inner.state.borrow().candidates.is_empty();
-        self.0.as_ref().is_none_or(is_over)
+        self.inner().is_none_or(is_over)
     }
 
     /// Adds the watches that have begun since the connection was accepted, and removes those that have ended.
     pub(crate) fn join(&self, list: &[Arc<Queue>]) {
-        let Some(inner) = &self.0 else { return };
+        let Some(inner) = self.inner() else { return };
         let mut state = inner.state.borrow_mut();
-        let known = |state: &State, queue: &Arc<Queue>| {
-            let is_same = |candidate: &Candidate| Arc::ptr_eq(&candidate.queue, queue);
-            state.candidates.iter().any(is_same)
-        };
         for queue in list {
-            if !known(&state, queue) && queue.spec.filter.decide(&state.facts) != Verdict::Differs {
+            if !state.has(queue) && queue.spec.filter.decide(&state.facts) != Verdict::Differs {
                 state.candidates.push(Candidate::new(Arc::clone(queue)));
             }
         }
@@ -283,16 +329,16 @@ impl Subject {
     }
 
     pub(crate) fn downgrade(&self) -> Weak<Inner> {
-        self.0.as_ref().map_or_else(Weak::new, Rc::downgrade)
+        self.inner().map_or_else(Weak::new, Rc::downgrade)
     }
 
     fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
-        self.0.as_ref().filter(|inner| inner.wanted.get().contains(item))
+        self.inner().filter(|inner| inner.wanted.get().contains(item))
     }
 
     /// Shows a connection, because one of its exchanges is shown.
     fn show(&self, queue: &Arc<Queue>) {
-        let Some(inner) = &self.0 else { return };
+        let Some(inner) = self.inner() else { return };
         let mut state = inner.state.borrow_mut();
         let State { candidates, ring, .. } = &mut *state;
         if let Some(candidate) = candidates
@@ -310,7 +356,7 @@ impl Subject {
 
     /// Notes that an exchange that was shown has ended. False if this is not a connection that is shown because of it.
     fn leave(&self, queue: &Arc<Queue>) -> bool {
-        let Some(inner) = &self.0 else { return false };
+        let Some(inner) = self.inner() else { return false };
         let mut state = inner.state.borrow_mut();
         let State { facts, candidates, .. } = &mut *state;
         let mut candidates = candidates.iter_mut();
@@ -331,7 +377,7 @@ impl Subject {
     }
 
     fn is_triggered(&self, queue: &Arc<Queue>) -> bool {
-        self.0.as_ref().is_some_and(|inner| {
+        self.inner().is_some_and(|inner| {
             let state = inner.state.borrow();
             let mut candidates = state.candidates.iter();
             candidates.any(|candidate| Arc::ptr_eq(&candidate.queue, queue) && candidate.is_triggered)
@@ -353,7 +399,7 @@ pub struct Hold(Subject);
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some(inner) = &self.0.0 else { return };
+        let Some(inner) = self.0.inner() else { return };
         inner.holds.set(inner.holds.get() - 1);
         if inner.holds.get() == 0 && inner.has_ended.get() {
             self.0.close();
@@ -361,7 +407,38 @@ impl Drop for Hold {
     }
 }
 
+impl State {
+    /// Whether a watch is among the candidates.
+    fn has(&self, queue: &Arc<Queue>) -> bool {
+        let mut candidates = self.candidates.iter();
+        candidates.any(|candidate| Arc::ptr_eq(&candidate.queue, queue))
+    }
+}
+
 impl Inner {
+    /// A subject without candidates. An exchange has a `connection`, even if nobody watches that.
+    fn new(hub: &Hub, number: u64, connection: Option<&Subject>, began: Instant, facts: Facts) -> Rc<Inner> {
+        Rc::new(Inner {
+            number,
+            began,
+            id: facts.id.as_deref().map(Arc::from),
+            connection: connection.cloned().unwrap_or_default(),
+            is_connection: connection.is_none(),
+            wanted: Cell::default(),
+            masks: hub.masks(),
+            timing: RefCell::default(),
+            holds: Cell::default(),
+            has_ended: Cell::default(),
+            is_idle: Cell::default(),
+            hidden: RefCell::default(),
+            state: RefCell::new(State {
+                facts,
+                candidates: Vec::new(),
+                ring: Ring::new(&hub.ring_bytes),
+            }),
+        })
+    }
+
     fn octets_room(&self, item: Item) -> OctetsRoom {
         let state = self.state.borrow();
         let mut room = OctetsRoom::default();
@@ -392,11 +469,9 @@ impl Inner {
         state.candidates.iter().any(is_open)
     }
 
-    fn add(&self, item: Item, module: &'static str, mut content: Content) {
-        self.hidden.borrow_mut().mask(item, &mut content);
-        let mut state = self.state.borrow_mut();
-        let State { candidates, ring, .. } = &mut *state;
-        let event = Arc::new(Event {
+    /// An event that happens now.
+    fn event(&self, item: Item, module: &'static str, content: Content) -> Arc<Event> {
+        Arc::new(Event {
             at: SystemTime::now(),
             since: self.began.elapsed(),
             module,
@@ -404,7 +479,14 @@ impl Inner {
             number: self.number,
             id: self.id.clone(),
             content,
-        });
+        })
+    }
+
+    fn add(&self, item: Item, module: &'static str, mut content: Content) {
+        self.hidden.borrow_mut().mask(item, &mut content);
+        let mut state = self.state.borrow_mut();
+        let State { candidates, ring, .. } = &mut *state;
+        let event = self.event(item, module, content);
         let (mut is_undecided, mut is_kept) = (false, false);
         for candidate in candidates.iter_mut() {
             candidate.search(&event);

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
+    /// A watch has begun within the exchange.
+    Unwatched,
     /// It is known what answers.
     Decided,
     /// A password was verified, or an agent has answered.
@@ -41,7 +43,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Phase; 10] = [
+    const ALL: [Phase; 11] = [
+        Phase::Unwatched,
         Phase::Decided,
         Phase::Identified,
         Phase::Admitted,
@@ -58,6 +61,7 @@ impl Phase {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Phase::Unwatched => "unwatched",
             Phase::Decided => "decided",
             Phase::Identified => "identified",
             Phase::Admitted => "admitted",
@@ -75,6 +79,7 @@ impl Phase {
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
+            Phase::Unwatched => "before the watch",
             Phase::Decided => "routes and files",
             Phase::Identified => "verification of the password",
             Phase::Admitted => "queue of the throttle",
@@ -204,13 +209,13 @@ mod tests {
         }
         let text = timing.to_string();
         assert!(
-            text.starts_with("11.106 ms\n     0.000 ms      0.000 ms  decided "),
+            text.starts_with("12.340 ms\n     0.000 ms      0.000 ms  unwatched "),
             "{text}"
         );
         assert_eq!(text.parse(), Ok(timing.clone()));
-        assert_eq!(timing.total_us(), 11_106);
+        assert_eq!(timing.total_us(), 12_340);
         let json = serde_json::to_string(&timing.moments[1]).unwrap();
-        assert_eq!(json, r#"{"phase":"identified","at_us":1234}"#);
+        assert_eq!(json, r#"{"phase":"decided","at_us":1234}"#);
         assert_eq!("1 ms\nx".parse::<Timing>(), Err(NotATiming));
     }
 

@@ -1,6 +1,6 @@
 //! A script that is silent: what it waits for, and the fault if that never comes or takes too long.
 //!
-//! Not here: when a check is due (`idle_timer`), and how the process is observed (`blocked_read`).
+//! Also what is noted when a watch joins an exchange. Not here: when a check is due (`idle_timer`), and how the process is observed (`blocked_read`).
 
 use std::future::Future;
 use std::os::fd::BorrowedFd;
@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
+use tokio::time::Instant;
 
 use super::Relay;
 use crate::blocked_read::{BlockedRead, PipeId};
@@ -81,6 +82,35 @@ impl Relay {
         }
     }
 
+    /// A watch has begun while the script works.
+    #[cold]
+    pub(super) fn join_watch(&self) {
+        self.process.watch_lines();
+        if self.has_head {
+            self.events.join_body();
+        }
+        let silent_since = self.idle_timer.waiting_since().unwrap_or_else(Instant::now);
+        self.events.join_process(&self.process.sentinels, silent_since, || {
+            let mut text = format!("{} has the request", self.process.describe());
+            text.push_str(match self.awaited() {
+                Awaited::Start => "; it has not read it (CGIPLUSIN)",
+                Awaited::Head => "; the head of its reply is not complete",
+                Awaited::Body | Awaited::BodyInOwnTime => "; the head of its reply is complete",
+                Awaited::EndWithoutClient => "; its client has left",
+            });
+            if self.has_called_out {
+                text.push_str("; it has sent callouts");
+            }
+            if self.callouts.buffer.is_ring() {
+                text.push_str("; it uses its memory buffer");
+            }
+            if self.pump.as_ref().is_some_and(Pump::awaits_client) {
+                text.push_str("; the server waits for the client to send the rest of the request's body");
+            }
+            text
+        });
+    }
+
     /// Notes from time to time, while the script is silent, what its process does.
     pub(super) fn note_silence(&self, context: &mut Context<'_>) {
         if !self.events.is_on() {
@@ -95,7 +125,10 @@ impl Relay {
 
     fn silence_text(&self, silent: Duration, observed: Option<&ObservedProcess>) -> String {
         let (pid, seconds) = (self.process.pid, silent.as_secs());
-        let mut text = format!("pid {pid} has been silent for {seconds} s: ");
+        let mut text = match seconds {
+            0 => format!("pid {pid}: "),
+            _ => format!("pid {pid} has been silent for {seconds} s: "),
+        };
         match observed {
             Some(observed) => text.push_str(&observed.text(|file| self.channel(file))),
             None => text.push_str("it has ended"),

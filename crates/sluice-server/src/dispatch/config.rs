@@ -139,6 +139,17 @@ impl Config {
     /// The number of the site for a host, and how it was chosen, for a question that may name no address.
     ///
     /// # Errors
+    /// What a watch may call a site: its hosts, and `default` if it serves the hosts that no site names. `listener` is the number of the
+    /// address.
+    pub(crate) fn watched_names(&self, site: usize, listener: usize) -> Vec<String> {
+        let mut names = self.site(site).hosts().to_vec();
+        let of_unknown = self.names.choose("", Some(listener));
+        if of_unknown.is_some_and(|(number, _)| number == site) && self.unknown_hosts != UnknownHosts::Refuse {
+            names.push("default".to_owned());
+        }
+        names
+    }
+
     /// As of `site_of_request`.
     pub(crate) fn site_of_question(
         &self,

@@ -135,7 +135,7 @@ impl PendingAnswer {
             AgentProgram::Own(_) => own_agent_script(request, &self.agent)?,
         };
         let file = answer.script.file.clone();
-        let said = agent::ask(Box::new(self.job(exchange, request, &site, answer))).await?;
+        let said = agent::ask(Rc::new(self.job(exchange, request, &site, answer))).await?;
         let AgentAnswer {
             name, groups, refused, ..
         } = said;

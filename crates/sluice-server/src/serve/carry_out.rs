@@ -299,7 +299,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         subject: exchange.subject.clone(),
     };
     let task = Task {
-        job: Box::new(job),
+        job: Rc::new(job),
         body: request.body.take().unwrap_or_else(RequestBody::none),
     };
     (task, send_directories)

@@ -27,7 +27,7 @@ use sluice_watch::{Facts, Item, RequestFacts, Subject};
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
 use crate::fault_log::Cause;
-use crate::in_progress::{EntryNumber, NewRequest};
+use crate::in_progress::{EntryNumber, NewEntry, NewRequest};
 use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::held_limits::HeldLimits;
@@ -79,7 +79,11 @@ impl Exchange {
             context.next_id(),
             LogEntry::new(config, &head.headers, context.arrival()),
         );
-        let (place, progress) = context.in_progress.begin(NewRequest {
+        let NewEntry {
+            place,
+            progress,
+            subject,
+        } = context.in_progress.begin(NewRequest {
             id,
             started: entry.started,
             client: client.endpoints.client,
@@ -105,7 +109,7 @@ impl Exchange {
             limits: HeldLimits::default(),
             is_private: false,
             hsts: None,
-            subject: Subject::NONE,
+            subject,
             entry,
         })
     }
@@ -130,7 +134,7 @@ impl Exchange {
                 method: self.line.method.as_str(),
                 id: self.id.as_str(),
             };
-            self.subject = watches.request(&on_connection, &request);
+            self.subject.occupy(&watches.request(&on_connection, &request));
             if self.subject.is_none() {
                 connection.skip_octets();
             }
@@ -142,17 +146,24 @@ impl Exchange {
     pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
-            self.subject = watches.exchange(&Subject::NONE, || Facts {
+            let subject = watches.exchange(&Subject::NONE, || Facts {
                 client: Some(self.client.endpoints.client.ip().to_canonical().to_string()),
                 id: Some(self.id.to_string()),
                 status: Some(refusal.status.as_u16()),
                 ..Facts::default()
             });
+            self.subject.occupy(&subject);
             self.subject.note(Item::Errors, watched::module::REQUEST, || {
                 let (status, reason) = (refusal.status.as_u16(), &refusal.reason);
                 format!("the head of a request was refused, status {status}: {reason}")
             });
         }
+    }
+
+    /// Notes that it carries the events of a watch: it is watched no more, because each of its events would cause others.
+    pub(crate) fn carry_watch(&self) {
+        self.context.in_progress.exempt(self.place);
+        self.subject.end();
     }
 
     /// When the request's head was complete.
@@ -259,6 +270,7 @@ impl Exchange {
             false => None,
         };
         self.entry.note_response(status, response.headers(), length);
+        self.progress.set_status(status.as_u16());
         watched::response_head(self, response, length);
     }
 

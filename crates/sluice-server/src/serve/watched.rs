@@ -77,7 +77,8 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     }
     let site = request.site();
     let name = site.hosts().first().map_or("*", String::as_str);
-    subject.know(|facts| facts.site = Some(name.to_owned()));
+    let names = request.config.watched_names(request.site, listener);
+    subject.know(|facts| facts.site = Some(names));
     subject.note(Item::Mapping, module::DECIDE, || {
         let mut text = format!("host {:?}: site {name} ({})", request.host, site.origin);
         match &request.subject {

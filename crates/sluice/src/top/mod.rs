@@ -34,7 +34,7 @@ const INTERVAL_SECONDS: std::ops::RangeInclusive<f64> = 0.2..=60.0;
 
 const HELP: &str = "\
 Keys: q quits, Tab changes the list, up and down choose a line, s changes the order, r reverses it, / filters, p pauses, R retires the \
-script of a process (idle processes end at once, busy ones after their request), e ends a request, w watches the next ones for its path, ? shows all keys.
+script of a process (idle processes end at once, busy ones after their request), e ends a request, w watches it, W the next ones for its path, ? shows all keys.
 
 Without --server it shows the only server that this user runs, or the one with the socket /run/sluice/control.sock.";
 
@@ -117,8 +117,8 @@ fn run_until_quit(
                 Effect::None => {}
                 Effect::Quit => return Ok(ExitCode::SUCCESS),
                 Effect::Order(order) => poller.order(order),
-                Effect::Watch(path) => {
-                    if let Err(error) = screen.run_aside(&watch_arguments(server, &path)) {
+                Effect::Watch(filter) => {
+                    if let Err(error) = screen.run_aside(&filter.arguments(server)) {
                         model.say(error);
                     }
                 }
@@ -127,11 +127,26 @@ fn run_until_quit(
     }
 }
 
-/// What shows the requests for a path. A request that is in progress when a watch begins is not shown, so its id would find nothing.
-fn watch_arguments(server: &ServerOptions, path: &str) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = ["watch", "--path", path].map(OsString::from).to_vec();
-    arguments.extend(server.arguments());
-    arguments
+/// Which requests to watch.
+#[derive(Debug, PartialEq, Eq)]
+enum WatchFilter {
+    /// The one with this id.
+    Request(String),
+    /// Those for this path.
+    Path(String),
+}
+
+impl WatchFilter {
+    /// The arguments of the command that watches them.
+    fn arguments(&self, server: &ServerOptions) -> Vec<OsString> {
+        let (option, value) = match self {
+            WatchFilter::Request(id) => ("--id", id),
+            WatchFilter::Path(path) => ("--path", path),
+        };
+        let mut arguments: Vec<OsString> = ["watch", option, value].map(OsString::from).to_vec();
+        arguments.extend(server.arguments());
+        arguments
+    }
 }
 
 /// What a key leads to, besides a change of the model.
@@ -139,8 +154,7 @@ enum Effect {
     None,
     Quit,
     Order(Order),
-    /// Watch the requests for this path.
-    Watch(String),
+    Watch(WatchFilter),
 }
 
 fn on_key(model: &mut Model, key: KeyEvent) -> Effect {
@@ -182,10 +196,16 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Effect {
         KeyCode::End => model.select_by(isize::MAX),
         KeyCode::Char('R') => model.ask_to_retire(),
         KeyCode::Char('e') => model.ask_to_end(),
-        KeyCode::Char('w') => match model.selected_path() {
-            Some(path) => return Effect::Watch(path),
-            None => model.say("choose a request, or a process that has one".to_owned()),
-        },
+        KeyCode::Char(key @ ('w' | 'W')) => {
+            let filter = match key {
+                'w' => model.selected_request().map(WatchFilter::Request),
+                _ => model.selected_path().map(WatchFilter::Path),
+            };
+            match filter {
+                Some(filter) => return Effect::Watch(filter),
+                None => model.say("choose a request, or a process that has one".to_owned()),
+            }
+        }
         _ => {}
     }
     Effect::None

@@ -298,7 +298,7 @@ fn last_line(model: &Model) -> Line<'static> {
     Line::from(text)
 }
 
-const HELP: [&str; 15] = [
+const HELP: [&str; 16] = [
     "q, Esc       quit",
     "Tab          requests or processes",
     "up, down     choose a line (also k, j, PageUp, PageDown, Home, End)",
@@ -309,7 +309,8 @@ const HELP: [&str; 15] = [
     "R            retire the script: idle processes end, busy ones after",
     "             their request",
     "e            end the request, and stop its script process",
-    "w            watch the next requests for this path (sluice watch --path)",
+    "w            watch this request (sluice watch --id)",
+    "W            watch the next requests for this path (sluice watch --path)",
     "",
     "output?      the script has begun its reply, and the server waits",
     "             for more of it",

@@ -51,6 +51,7 @@ mod targets;
 mod tls;
 mod turns;
 mod watch;
+mod watch_in_progress;
 mod watch_network;
 mod watch_scripts;
 mod watch_stages;

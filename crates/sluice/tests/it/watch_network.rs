@@ -131,8 +131,8 @@ fn limits_that_close_a_connection_are_named() {
     server.connect().rest();
     watcher.line("closed at once: 127.0.0.1 has 1 connections already (limits.connections_per_client)");
     drop(first);
-    // Then there is room for the connection by which the server is checked.
-    watcher.line("connection      closed");
+    // Then there is room for the connection by which the server is checked. The first such line is that of the one closed at once.
+    watcher.lines(2, "connection      closed");
 }
 
 #[test]
@@ -311,6 +311,43 @@ fn frames_of_http2_are_shown_in_both_directions() {
     ] {
         watcher.line(expected);
     }
+}
+
+/// A HEADERS frame of HTTP/2: a GET of a path.
+fn http2_get(stream: u8, path: &str) -> Vec<u8> {
+    let mut fields = b"\x82\x86\x01\x09127.0.0.2\x04".to_vec();
+    fields.push(u8::try_from(path.len()).unwrap());
+    fields.extend(path.as_bytes());
+    let mut bytes = vec![0, 0, u8::try_from(fields.len()).unwrap(), 1, 5, 0, 0, 0, stream];
+    bytes.extend(fields);
+    bytes
+}
+
+#[test]
+fn a_connection_of_http2_is_watched_again_after_it_has_carried_a_watch() {
+    let server = Setup::new()
+        .file("a.txt", "a")
+        .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
+        .route("path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"] }")
+        .start();
+    let watcher = Watcher::start(&server, &["--items", "http2"]);
+    let mut browser = TcpStream::connect(clear_address(&server)).unwrap();
+    browser
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .unwrap();
+    let watch = http2_get(1, "/-/watch-text?items=mapping&once=on&path=/a.txt");
+    browser.write_all(&watch).unwrap();
+    server.log_line("watch by client");
+    server.get("/a.txt");
+    // That is logged at its end.
+    server.access_lines(2);
+    browser.write_all(&http2_get(3, "/b")).unwrap();
+    watcher.line("sent DATA, stream 3, END_STREAM");
+    browser.write_all(&http2_get(5, "/c")).unwrap();
+    watcher.line("received HEADERS, stream 5, ");
+    watcher.line("sent DATA, stream 5, END_STREAM");
+    let text = watcher.text();
+    assert!(!text.contains("sent HEADERS, stream 1"), "{text}");
 }
 
 #[test]

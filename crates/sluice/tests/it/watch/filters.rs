@@ -147,3 +147,36 @@ fn a_watcher_that_reads_nothing_loses_events_in_their_place() {
         assert!(silent.read_line(&mut line).unwrap() > 0);
     }
 }
+
+#[test]
+fn a_site_is_found_by_each_of_its_names() {
+    let server = Setup::new()
+        .site("hosts = [\"example.org\", \"example.net\", \"*.example.org\"]")
+        .sites("[[site]]\nroot = \"htdocs\"")
+        .start();
+    let get = |host: &str, path: &str| {
+        server.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ))
+    };
+    for (name, host) in [
+        ("example.net", "example.org"),
+        ("www.example.org", "shop.example.org"),
+        ("EXAMPLE.org", "example.net"),
+        ("default", "other.test"),
+    ] {
+        let watcher = Watcher::start(&server, &["--site", name, "--once", "--items", "request-head"]);
+        for other in ["example.org", "other.test"] {
+            let is_first = other == "example.org";
+            if is_first == (name == "default") {
+                get(other, "/another");
+            }
+        }
+        get(host, "/wanted");
+        let shown = watcher.wait_end().output;
+        assert!(
+            shown.contains("/wanted") && !shown.contains("/another"),
+            "{name}: {shown}"
+        );
+    }
+}
