@@ -23,6 +23,7 @@ use crate::failures::{FailureLimit, Failures, PasswordId, Sender, Who};
 use crate::rules::User;
 use crate::store::UserStore;
 use crate::verifier::{Job, QueueFull, Verifier};
+use crate::waiting::{Verification, Waiting};
 
 /// Verified passwords that are remembered. When there are more, those that are rarely used are removed.
 const REMEMBERED_MAX: usize = 20_000;
@@ -40,6 +41,7 @@ struct Shared {
     key: hmac::Key,
     verified: Cache<Mac, Verified>,
     failures: Failures,
+    waiting: Waiting,
 }
 
 type Mac = PasswordId;
@@ -120,7 +122,7 @@ pub enum Outcome {
     Wrong(Duration),
 }
 
-/// A password was not verified, because a thread failed.
+/// A password was not verified: too many wait, or a thread has failed.
 #[derive(Clone, Copy, Debug)]
 pub struct NotVerified;
 
@@ -136,6 +138,7 @@ impl AccessControl {
                 key: key.map_err(|_| "no random bytes".to_owned())?,
                 verified: Cache::new(REMEMBERED_MAX),
                 failures: Failures::default(),
+                waiting: Waiting::default(),
             }),
             verifier: Verifier::default(),
         })
@@ -156,13 +159,20 @@ impl AccessControl {
             Check::Refused(rest) => return Ok(Attempt::Refused(rest)),
             Check::Unknown(ticket) => ticket,
         };
-        let (sent, answer) = oneshot::channel();
-        self.verifier.submit(Box::new(HashPassword {
-            ticket,
-            store: Arc::clone(question.store),
-            credentials: question.credentials,
-            answer: sent,
-        }))?;
+        let of = Verification {
+            password: ticket.mac,
+            generation: ticket.generation,
+        };
+        let (answer, is_first) = self.shared.waiting.join(of, ticket);
+        if is_first {
+            self.verifier.submit(Box::new(HashPassword {
+                shared: Arc::clone(&self.shared),
+                of,
+                store: Arc::clone(question.store),
+                credentials: question.credentials,
+                is_done: false,
+            }))?;
+        }
         Ok(Attempt::Pending(PendingUser { answer }))
     }
 
@@ -185,7 +195,8 @@ impl AccessControl {
             "" => format!("{mac:x?}"),
             name => counted_name(name),
         };
-        let sender = self.shared.failures.sender(question.scope(), &name, question.client);
+        let scope = (store.users_id(), question.site_of_agent());
+        let sender = self.shared.failures.sender(scope, &name, question.client);
         if let Err(rest) = self.shared.failures.begin(sender, &mac, *limit, now) {
             return Check::Refused(rest);
         }
@@ -207,11 +218,11 @@ impl AccessControl {
 }
 
 impl Question<'_> {
-    /// Within which a name means the same user: a store, and for a script of a site also the site.
-    fn scope(&self) -> (u64, usize) {
+    /// The site if the agent is one of its scripts, so that another site has another one. 0 otherwise.
+    fn site_of_agent(&self) -> usize {
         let agent = self.store.source().agent.as_ref();
         let is_of_site = agent.is_some_and(|agent| agent.own().is_none());
-        (self.store.id, if is_of_site { self.site + 1 } else { 0 })
+        if is_of_site { self.site + 1 } else { 0 }
     }
 
     /// The address, if the verdict may depend on it: an agent has it in its variables, and PAM has modules that decide by it.
@@ -262,7 +273,7 @@ impl PendingUser {
     /// Waits for the result; for a wrong password also its delay.
     ///
     /// # Errors
-    /// The thread failed.
+    /// It was not verified.
     pub async fn wait(self) -> Result<Outcome, NotVerified> {
         let outcome = self.answer.await.map_err(|_| NotVerified)?;
         if let Outcome::Wrong(delay) = outcome {
@@ -276,12 +287,11 @@ impl Shared {
     /// The name under which right credentials are remembered. The lengths separate the parts.
     fn mac(&self, question: &Question<'_>) -> Mac {
         let Credentials { name, password } = &question.credentials;
-        let (store, site) = question.scope();
         let address = question.address().map(|address| address.to_string());
         let mut context = hmac::Context::with_key(&self.key);
         for part in [
-            &store.to_le_bytes()[..],
-            &site.to_le_bytes(),
+            &question.store.id.to_le_bytes()[..],
+            &question.site_of_agent().to_le_bytes(),
             address.as_deref().unwrap_or_default().as_bytes(),
             question.realm.as_bytes(),
             question.scheme.as_bytes(),
@@ -308,36 +318,43 @@ impl Shared {
 
 /// The job of a thread.
 struct HashPassword {
-    ticket: Ticket,
+    shared: Arc<Shared>,
+    of: Verification,
     store: Arc<UserStore>,
     credentials: Credentials,
-    answer: oneshot::Sender<Outcome>,
+    is_done: bool,
 }
 
 impl Job for HashPassword {
     fn is_abandoned(&self) -> bool {
-        self.answer.is_closed()
+        self.shared.waiting.is_abandoned(self.of)
     }
 
     fn run(mut self: Box<Self>) {
-        let outcome = self.outcome();
-        let _ = self.answer.send(outcome);
+        let user = self.user();
+        self.is_done = true;
+        self.shared.waiting.finish(self.of, user);
+    }
+}
+
+impl Drop for HashPassword {
+    fn drop(&mut self) {
+        // The queue was full, or a panic.
+        if !self.is_done {
+            self.shared.waiting.abandon(self.of);
+        }
     }
 }
 
 impl HashPassword {
-    fn outcome(&mut self) -> Outcome {
-        let Ticket {
-            shared,
-            mac,
-            generation,
-            ..
-        } = &self.ticket;
+    /// The user, if the password is right.
+    fn user(&self) -> Option<User> {
+        let Verification { password, generation } = self.of;
         // Another request with the same credentials may have been before this one in the queue.
-        if let Some(user) = shared.remembered(mac, *generation, Instant::now()) {
-            return Outcome::Right(user);
+        if let Some(user) = self.shared.remembered(&password, generation, Instant::now()) {
+            return Some(user);
         }
-        let loaded = self.store.loaded(*generation);
+        let loaded = self.store.loaded(generation);
         let Credentials { name, password } = &self.credentials;
         let known = loaded.users.hash(name);
         let is_right = match known.or_else(|| loaded.users.any_hash(self.number())) {
@@ -347,21 +364,16 @@ impl HashPassword {
                 false
             }
         };
-        if !is_right {
-            return Outcome::Wrong(self.ticket.wrong());
-        }
-        let user = User {
+        is_right.then(|| User {
             name: name.as_str().into(),
             groups: loaded.groups.of(name).into(),
             auth_type: "Basic",
-        };
-        self.ticket.right(&user);
-        Outcome::Right(user)
+        })
     }
 
     /// A number that depends on the name alone and that no client knows: an unknown user is compared with the same hash each time.
     fn number(&self) -> u64 {
-        let tag = hmac::sign(&self.ticket.shared.key, self.credentials.name.as_bytes());
+        let tag = hmac::sign(&self.shared.key, self.credentials.name.as_bytes());
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&tag.as_ref()[..8]);
         u64::from_le_bytes(bytes)
@@ -425,14 +437,12 @@ mod tests {
             panic!("wrong")
         };
         assert_eq!((&*user.name, user.groups.len()), ("ann", 1));
-        let known = |password: &str| matches!(control.verify(question(&store, password)).unwrap(), Attempt::Known(_));
-        assert!(known("open sesame") && !known("open sesam"));
+        let again = control.verify(question(&store, "open sesame")).unwrap();
+        assert!(matches!(again, Attempt::Known(_)));
+        assert!(matches!(outcome(&control, &store, "open sesam"), Outcome::Wrong(_)));
         // Another store never shares what this one knows.
         let other = self::store(directory.path());
-        assert!(matches!(
-            control.verify(question(&other, "open sesame")).unwrap(),
-            Attempt::Pending(_)
-        ));
+        assert!(matches!(outcome(&control, &other, "open sesame"), Outcome::Right(_)));
 
         let later = Instant::now() + Duration::from_secs(2);
         fs::write(directory.path().join("groups"), "staff: bob\nothers: ann ann\n").unwrap();
@@ -517,6 +527,28 @@ mod tests {
             client,
             ..question(&store, "right")
         }));
+    }
+
+    #[test]
+    fn requests_with_the_same_password_wait_for_one_thread() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("users"), format!("ann:{OPEN_SESAME}\n")).unwrap();
+        fs::write(directory.path().join("groups"), "").unwrap();
+        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
+        // More than the queue of the threads has places.
+        let right: Vec<_> = (0..1000)
+            .map(|_| control.verify(question(&store, "open sesame")).unwrap())
+            .collect();
+        for attempt in right {
+            match attempt {
+                Attempt::Pending(pending) => {
+                    assert!(matches!(pending.answer.blocking_recv().unwrap(), Outcome::Right(_)));
+                }
+                Attempt::Known(user) => assert_eq!(&*user.name, "ann"),
+                Attempt::Refused(rest) => panic!("refused for {rest:?}"),
+            }
+        }
+        assert_eq!(control.failures().refused, 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! credentials   a name and a password of a request          rules      whether a client satisfies a rule: pure
 //! users, hash   what a users file says, and the hashes      control    verified passwords, wrong ones, what a thread must hash
 //! store         the files, read again when they change      verifier   the threads that hash; failures: the counters of wrong passwords
+//! waiting       the requests that wait for a password
 //! throttle      requests at once, and a queue               rate       requests of a client in a time
 //! ```
 //! Not here: which rules a path has (`sluice_server::dispatch`), and the answers to refused requests (its gate).
@@ -20,5 +21,6 @@ pub mod store;
 pub mod throttle;
 pub mod users;
 mod verifier;
+mod waiting;
 
 pub use verifier::QueueFull;

@@ -1,14 +1,16 @@
 //! The users of a realm: a users file and a group file, read again when they have changed.
 //!
 //! A worker calls stat(2) at most once a second for each file, and only for requests that need a user. The files are read by the thread
-//! that verifies a password (`verifier`). A file that has become wrong is reported, and the last good state of it counts.
+//! that verifies a password (`verifier`), or by one of their own. A file that has become wrong is reported, and the last good state of it counts.
 
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sluice_settings::rule::UserSource;
@@ -29,9 +31,15 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 pub struct UserStore {
     /// Unique in this process.
     pub(crate) id: u64,
+    /// The same for each store of this source.
+    users_id: u64,
     source: Arc<UserSource>,
     watch: Mutex<Watch>,
     current: Mutex<Current>,
+    /// Held while the files are read, so that one thread reads them.
+    reading: Mutex<()>,
+    /// Whether a thread has been started to read them.
+    is_being_read: AtomicBool,
 }
 
 /// What stat(2) last said about the files.
@@ -86,6 +94,7 @@ impl UserStore {
         Ok(UserStore {
             // Relaxed: only uniqueness matters.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            users_id: users_id(source),
             source: Arc::clone(source),
             watch: Mutex::new(Watch {
                 checked: Instant::now(),
@@ -96,6 +105,8 @@ impl UserStore {
                 generation: 0,
                 loaded: Arc::new(loaded),
             }),
+            reading: Mutex::default(),
+            is_being_read: AtomicBool::new(false),
         })
     }
 
@@ -104,6 +115,33 @@ impl UserStore {
     pub fn knows(&self, name: &str) -> bool {
         let loaded = self.loaded(self.generation(Instant::now()));
         self.source.users.is_none() || loaded.users.hash(name).is_some()
+    }
+
+    /// What is read from the files now, in the store of before: verified passwords are remembered across a reload that changes nothing
+    /// of them. `None` if this store has other users.
+    pub fn take_over(self: &Arc<UserStore>, opened: &Arc<UserStore>) -> Option<Arc<UserStore>> {
+        // What an agent has said is asked again: its program may be another one.
+        if self.source != opened.source || self.source.agent.is_some() {
+            return None;
+        }
+        let stamps = opened.watch.lock().unwrap_or_else(PoisonError::into_inner).stamps;
+        let loaded = Arc::clone(&opened.lock_current().loaded);
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        if watch.stamps != stamps {
+            watch.stamps = stamps;
+            watch.generation += 1;
+            *self.lock_current() = Current {
+                generation: watch.generation,
+                loaded,
+            };
+        }
+        drop(watch);
+        Some(Arc::clone(self))
+    }
+
+    /// The same for each store with these users, also after a reload: wrong passwords are counted by it.
+    pub(crate) fn users_id(&self) -> u64 {
+        self.users_id
     }
 
     /// Where the users come from.
@@ -127,25 +165,67 @@ impl UserStore {
 
     /// The users and groups, read again if the files have changed. Waits for the disk.
     pub(crate) fn loaded(&self, generation: u64) -> Arc<Loaded> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.generation < generation {
-            current.generation = generation;
-            match Loaded::read(&self.source) {
-                Ok(loaded) => {
-                    tracing::info!("{}: read again", self.shown());
-                    current.loaded = Arc::new(loaded);
-                }
-                Err(error) => tracing::error!("{error}; the users and groups of before count until it is corrected"),
-            }
+        if let Some(loaded) = self.current(generation) {
+            return loaded;
         }
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have read them meanwhile.
+        if let Some(loaded) = self.current(generation) {
+            return loaded;
+        }
+        let read = Loaded::read(&self.source);
+        let mut current = self.lock_current();
+        current.generation = generation;
+        match read {
+            Ok(loaded) => {
+                tracing::info!("{}: read again", self.shown());
+                current.loaded = Arc::new(loaded);
+            }
+            Err(error) => tracing::error!("{error}; the users and groups of before count until it is corrected"),
+        }
+        drop(reading);
         Arc::clone(&current.loaded)
     }
 
-    /// The groups of a user who needs no password here. Files that have changed are read on this thread, once.
+    /// The users and groups, unless the files have changed.
+    fn current(&self, generation: u64) -> Option<Arc<Loaded>> {
+        let current = self.lock_current();
+        (current.generation >= generation).then(|| Arc::clone(&current.loaded))
+    }
+
+    /// Never held for long.
+    fn lock_current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The groups of a user who needs no password here. Does not wait: files that have changed are read by a thread of their own, and the
+    /// groups of before count until it has.
     pub fn groups_of(self: &Arc<UserStore>, user: &str) -> Arc<[Arc<str>]> {
-        let now = Instant::now();
-        let generation = self.generation(now);
-        self.loaded(generation).groups.of(user).into()
+        let generation = self.generation(Instant::now());
+        let loaded = self.current(generation).unwrap_or_else(|| {
+            self.read_elsewhere(generation);
+            Arc::clone(&self.lock_current().loaded)
+        });
+        loaded.groups.of(user).into()
+    }
+
+    fn read_elsewhere(self: &Arc<UserStore>, generation: u64) {
+        // Relaxed: the flag orders nothing, the mutexes do.
+        if self.is_being_read.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let store = Arc::clone(self);
+        let read = move || {
+            store.loaded(generation);
+            store.is_being_read.store(false, Ordering::Relaxed);
+        };
+        if let Err(error) = thread::Builder::new().name("users".to_owned()).spawn(read) {
+            self.is_being_read.store(false, Ordering::Relaxed);
+            tracing::error!(
+                "{}: not read again, because no thread can be started: {error}",
+                self.shown()
+            );
+        }
     }
 
     fn shown(&self) -> String {
@@ -155,6 +235,14 @@ impl UserStore {
             .collect::<Vec<_>>()
             .join(", ")
     }
+}
+
+/// By the files and agents alone: rules with the same users that take other certificates count together.
+fn users_id(source: &UserSource) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    source.users.hash(&mut hasher);
+    source.agent.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Loaded {
@@ -206,16 +294,16 @@ impl Stamp {
 fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: &io::Error| format!("{shown}: {error}");
+    // Before it is opened, because that waits for the writer of a FIFO.
+    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(format!("{shown}: is not a file"));
+    }
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             format!("{shown}: there is no such file; \"sluice passwd --create {shown} USER\" makes a users file")
         }
         _ => failed(&error),
     })?;
-    let about = file.metadata().map_err(|error| failed(&error))?;
-    if !about.is_file() {
-        return Err(format!("{shown}: is not a file"));
-    }
     let mut text = String::new();
     match file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text) {
         Ok(bytes) if bytes as u64 > FILE_BYTES_MAX => {
@@ -224,5 +312,60 @@ fn read(path: &Path) -> Result<String, String> {
         Ok(_) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(format!("{shown}: is not text in UTF-8")),
         Err(error) => Err(failed(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(directory: &Path) -> Arc<UserStore> {
+        let source = UserSource {
+            groups: Some(directory.join("groups")),
+            ..UserSource::default()
+        };
+        Arc::new(UserStore::open(&Arc::new(source)).unwrap())
+    }
+
+    #[test]
+    fn groups_that_have_changed_are_read_by_another_thread() {
+        let directory = tempfile::tempdir().unwrap();
+        let groups = directory.path().join("groups");
+        fs::write(&groups, "staff: ann\n").unwrap();
+        let store = store(directory.path());
+        fs::write(&groups, "editors: ann bob\n").unwrap();
+        store.watch.lock().unwrap().checked -= CHECK_INTERVAL;
+        let reading = store.reading.lock().unwrap();
+        assert_eq!(
+            *store.groups_of("ann"),
+            [Arc::from("staff")],
+            "the caller waited for the file"
+        );
+        drop(reading);
+        while store.is_being_read.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        assert_eq!(*store.groups_of("ann"), [Arc::from("editors")]);
+    }
+
+    #[test]
+    fn a_store_is_taken_over_unless_its_users_are_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let groups = directory.path().join("groups");
+        fs::write(&groups, "staff: ann\n").unwrap();
+        let before = store(directory.path());
+        let kept = before.take_over(&store(directory.path())).unwrap();
+        assert_eq!(kept.generation(Instant::now()), 0, "nothing has changed");
+        fs::write(&groups, "editors: ann bob\n").unwrap();
+        before.take_over(&store(directory.path())).unwrap();
+        assert_eq!(before.generation(Instant::now()), 1);
+        assert_eq!(*before.groups_of("ann"), [Arc::from("editors")]);
+        let others = Arc::new(UserStore::open(&Arc::default()).unwrap());
+        assert!(before.take_over(&others).is_none());
+    }
+
+    #[test]
+    fn a_fifo_is_not_waited_for() {
+        assert!(read(Path::new("/dev/null")).unwrap_err().contains("is not a file"));
     }
 }

@@ -107,7 +107,7 @@ impl Server {
         let listen: Vec<_> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
         // First, because the file cache takes a part of the limit.
         let script_files_max = descriptors::raise_limit();
-        let config = open_config(settings, &listen, &log)?;
+        let config = open_config(settings, &listen, &log, None)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let workers = settings.workers.get();
         let mut bound = bind_all(settings)?;
@@ -190,7 +190,7 @@ impl Server {
         let listener_protocols = self.listener_protocols(settings)?;
         Resources::check(settings)?;
         // The last step that may fail, because it changes the logs.
-        let config = open_config(settings, &self.listen, &self.shared.log)?;
+        let config = self.open_config(settings)?;
         self.shared.resources.apply(settings);
         self.shared.watches.set_masks(masks(&settings.watch));
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
@@ -204,9 +204,19 @@ impl Server {
     /// # Errors
     /// A directory or script is missing: nothing has changed.
     pub fn restart_scripts(&self, settings: &Settings) -> Result<(), StartError> {
-        let config = open_config(settings, &self.listen, &self.shared.log)?;
+        let config = self.open_config(settings)?;
         self.replace_config(config);
         Ok(())
+    }
+
+    /// Opens a configuration that follows the present one.
+    fn open_config(&self, settings: &Settings) -> Result<Config, OpenError> {
+        open_config(
+            settings,
+            &self.listen,
+            &self.shared.log,
+            Some(&self.shared.config.load()),
+        )
     }
 
     fn replace_config(&self, config: Config) {
@@ -371,8 +381,13 @@ pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<E
     Ok(exposed_programs::search(&open_without_logs(settings)?, entries_max))
 }
 
-fn open_config(settings: &Settings, listen: &[ListenAddress], log: &Log) -> Result<Config, OpenError> {
-    let mut config = Config::open(settings, listen)?;
+fn open_config(
+    settings: &Settings,
+    listen: &[ListenAddress],
+    log: &Log,
+    before: Option<&Config>,
+) -> Result<Config, OpenError> {
+    let mut config = Config::open(settings, listen, before)?;
     check_agents(settings, &config)?;
     config.open_logs(settings, log)?;
     Ok(config)

@@ -47,8 +47,23 @@ pub(crate) struct Config {
 
 impl Config {
     /// Opens everything that the settings name except the logs, for listeners on these addresses. An error is the administrator's.
-    pub(crate) fn open(settings: &Settings, addresses: &[ListenAddress]) -> Result<Config, OpenError> {
-        Config::open_withholding(settings, addresses, withheld_files(settings))
+    ///
+    /// With the configuration before it, what that one has counted goes on, and passwords that it has verified are remembered.
+    pub(crate) fn open(
+        settings: &Settings,
+        addresses: &[ListenAddress],
+        before: Option<&Config>,
+    ) -> Result<Config, OpenError> {
+        let mut config = Config::open_withholding(settings, addresses, withheld_files(settings))?;
+        if let Some(before) = before {
+            config.limit_tables = Arc::new(LimitTables::new(settings, Some(&before.limit_tables)));
+            for store in &mut config.users {
+                if let Some(kept) = before.users.iter().find_map(|before| before.take_over(store)) {
+                    *store = kept;
+                }
+            }
+        }
+        Ok(config)
     }
 
     /// As `open`, but never sends `withheld`.
@@ -81,7 +96,7 @@ impl Config {
             limits: settings.limits,
             proxies: settings.proxies.clone(),
             cache: settings.cache.as_ref().map(FileCache::new),
-            limit_tables: Arc::new(LimitTables::new(settings)),
+            limit_tables: Arc::new(LimitTables::new(settings, None)),
             users: open_users(settings)?,
             agents: OwnAgents::open(settings)?,
             notices,

@@ -1,4 +1,4 @@
-//! The counters of the rates and throttles of all routes. They begin again with each configuration.
+//! The counters of the rates and throttles of all routes. A reload goes on with those of limits that it does not change.
 //!
 //! Not here: what becomes of a request that reaches a limit (`serve::restrain`).
 
@@ -14,20 +14,28 @@ use sluice_settings::rule::{LimitUse, RateSettings, ThrottleSettings};
 /// The counters of the limits of all routes.
 #[derive(Default)]
 pub(crate) struct LimitTables {
-    rates: Vec<(Arc<RateSettings>, RateTable)>,
+    rates: Vec<(Arc<RateSettings>, Arc<RateTable>)>,
     throttles: Vec<(Arc<ThrottleSettings>, Arc<Throttle>)>,
 }
 
 impl LimitTables {
-    /// Empty counters for the limits of all routes.
-    pub(crate) fn new(settings: &Settings) -> LimitTables {
+    /// Counters for the limits of all routes: those of a configuration before where a limit is the same, empty ones for the others. Of
+    /// several that are the same, each takes the next one in the order of the routes.
+    pub(crate) fn new(settings: &Settings, before: Option<&LimitTables>) -> LimitTables {
         let mut tables = LimitTables::default();
+        let (mut rates, mut throttles) = before.map_or_else(Default::default, |before| {
+            (before.rates.clone(), before.throttles.clone())
+        });
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
             if let Some(settings) = route.changes.rate.as_ref().and_then(LimitUse::limit) {
-                tables.rates.push((Arc::clone(settings), RateTable::default()));
+                let table = take(&mut rates, |before| before.is_same_limit(settings));
+                tables.rates.push((Arc::clone(settings), table.unwrap_or_default()));
             }
             if let Some(settings) = route.changes.throttle.as_ref().and_then(LimitUse::limit) {
-                tables.throttles.push((Arc::clone(settings), Arc::default()));
+                let throttle = take(&mut throttles, |before| before.is_same_limit(settings));
+                tables
+                    .throttles
+                    .push((Arc::clone(settings), throttle.unwrap_or_default()));
             }
         }
         tables
@@ -48,7 +56,7 @@ impl LimitTables {
     /// The state of all rates, in the order of their routes.
     pub(crate) fn rate_reports(&self) -> Vec<RateReport> {
         let now = Instant::now();
-        let report = |(settings, table): &(Arc<RateSettings>, RateTable)| table.report(settings, now);
+        let report = |(settings, table): &(Arc<RateSettings>, Arc<RateTable>)| table.report(settings, now);
         self.rates.iter().map(report).collect()
     }
 
@@ -57,4 +65,13 @@ impl LimitTables {
         let report = |(settings, throttle): &(Arc<ThrottleSettings>, Arc<Throttle>)| throttle.report(settings);
         self.throttles.iter().map(report).collect()
     }
+}
+
+/// Takes the counters of the first limit that is the same.
+fn take<Limit, Counters>(
+    before: &mut Vec<(Arc<Limit>, Arc<Counters>)>,
+    is_same: impl Fn(&Limit) -> bool,
+) -> Option<Arc<Counters>> {
+    let place = before.iter().position(|(limit, _)| is_same(limit))?;
+    Some(before.remove(place).1)
 }

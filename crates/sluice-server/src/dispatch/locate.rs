@@ -171,7 +171,7 @@ mod tests {
             control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),
         };
-        Config::open(&settings, &[]).unwrap()
+        Config::open(&settings, &[], None).unwrap()
     }
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {

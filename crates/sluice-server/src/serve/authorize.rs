@@ -287,7 +287,7 @@ impl Verification {
     /// Waits for the result, and notes it in the request.
     ///
     /// # Errors
-    /// The thread has failed.
+    /// It was not verified (503).
     pub(crate) async fn wait(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let outcome = self.pending.wait().await;
         exchange.subject.note_phase(Phase::Identified);
@@ -297,14 +297,14 @@ impl Verification {
                 Ok(Outcome::Wrong(delay)) => {
                     format!("is wrong, or there is no such user; the answer was delayed by {delay:.1?}")
                 }
-                Err(_) => "was not verified: a thread has failed".to_owned(),
+                Err(_) => "was not verified: too many wait, or a thread has failed".to_owned(),
             };
             format!("user {:?}: the password {said}", self.name)
         });
         match outcome {
             Ok(Outcome::Right(user)) => request.identity.note_user(self.source, user),
             Ok(Outcome::Wrong(_)) => request.identity.note_wrong(self.source, self.name),
-            Err(_) => return Err(Fault::unexpected("a thread that verifies passwords has failed")),
+            Err(_) => return Err(ServerFault::PasswordsBusy.into()),
         }
         Ok(())
     }

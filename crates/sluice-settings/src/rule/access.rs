@@ -67,7 +67,7 @@ pub struct UserSource {
 }
 
 /// An authentication agent: a CGIplus script that is asked whether a password is right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AgentSettings {
     /// What is asked.
     pub program: AgentProgram,
@@ -76,7 +76,7 @@ pub struct AgentSettings {
 }
 
 /// The script of an authentication agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AgentProgram {
     /// That of this path of the site.
     Script(String),
@@ -85,7 +85,7 @@ pub enum AgentProgram {
 }
 
 /// An authentication agent that comes with the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnAgent {
     /// Which one.
     pub kind: OwnAgentKind,
@@ -102,7 +102,7 @@ pub struct OwnAgent {
 }
 
 /// The authentication agents that come with the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnAgentKind {
     /// Accounts of the system, by PAM.
     Pam,

@@ -51,6 +51,16 @@ pub struct ThrottleSettings {
     pub per: ThrottlePer,
 }
 
+impl ThrottleSettings {
+    /// Whether another one allows the same, wherever it is written.
+    #[must_use]
+    pub fn is_same_limit(&self, other: &ThrottleSettings) -> bool {
+        let limit =
+            |settings: &ThrottleSettings| (settings.at_once, settings.queue, settings.queue_timeout, settings.per);
+        limit(self) == limit(other)
+    }
+}
+
 /// Whose requests are counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThrottlePer {
@@ -72,6 +82,14 @@ pub struct RateSettings {
     pub requests: u32,
     /// The time.
     pub per: Duration,
+}
+
+impl RateSettings {
+    /// Whether another one allows the same, wherever it is written.
+    #[must_use]
+    pub fn is_same_limit(&self, other: &RateSettings) -> bool {
+        (self.requests, self.per) == (other.requests, other.per)
+    }
 }
 
 /// The units of a rate.

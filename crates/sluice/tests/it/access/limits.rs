@@ -36,6 +36,19 @@ fn wrong_passwords_are_answered_late_and_then_refused_with_the_right_one_too() {
 }
 
 #[test]
+fn a_reload_forgets_no_wrong_passwords() {
+    let server = setup()
+        .route("path = \"/secret/*\"\naccess = { users = \"users\", failures = 1, refused_for = \"1h\" }")
+        .start();
+    assert_eq!(ask_as(&server, "bob", "GET", "/secret/a.txt").status, 200);
+    assert_eq!(status(&server, "GET", "/secret/a.txt", &basic("ann", "wrong")), 401);
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(ask_as(&server, "ann", "GET", "/secret/a.txt").status, 429);
+    assert_eq!(ask_as(&server, "bob", "GET", "/secret/a.txt").status, 200);
+}
+
+#[test]
 fn a_flood_of_wrong_passwords_is_bounded_and_others_are_served() {
     let server = setup()
         .workers(1)

@@ -90,6 +90,24 @@ fn requests_wait_for_a_permit_and_too_many_are_refused() {
 }
 
 #[test]
+fn a_reload_gives_no_permits_away() {
+    let setup = setup()
+        .script("wait", WAITING_SCRIPT)
+        .route("path = \"/cgi-bin/wait\"\nthrottle = { at_once = 1, queue = 0 }");
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let mut first = server.connect();
+    first.get("/cgi-bin/wait");
+    assert_eq!(events.line(), "begun");
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(server.get("/cgi-bin/wait").status, 503);
+    gate.open();
+    assert_eq!(first.response().text(), "done");
+    assert_eq!(ask_with_gate(&server, &events, &mut gate), "done");
+}
+
+#[test]
 fn clients_and_users_do_not_wait_for_each_other() {
     const FROM: fn(&str) -> String = |address| format!("X-Forwarded-For: {address}\r\nX-Forwarded-Proto: https\r\n");
     let as_user = |name: &str, address: &str| format!("{}{}", basic(name, "open sesame"), FROM(address));
