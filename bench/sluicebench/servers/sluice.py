@@ -177,6 +177,10 @@ class Sluice(Server):
             records=self.site.records,
         ) + applications
 
+    def environment(self) -> Dict[str, str]:
+        # What it keeps over a restart must not lie in a directory of the system.
+        return {**super().environment(), "SLUICE_STATE_DIR": str(self.directory / "state")}
+
     def command(self) -> List[str]:
         binary = str(Path(self.site.sluice).absolute())
         # Older versions, to which a new one is compared, do not have the option.

@@ -19,6 +19,7 @@ mod log;
 mod log_file;
 mod rotate;
 mod sink;
+mod tail;
 mod wakeup;
 mod writer;
 
@@ -27,3 +28,4 @@ pub use json::write_text as write_json_text;
 pub use line::{Line, LoggedRequest, LoggedResponse, STATUS_CLIENT_LEFT, Timing};
 pub use line_file::LineFile;
 pub use log::{Log, SiteLog};
+pub use tail::{LogSource, RecentLines, Tail, WantedLines};

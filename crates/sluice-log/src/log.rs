@@ -15,6 +15,7 @@ use sluice_settings::{AccessLog, LogTarget, Settings, SiteSettings};
 use crate::line::{self, Line};
 use crate::log_file::{BUFFER_BYTES_LEAST, LogFile};
 use crate::sink::Sink;
+use crate::tail::LogSource;
 use crate::wakeup::{Command, lock};
 use crate::writer;
 use crate::writer::{PENDING_BYTES_MAX, Shared};
@@ -34,6 +35,16 @@ impl SiteLog {
     /// Whether lines are written at all.
     pub fn is_on(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// The name of its site; `-` for the server's own log.
+    pub fn site(&self) -> &str {
+        &self.site
+    }
+
+    /// Where its lines can be read; `None` if it is off. Logs with one file have one source.
+    pub fn source(&self) -> Option<Arc<LogSource>> {
+        self.file.as_ref().map(|file| Arc::clone(&file.source))
     }
 
     /// Whether the two logs have one format, so that the fields kept for one suit the other.
@@ -213,6 +224,7 @@ mod tests {
             control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),
             spool_directory: None,
+            state_directory: sluice_settings::StateDirectory::Off,
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::clock::Now;
 use crate::sink::Sink;
+use crate::tail::LogSource;
 use crate::wakeup::{Wakeup, lock};
 
 /// Bytes that every worker's buffer may hold, however many buffers there are.
@@ -21,6 +22,8 @@ pub(crate) struct LogFile {
     wakeup: Arc<Wakeup>,
     /// Only the thread writes to it; others hold the lock only to read or set a value.
     pub(crate) sink: Mutex<Sink>,
+    /// Where its lines can be read.
+    pub(crate) source: Arc<LogSource>,
 }
 
 /// The pending lines of one worker. Aligned, so that two workers never write to one cache line.
@@ -49,6 +52,7 @@ impl LogFile {
             buffers: (0..workers).map(|_| WorkerBuffer::default()).collect(),
             buffer_bytes_max: AtomicUsize::new(BUFFER_BYTES_LEAST),
             wakeup,
+            source: Arc::new(sink.source()),
             sink: Mutex::new(sink),
         }
     }
@@ -88,6 +92,9 @@ impl LogFile {
             std::mem::swap(scratch, &mut *lock(&buffer.lines));
             sink.count_lost(buffer.lost.swap(0, Ordering::Relaxed));
             if !scratch.is_empty() {
+                if let Some(recent) = &self.source.recent {
+                    recent.add(scratch);
+                }
                 sink.write_lines(scratch, pass.now, pass.waiting_bytes_max);
                 scratch.clear();
             }

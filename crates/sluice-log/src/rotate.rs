@@ -136,6 +136,14 @@ pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// The file that was rotated last, if there is one.
+pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
+    let (directory, own) = (path.parent()?, path.file_name()?);
+    let names = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name());
+    let (_, name) = names.filter_map(|name| Some((order(own, &name)?, name))).max()?;
+    Some(directory.join(name))
+}
+
 /// The sort key of a rotated file: its time and number. `None` for other files.
 fn order(own: &OsStr, name: &OsStr) -> Option<(String, u32)> {
     let rest = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes())?;

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::tz::TimeZone;
@@ -23,6 +24,7 @@ use crate::clock::Now;
 use crate::failures::{Failures, REPORT_INTERVAL};
 use crate::rotate;
 use crate::rotate::FileState;
+use crate::tail::LogSource;
 
 /// The mode of new log files, which the umask may restrict further.
 const NEW_FILE_MODE: u32 = 0o640;
@@ -97,6 +99,19 @@ impl Sink {
 
     pub(crate) fn target(&self) -> &LogTarget {
         &self.target
+    }
+
+    /// Where its lines can be read: in its file, or in memory, if what it is written to cannot be read again.
+    pub(crate) fn source(&self) -> LogSource {
+        let is_file = self.file.metadata().is_ok_and(|about| about.is_file());
+        let path = match &self.target {
+            LogTarget::File(path) => Some(path.clone()),
+            LogTarget::Off | LogTarget::Stdout => None,
+        };
+        LogSource {
+            recent: (!is_file || path.is_none()).then(Arc::default),
+            file: path,
+        }
     }
 
     pub(crate) fn set_rotation(&mut self, rotation: &Rotation) {

@@ -22,6 +22,8 @@ pub struct Link {
 pub struct Frame<'a> {
     /// The page itself.
     pub page: Link,
+    /// The query with which it was asked for; empty if there was none.
+    pub query: &'a str,
     /// The pages of the navigation.
     pub pages: &'a [Link],
     /// The name of the machine or site.
@@ -48,7 +50,15 @@ impl Frame<'_> {
     #[must_use]
     pub fn render(&self, content: &Markup) -> String {
         let Link { name, title } = self.page;
-        let live = (self.liveness == Liveness::Live).then(|| format!("{name}?live"));
+        // What the page shows goes on to be shown, and is in its JSON.
+        let [live, json] = match self.query {
+            "" => [format!("{name}?live"), format!("{}.json", json_name(name))],
+            query => [
+                format!("{name}?live&{query}"),
+                format!("{}.json?{query}", json_name(name)),
+            ],
+        };
+        let live = (self.liveness == Liveness::Live).then_some(live);
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -71,7 +81,7 @@ impl Frame<'_> {
                     }
                     footer {
                         "sluice " (self.version)
-                        @if self.has_json { " · " a href=(format!("{}.json", json_name(name))) { "JSON" } }
+                        @if self.has_json { " · " a href=(json) { "JSON" } }
                         " · " a href="metrics" { "metrics" }
                         span #liveness {}
                     }
@@ -120,6 +130,7 @@ mod tests {
         ];
         let frame = Frame {
             page: pages[1],
+            query: "",
             pages: &pages,
             server: "<host>",
             version: "1.0",

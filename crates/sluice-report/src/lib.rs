@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod action;
+pub mod activity;
 pub mod cache;
 pub mod chart;
 pub mod configuration;
@@ -19,6 +20,7 @@ pub mod environment;
 pub mod frame;
 pub mod histogram;
 pub mod html;
+pub mod logs;
 pub mod metrics;
 pub mod overview;
 pub mod requests;

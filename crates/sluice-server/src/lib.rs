@@ -4,6 +4,7 @@
 //! `worker` and [`server`] are the threads; `reports` shows what the server does, and `overall` is what all workers know of it.
 #![forbid(unsafe_code)]
 
+mod activity;
 pub mod commands;
 mod context;
 mod descriptors;
@@ -21,6 +22,7 @@ mod serve;
 pub mod server;
 pub mod status;
 mod traffic_counts;
+mod wait;
 pub mod watch_log;
 mod worker;
 

@@ -9,9 +9,10 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use aws_lc_rs::hmac;
 use sluice_access::control::AccessControl;
+use sluice_log::LogSource;
 use sluice_report::access::AccessReport;
 use sluice_report::configuration::Configuration;
 use sluice_report::overview::Minute;
@@ -22,6 +23,7 @@ use sluice_settings::Settings;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::activity::{Recorder, Sums};
 use crate::commands::{self, Command, CommandAnswer, CommandRequest};
 use crate::context::Context;
 use crate::dispatch::Config;
@@ -74,6 +76,10 @@ pub(crate) struct Overall {
     /// The key of the tokens of visitors.
     token_key: hmac::Key,
     live: Arc<Semaphore>,
+    /// What has happened in each minute.
+    activity: Arc<Recorder>,
+    /// Where the lines of the server log are, once the program has said so.
+    server_log: ArcSwapOption<LogSource>,
 }
 
 /// The sums of the workers at one second.
@@ -106,6 +112,8 @@ impl Overall {
             configuration: ArcSwap::default(),
             token_key: key.map_err(|_| "no random bytes for the tokens of the reports".to_owned())?,
             live: Arc::new(Semaphore::new(LIVE_MAX)),
+            activity: Arc::new(Recorder::new()),
+            server_log: ArcSwapOption::empty(),
         };
         Ok((overall, receivers))
     }
@@ -203,7 +211,8 @@ impl Overall {
 
     /// Notes what has happened by now. The first worker calls this once a second.
     pub(crate) fn note_second(&self) {
-        let (_, requests) = status::sum(&self.parts.counts, self.parts.connections_max);
+        let (connections, requests) = status::sum(&self.parts.counts, self.parts.connections_max);
+        self.activity.note(requests.in_progress, connections.open);
         let mut seconds = self.seconds();
         if seconds.len() == SECONDS {
             seconds.pop_front();
@@ -213,6 +222,33 @@ impl Overall {
             server_errors: requests.by_class[4],
             body_bytes: requests.body_bytes,
         });
+    }
+
+    /// What has happened in each minute.
+    pub(crate) fn activity(&self) -> &Arc<Recorder> {
+        &self.activity
+    }
+
+    /// The sums from which the minutes are recorded.
+    pub(crate) fn activity_sums(&self) -> Sums {
+        let (_, requests) = status::sum(&self.parts.counts, self.parts.connections_max);
+        Sums {
+            requests: requests.total.saturating_sub(requests.in_progress),
+            received_bytes: status::received_bytes(&self.parts.counts),
+            sent_bytes: requests.body_bytes,
+            by_class: requests.by_class,
+            client_left: requests.client_left,
+        }
+    }
+
+    /// Where the lines of the server log are. `None` if the program has not said so.
+    pub(crate) fn server_log(&self) -> Option<Arc<LogSource>> {
+        self.server_log.load_full()
+    }
+
+    /// Notes where the lines of the server log are.
+    pub(crate) fn set_server_log(&self, source: Arc<LogSource>) {
+        self.server_log.store(Some(source));
     }
 
     /// What has happened in each second of the last minute.

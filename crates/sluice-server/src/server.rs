@@ -4,7 +4,7 @@
 //! supervisor).
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -14,7 +14,7 @@ use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
 use sluice_launch::Launcher;
-use sluice_log::Log;
+use sluice_log::{Log, LogSource};
 use sluice_net::client_counts::ClientCounts;
 use sluice_net::front::FrontLimits;
 use sluice_net::listener;
@@ -32,6 +32,7 @@ use sluice_watch::Hub;
 use sluice_watch::mask::Masks;
 use tokio::sync::{mpsc, watch};
 
+use crate::activity;
 use crate::commands::{COMMANDS_MAX, CommandRequest};
 use crate::descriptors;
 use crate::dispatch::Config;
@@ -69,6 +70,8 @@ pub struct Server {
     tickets: Arc<dyn ProducesTickets>,
     phase: watch::Sender<Phase>,
     workers: Vec<JoinHandle<()>>,
+    /// Records what happens in each minute.
+    activity: activity::Thread,
 }
 
 /// The reason why a server does not start or reload: one line for the administrator.
@@ -156,6 +159,7 @@ impl Server {
             watches: watches(settings),
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
+        let activity = start_activity(&shared.overall)?;
         let (phase, phases) = watch::channel(Phase::Serving);
         let workers = start_workers(&shared, &mut bound, questions, &front_limits, &phases)?;
         Ok(Server {
@@ -168,6 +172,7 @@ impl Server {
             tickets,
             phase,
             workers,
+            activity,
         })
     }
 
@@ -287,6 +292,17 @@ impl Server {
         self.shared.overall.set_rating_file(file);
     }
 
+    /// Has the activity of each minute kept in a file below this directory for the state of the server, which is made if it does not exist. What is
+    /// wrong with the file is logged, and the server serves without it.
+    pub fn keep_activity(&self, state_directory: &Path) {
+        self.activity.keep_in(state_directory.join(activity::FILE_NAME));
+    }
+
+    /// Notes where the lines of the server log are, for the page with the ends of the logs.
+    pub fn show_server_log(&self, source: LogSource) {
+        self.shared.overall.set_server_log(Arc::new(source));
+    }
+
     /// Notes the configuration in force as the program describes it, for the page about it.
     pub fn describe(&self, configuration: Configuration) {
         self.shared.overall.set_configuration(configuration);
@@ -328,8 +344,16 @@ impl Server {
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
+        self.activity.stop();
         self.shared.log.close();
     }
+}
+
+/// Starts the thread that records what happens in each minute.
+fn start_activity(overall: &Arc<Overall>) -> Result<activity::Thread, StartError> {
+    let recorded = Arc::clone(overall);
+    let thread = activity::Thread::start(Arc::clone(overall.activity()), move || recorded.activity_sums());
+    thread.map_err(|error| StartError(format!("the thread of the activity: {error}")))
 }
 
 /// Starts the threads of the workers, each with a listener of every address and its end of the questions.

@@ -97,6 +97,11 @@ pub(crate) fn traffic(workers: &[Arc<WorkerCounts>], started: u64) -> Traffic {
     traffic
 }
 
+/// The bytes of the bodies of requests that all workers have received.
+pub(crate) fn received_bytes(workers: &[Arc<WorkerCounts>]) -> u64 {
+    workers.iter().map(|worker| worker.received_bytes.value()).sum()
+}
+
 /// Seconds since 1970.
 pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)

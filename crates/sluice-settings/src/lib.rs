@@ -25,6 +25,6 @@ pub use settings::{
     DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField,
     IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, PoolSettings, ProxySettings,
     RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptOutput, ScriptSettings, ScriptSource,
-    ScriptTimeouts, ScriptVariables, ServerLog, Settings, SiteSettings, Statuses, SuffixScripts, TlsSettings,
-    UnknownHosts, WatchSettings, suffix_of,
+    ScriptTimeouts, ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts,
+    TlsSettings, UnknownHosts, WatchSettings, suffix_of,
 };

@@ -50,6 +50,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The directory for stored request bodies; `None` for that of temporary files (`TMPDIR`, or `/tmp`).
     pub spool_directory: Option<PathBuf>,
+    /// The directory for what the server keeps over a restart.
+    pub state_directory: StateDirectory,
     /// The trusted proxies.
     pub proxies: ProxySettings,
     /// Reverse DNS; `None` if names of clients are not looked up.
@@ -88,6 +90,18 @@ pub enum ControlSocket {
     /// This one.
     Path(PathBuf),
     /// None.
+    Off,
+}
+
+/// The directory for what the server keeps over a restart: the activity of the last 28 days.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StateDirectory {
+    /// The one that the user, or the service, has for such files.
+    Usual,
+    /// This one.
+    Path(PathBuf),
+    /// None: it is kept in memory.
+    #[default]
     Off,
 }
 

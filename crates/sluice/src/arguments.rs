@@ -402,6 +402,7 @@ impl Serve {
             dns: None,
             cache: Some(CacheSettings::default()),
             spool_directory: None,
+            state_directory: sluice_settings::StateDirectory::Off,
             access_log: self.access_log()?,
             config_files: Vec::new(),
             core_dumps: false,

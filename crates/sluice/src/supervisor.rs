@@ -55,6 +55,10 @@ async fn supervise(started: Settings, origin: Origin, logger: &Logger) -> Result
     let mut control = Control::listen(&started.control, server.watches())?;
     let mut of_pages = server.take_commands();
     server.set_rating_file(place::rating_file());
+    if let Some(directory) = place::state_directory(&started.state_directory) {
+        server.keep_activity(&directory);
+    }
+    server.show_server_log(logger.source(&started.server_log));
     server.describe(config::report(&listened(&started, &server)));
     let mut supervisor = Supervisor::new(server, started, origin, logger);
     announce(&supervisor.started, &supervisor.server);
@@ -206,6 +210,7 @@ impl<'a> Supervisor<'a> {
         }
         self.certificates = Certificates::of(&read);
         self.server.describe(config::report(&read));
+        self.server.show_server_log(self.logger.source(&read.server_log));
         self.settings = read;
     }
 
@@ -395,6 +400,9 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
     }
     if started.control != read.control {
         pending.push("control is unchanged".to_owned());
+    }
+    if started.state_directory != read.state_directory {
+        pending.push("state_directory is unchanged".to_owned());
     }
     if started.core_dumps != read.core_dumps {
         pending.push(format!("core_dumps is still {}", started.core_dumps));

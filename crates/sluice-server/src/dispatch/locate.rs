@@ -164,6 +164,7 @@ mod tests {
             limits: sluice_settings::limits::Limits::default(),
             cache: None,
             spool_directory: None,
+            state_directory: sluice_settings::StateDirectory::Off,
             access_log: AccessLog::new(LogTarget::Off),
             config_files: Vec::new(),
             core_dumps: false,

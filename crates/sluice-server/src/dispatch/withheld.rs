@@ -10,8 +10,10 @@ use sluice_files::directory::Directory;
 use sluice_files::withheld::WithheldFiles;
 use sluice_settings::rule::AccessUse;
 use sluice_settings::{
-    AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, TlsSettings,
+    AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, StateDirectory, TlsSettings,
 };
+
+use crate::activity;
 
 /// Collects the server's own files: those that the settings name, and the files to which its output is redirected.
 pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
@@ -22,6 +24,9 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
         .filter_map(path_of_log)
         .chain(settings.server_log.file.as_deref())
         .for_each(|path| files.add_log(path));
+    if let StateDirectory::Path(directory) = &settings.state_directory {
+        files.add(&directory.join(activity::FILE_NAME));
+    }
     for tls in settings.listen.iter().filter_map(|listen| listen.tls.as_ref()) {
         secrets_of(tls).for_each(|path| files.add(path));
     }

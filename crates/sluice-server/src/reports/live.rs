@@ -1,4 +1,4 @@
-//! Live pages: the content of a page, again every two seconds, as server-sent events.
+//! Live pages: the content of a page, again and again, as server-sent events.
 
 use std::time::Duration;
 
@@ -14,7 +14,10 @@ use crate::reports::page::{Collected, Page, Wanted};
 use crate::reports::{token, wanted};
 
 /// The time between two contents.
-const INTERVAL: Duration = Duration::from_secs(2);
+pub(super) const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The same of a page that changes slowly.
+pub(super) const SLOW_INTERVAL: Duration = Duration::from_secs(20);
 
 /// The stream of a page's contents. One that has not changed is not sent again.
 ///
@@ -24,13 +27,14 @@ pub(super) fn respond(
     ask: &Ask,
     page: &Page,
     collect: fn(&Wanted) -> Collected,
+    time_between: Duration,
 ) -> Result<Response<ResponseBody>, Fault> {
     let slot = ask.context.overall.live_slot().ok_or(ServerFault::ReportsBusy)?;
     let (name, wanted) = (page.link.name, wanted(ask));
     let token = token::of(&ask.context, &ask.visitor);
     Ok(event_stream::respond(&ask.context, |events| async move {
         let _slot = slot;
-        let mut ticks = interval(INTERVAL);
+        let mut ticks = interval(time_between);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shown = String::new();
         loop {

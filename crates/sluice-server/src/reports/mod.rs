@@ -12,6 +12,7 @@
 
 mod access;
 mod action;
+mod activity;
 mod answer;
 pub(crate) mod ask;
 mod cache;
@@ -20,6 +21,7 @@ mod connections;
 mod environment;
 mod event_stream;
 mod live;
+mod logs;
 mod metrics;
 mod overview;
 mod page;
@@ -48,6 +50,8 @@ static PAGES: &[&Page] = &[
     &watch::EVENTS,
     &watch::TEXT,
     &statistics::PAGE,
+    &activity::PAGE,
+    &logs::PAGE,
     &cache::PAGE,
     &configuration::PAGE,
     &environment::PAGE,
@@ -85,10 +89,9 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
     let page = *page.ok_or_else(|| ClientFault::NotFound(Absent::Report(ask.name.as_str().into())))?;
     match page.content {
         Content::Own(respond) => respond(ask).await,
-        Content::Live(collect) if ask.value("live").is_some() && ask.method == Method::GET => {
-            live::respond(&ask, page, collect)
-        }
-        Content::Value(collect) | Content::Live(collect) => {
+        Content::Live(collect) if is_live(&ask) => live::respond(&ask, page, collect, live::INTERVAL),
+        Content::LiveSlowly(collect) if is_live(&ask) => live::respond(&ask, page, collect, live::SLOW_INTERVAL),
+        Content::Value(collect) | Content::Live(collect) | Content::LiveSlowly(collect) => {
             let report = collect(&wanted(&ask)).await?;
             match notation {
                 Notation::Json => answer::json(&*report),
@@ -96,6 +99,11 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
             }
         }
     }
+}
+
+/// Whether the content is wanted again and again.
+fn is_live(ask: &Ask) -> bool {
+    ask.value("live").is_some() && ask.method == Method::GET
 }
 
 fn wanted(ask: &Ask) -> Wanted {
@@ -111,11 +119,12 @@ fn wanted(ask: &Ask) -> Wanted {
 fn frame<'a>(page: &Page, ask: &'a Ask) -> Frame<'a> {
     Frame {
         page: page.link,
+        query: &ask.query,
         pages: navigation(),
         server: &ask.server,
         version: env!("CARGO_PKG_VERSION"),
         liveness: match page.content {
-            Content::Live(_) => Liveness::Live,
+            Content::Live(_) | Content::LiveSlowly(_) => Liveness::Live,
             Content::Value(_) | Content::Own(_) => Liveness::Still,
         },
         has_json: !matches!(page.content, Content::Own(_)),

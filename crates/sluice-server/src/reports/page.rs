@@ -26,6 +26,8 @@ pub(crate) enum Content {
     Value(fn(&Wanted) -> Collected),
     /// The same, and the script of the page shows it again every two seconds.
     Live(fn(&Wanted) -> Collected),
+    /// The same, every 20 seconds: for long pages that change slowly.
+    LiveSlowly(fn(&Wanted) -> Collected),
     /// A response that the page makes itself. It is not in the navigation if its title is empty.
     Own(fn(Ask) -> Answered),
 }
@@ -41,7 +43,6 @@ pub(crate) struct Wanted {
     pub context: Rc<Context>,
     pub config: Rc<HeldConfig>,
     /// The values of the query, as of a search.
-    #[allow(dead_code, reason = "for pages with a search")]
     pub values: Values,
     pub visitor: Visitor,
 }

@@ -140,6 +140,7 @@ pub(super) fn settings(root: &Path) -> Settings {
         dns: None,
         cache: None,
         spool_directory: None,
+        state_directory: sluice_settings::StateDirectory::Off,
         access_log: AccessLog::new(LogTarget::Off),
         config_files: Vec::new(),
         core_dumps: false,

@@ -93,6 +93,7 @@ impl Root {
             unknown_hosts: self.server.unknown_hosts,
             limits: self.limits,
             spool_directory: self.server.spool_directory,
+            state_directory: self.server.state_directory,
             cache: self.cache,
             access_log: self.access_log,
             server_log: self.server_log.settings,

@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
-use sluice_settings::{ControlSocket, DnsSettings, ForwardedField, Peers, ProxySettings, UnknownHosts, WatchSettings};
+use sluice_settings::{
+    ControlSocket, DnsSettings, ForwardedField, Peers, ProxySettings, StateDirectory, UnknownHosts, WatchSettings,
+};
 
 use super::description::Fallback::{Value, Words};
 use super::document::{At, Document};
@@ -22,6 +24,7 @@ const DNS_PORT: u16 = 53;
 pub(super) struct Server {
     pub(super) workers: NonZeroUsize,
     pub(super) spool_directory: Option<PathBuf>,
+    pub(super) state_directory: StateDirectory,
     pub(super) proxies: ProxySettings,
     pub(super) core_dumps: bool,
     pub(super) control: ControlSocket,
@@ -38,6 +41,7 @@ impl Server {
         Server {
             workers: default_workers(),
             spool_directory: None,
+            state_directory: StateDirectory::Usual,
             proxies: ProxySettings::default(),
             core_dumps: false,
             control: ControlSocket::Usual,
@@ -129,6 +133,23 @@ pub(super) static SERVER: Section<Server> = Section {
                    `/tmp` is memory (tmpfs): then name a directory on a disk, or lower `limits.stored_bodies`. The files have no names, so \
                    nothing is left if the server is killed.",
             example: "\"/var/tmp\"",
+        },
+        Key {
+            name: "state_directory",
+            kind: Kind::WordOrPath(
+                &[("off", |server| server.state_directory = StateDirectory::Off)],
+                |server, path, _| {
+                    server.state_directory = StateDirectory::Path(path);
+                    Ok(())
+                },
+            ),
+            default: Words(
+                "`$STATE_DIRECTORY` (systemd), `/var/lib/sluice` (root), `$XDG_STATE_HOME/sluice` or `~/.local/state/sluice`",
+            ),
+            text: "The directory for what the server keeps over a restart: the [activity](../guides/reports.md#activity) of the last 28 days, in a \
+                   file of 2.5 MiB. It is made if it does not exist, for the user of the server alone. Each server needs a directory of its own. With `off` \
+                   the activity is kept in memory. A change takes effect when the server is restarted.",
+            example: "\"/var/lib/sluice-shop\"",
         },
         Key {
             name: "sdk",

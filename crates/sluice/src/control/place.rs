@@ -1,17 +1,22 @@
-//! Where the control sockets of a user's servers are.
+//! Where the control sockets of a user's servers are, and what they keep over a restart.
 //!
 //! The directory belongs to the user and lets nobody else in; one that does not is not used. A server that was killed leaves its
 //! socket, which the next search removes.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
+use sluice_settings::StateDirectory;
 
 /// The variable that names another directory.
 const VARIABLE: &str = "SLUICE_RUNTIME_DIR";
+
+/// The variable that names another directory for what is kept over a restart.
+const STATE_VARIABLE: &str = "SLUICE_STATE_DIR";
 
 /// The directory for the sockets of this user. It need not exist.
 pub(crate) fn directory() -> PathBuf {
@@ -32,6 +37,34 @@ pub(crate) fn directory() -> PathBuf {
         Some(directory) => directory.join("sluice"),
         None => format!("/tmp/sluice-{own}").into(),
     }
+}
+
+/// The directory for what a server of this user keeps over a restart. It need not exist. `None` if nothing is kept, or there is no place for it.
+pub(crate) fn state_directory(settings: &StateDirectory) -> Option<PathBuf> {
+    match settings {
+        StateDirectory::Off => None,
+        StateDirectory::Path(path) => Some(path.clone()),
+        StateDirectory::Usual => usual_state_directory(geteuid().is_root(), |name| std::env::var_os(name)),
+    }
+}
+
+/// The usual one, by the variables of the environment.
+fn usual_state_directory(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // Several are separated by colons (systemd.exec(5)).
+    let first = |name: &str| {
+        let paths = variable(name)?;
+        std::env::split_paths(&paths).find(|path| path.is_absolute())
+    };
+    if let Some(named) = absolute(STATE_VARIABLE).or_else(|| first("STATE_DIRECTORY")) {
+        return Some(named);
+    }
+    // Root's servers must not depend on a variable that `sudo` may have kept.
+    if is_root {
+        return Some("/var/lib/sluice".into());
+    }
+    let home = || Some(absolute("HOME")?.join(".local/state"));
+    Some(absolute("XDG_STATE_HOME").or_else(home)?.join("sluice"))
 }
 
 /// The file with the last rating of the machine by this user.
@@ -110,6 +143,48 @@ mod tests {
         symlink(root.path(), &link).unwrap();
         assert!(create(&link).unwrap_err().contains("not a directory"));
         assert!(create(&root.path().join("none/none")).is_err());
+    }
+
+    #[test]
+    fn the_state_is_kept_where_service_or_user_have_a_place_for_it() {
+        for (is_root, variables, expected) in [
+            (true, &[][..], Some("/var/lib/sluice")),
+            (true, &[("XDG_STATE_HOME", "/home/ann/state")], Some("/var/lib/sluice")),
+            (
+                true,
+                &[("STATE_DIRECTORY", "/var/lib/a:/var/lib/b")],
+                Some("/var/lib/a"),
+            ),
+            (
+                false,
+                &[("STATE_DIRECTORY", "/var/lib/a"), ("HOME", "/home/ann")],
+                Some("/var/lib/a"),
+            ),
+            (false, &[("HOME", "/home/ann")], Some("/home/ann/.local/state/sluice")),
+            (
+                false,
+                &[("HOME", "/home/ann"), ("XDG_STATE_HOME", "relative")],
+                Some("/home/ann/.local/state/sluice"),
+            ),
+            (
+                false,
+                &[("HOME", "/home/ann"), ("XDG_STATE_HOME", "/s")],
+                Some("/s/sluice"),
+            ),
+            (
+                false,
+                &[("SLUICE_STATE_DIR", "/x"), ("XDG_STATE_HOME", "/s")],
+                Some("/x"),
+            ),
+            (false, &[], None),
+        ] {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            let found = usual_state_directory(is_root, variable);
+            assert_eq!(found, expected.map(PathBuf::from), "{is_root} {variables:?}");
+        }
     }
 
     #[test]

@@ -124,6 +124,7 @@ impl Site {
             dns: None,
             cache: Some(CacheSettings::default()),
             spool_directory: None,
+            state_directory: sluice_settings::StateDirectory::Off,
             access_log: AccessLog::new(LogTarget::Stdout),
             config_files: Vec::new(),
             core_dumps: false,

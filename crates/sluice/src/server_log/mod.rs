@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sluice_log::LineFile;
+use sluice_log::{LineFile, LogSource, RecentLines};
 use sluice_settings::{LogLevel, ServerLog};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -33,6 +33,8 @@ pub(crate) struct Logger {
     queue: Arc<Queue>,
     is_json: Arc<AtomicBool>,
     filter: reload::Handle<EnvFilter, Registry>,
+    /// The last lines, wherever they were written to.
+    recent: Arc<RecentLines>,
     /// Whether the log goes to a file.
     has_file: Cell<bool>,
 }
@@ -57,11 +59,18 @@ impl Logger {
         let subscriber = tracing_subscriber::registry().with(filter).with(collector);
         // Fails only if there is another one: this is called once.
         let _ = tracing::subscriber::set_global_default(subscriber);
-        writer::start(Arc::clone(&queue), Style::of_stderr(), Arc::clone(&is_json));
+        let recent = Arc::<RecentLines>::default();
+        writer::start(
+            Arc::clone(&queue),
+            Style::of_stderr(),
+            Arc::clone(&is_json),
+            Arc::clone(&recent),
+        );
         Logger {
             queue,
             is_json,
             filter: handle,
+            recent,
             has_file: Cell::new(false),
         }
     }
@@ -100,6 +109,14 @@ impl Logger {
         if self.has_file.get() {
             self.started();
             tracing::error!("{message}");
+        }
+    }
+
+    /// Where the lines of a log with these settings can be read.
+    pub(crate) fn source(&self, settings: &ServerLog) -> LogSource {
+        LogSource {
+            file: settings.file.clone(),
+            recent: Some(Arc::clone(&self.recent)),
         }
     }
 

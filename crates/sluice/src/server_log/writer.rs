@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use sluice_log::LineFile;
+use sluice_log::{LineFile, RecentLines};
 use tracing::Level;
 
 use super::collector;
@@ -16,12 +16,13 @@ use super::style::Style;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Starts the thread. It ends with the process, or with `Command::End`.
-pub(super) fn start(queue: Arc<Queue>, style: Style, is_json: Arc<AtomicBool>) {
+pub(super) fn start(queue: Arc<Queue>, style: Style, is_json: Arc<AtomicBool>, recent: Arc<RecentLines>) {
     let writer = Writer {
         style,
         is_json,
         file: None,
         is_on_stderr: true,
+        recent,
     };
     let thread = std::thread::Builder::new().name("server-log".into());
     // Without the thread there is nowhere to report that it is missing; the start fails soon, because workers need threads too.
@@ -36,6 +37,8 @@ struct Writer {
     is_json: Arc<AtomicBool>,
     file: Option<Box<LineFile>>,
     is_on_stderr: bool,
+    /// The last lines, for a report.
+    recent: Arc<RecentLines>,
 }
 
 impl Writer {
@@ -110,8 +113,10 @@ impl Writer {
             // If nobody reads standard error any more, there is no better place for its lines.
             let _ = io::stderr().write_all(&shown(self.style));
         }
+        let plain = shown(Style::Plain);
+        self.recent.add(&plain);
         if let Some(file) = &mut self.file {
-            file.write(&shown(Style::Plain));
+            file.write(&plain);
         }
     }
 
@@ -141,6 +146,7 @@ mod tests {
                 is_json: Arc::new(AtomicBool::new(is_json)),
                 file: None,
                 is_on_stderr: true,
+                recent: Arc::default(),
             };
             let mut out = Vec::new();
             Style::Plain.write(&mut out, &writer.lost(3));

@@ -297,6 +297,7 @@ impl Server {
             .args(["run", "--allow-root", "-c"])
             .arg(configuration)
             .env("SLUICE_RUNTIME_DIR", configuration.with_file_name("run"))
+            .env("SLUICE_STATE_DIR", configuration.with_file_name("state"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

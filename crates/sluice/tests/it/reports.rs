@@ -3,7 +3,9 @@
 //! Here: what the tests share.
 
 mod actions;
+mod activity;
 mod browser;
+mod logs;
 mod metrics;
 mod pages;
 mod running;

@@ -82,6 +82,7 @@ pub(crate) fn sluice(directory: &Path) -> Command {
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("SLUICE_RUNTIME_DIR", directory.join("run"))
+        .env("SLUICE_STATE_DIR", directory.join("state"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

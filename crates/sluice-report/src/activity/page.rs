@@ -1,0 +1,290 @@
+//! The page of the activity: periods to choose from, tiles, charts, starts and stops, and a table for those who do not see the charts.
+
+use maud::{Markup, html};
+
+use crate::action::Buttons;
+use crate::activity::chart::{Column, Columns, Layer};
+use crate::activity::{Activity, Bucket, Period};
+use crate::html::{section, table, tile};
+use crate::text;
+use crate::view::View;
+
+impl View for Activity {
+    fn html(&self, _: &Buttons<'_>) -> Markup {
+        html! {
+            (self.periods())
+            (self.tiles())
+            (section("requests", "Requests", &self.requests()))
+            (section("bytes", "Bytes", &self.bytes()))
+            (section("most", "Requests in progress and connections, at most", &self.most()))
+            (section("marks", "Starts and stops", &self.marks()))
+            (section("table", "As a table", &self.table()))
+            (self.kept())
+        }
+    }
+}
+
+impl Activity {
+    fn periods(&self) -> Markup {
+        let length = self.end() - self.total.start;
+        let last = self.end() - 1;
+        let is_present = self.end() > self.now;
+        html! {
+            p.periods {
+                @for period in Period::ALL {
+                    @let is_current = (period == self.shown).then_some("true");
+                    a href=(href(period, (!is_present).then_some(last))) aria-current=[is_current] { (period.title()) } " "
+                }
+            }
+            p {
+                (short(self.total.start)) " to " (short(self.end().min(self.now))) " (UTC)"
+                @if self.shown != Period::All || !is_present {
+                    " · "
+                    a rel="prev" href=(href(self.shown, Some(last.saturating_sub(length)))) { "earlier" } " "
+                }
+                @if !is_present {
+                    @let later = last + length;
+                    a rel="next" href=(href(self.shown, (later < self.now).then_some(later))) { "later" } " "
+                    a href=(href(self.shown, None)) { "now" }
+                }
+            }
+        }
+    }
+
+    fn tiles(&self) -> Markup {
+        let total = &self.total;
+        // Exact below 2^53.
+        #[allow(clippy::cast_precision_loss)]
+        let rate = total.requests as f64 / total.measured_seconds.max(1) as f64;
+        let whole = self.end().min(self.now).saturating_sub(total.start);
+        let errors = total.by_class[4];
+        html! {
+            div.tiles {
+                (tile("requests", &text::number(total.requests), &format!("{} a second while it ran", text::rate(rate))))
+                (tile("server errors", &text::number(errors), &format!("{} of all", text::share(errors, total.requests))))
+                (tile("sent", &text::bytes(total.sent_bytes), &format!("received {}", text::bytes(total.received_bytes))))
+                (tile("in progress", &text::number(total.in_progress_max.into()), "requests at once, at most"))
+                (tile("connections", &text::number(total.connections_max.into()), "at once, at most"))
+                (tile("running", &text::share(total.measured_seconds.min(whole), whole), &self.ends()))
+            }
+        }
+    }
+
+    fn ends(&self) -> String {
+        let counted = |count: u32, one: &str, several: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {several}"),
+        };
+        let starts = counted(self.total.starts, "start", "starts");
+        match self.total.crashes {
+            0 => starts,
+            crashes => format!("{starts}, {}", counted(crashes, "crash", "crashes")),
+        }
+    }
+
+    fn requests(&self) -> Markup {
+        self.chart(
+            "requests, and in red those with a status of 500 or more",
+            text::number,
+            &[
+                Layer {
+                    class: "bar",
+                    name: "requests",
+                    value: |bucket| bucket.requests,
+                },
+                Layer {
+                    class: "bad",
+                    name: "server errors",
+                    value: |bucket| bucket.by_class[4],
+                },
+            ],
+        )
+    }
+
+    fn bytes(&self) -> Markup {
+        self.chart(
+            "bytes sent, and in another colour those received",
+            text::bytes,
+            &[
+                Layer {
+                    class: "bar",
+                    name: "sent",
+                    value: |bucket| bucket.sent_bytes,
+                },
+                Layer {
+                    class: "second",
+                    name: "received",
+                    value: |bucket| bucket.received_bytes,
+                },
+            ],
+        )
+    }
+
+    fn most(&self) -> Markup {
+        self.chart(
+            "connections, and in another colour requests in progress",
+            text::number,
+            &[
+                Layer {
+                    class: "bar",
+                    name: "connections",
+                    value: |bucket| bucket.connections_max.into(),
+                },
+                Layer {
+                    class: "second",
+                    name: "in progress",
+                    value: |bucket| bucket.in_progress_max.into(),
+                },
+            ],
+        )
+    }
+
+    fn chart(&self, label: &str, shown: fn(u64) -> String, layers: &[Layer]) -> Markup {
+        let columns: Vec<Column<'_>> = self
+            .buckets
+            .iter()
+            .map(|bucket| Column {
+                bucket,
+                title: format!("{} {}", short(bucket.start), self.title(bucket, shown, layers)),
+                is_gap: !bucket.has_run() && bucket.start < self.now,
+                href: self.finer(bucket),
+            })
+            .collect();
+        let quarters = (0..=4).map(|quarter| self.total.start + quarter * (self.end() - self.total.start) / 4);
+        let times: Vec<String> = quarters.map(|time| self.axis(time)).collect();
+        Columns {
+            label: &format!("{label}, for each {}", self.shown.bucket_text()),
+            columns: &columns,
+            layers,
+            shown,
+            times: &times,
+        }
+        .render()
+    }
+
+    /// What one bar says.
+    fn title(&self, bucket: &Bucket, shown: fn(u64) -> String, layers: &[Layer]) -> String {
+        if !bucket.has_run() {
+            return "the server did not run".to_owned();
+        }
+        let values = layers
+            .iter()
+            .map(|layer| format!("{} {}", layer.name, shown((layer.value)(bucket))));
+        let mut parts: Vec<String> = values.collect();
+        for (name, count) in [
+            ("starts", bucket.starts),
+            ("stops", bucket.stops),
+            ("crashes", bucket.crashes),
+        ] {
+            parts.extend((count > 0).then(|| format!("{name} {count}")));
+        }
+        parts.join(", ")
+    }
+
+    /// The page that shows a bar with more bars; `None` if there is none.
+    fn finer(&self, bucket: &Bucket) -> Option<String> {
+        let last = bucket.start + self.bucket_seconds - 1;
+        let finer = self.shown.finer()?;
+        Some(href(finer, (last < self.now).then_some(last)))
+    }
+
+    /// A time below the charts: hours, or days.
+    fn axis(&self, time: u64) -> String {
+        let short = short(time);
+        let (day, clock) = short.split_once(' ').unwrap_or((&short, ""));
+        match self.shown {
+            Period::Hour | Period::Day => clock,
+            Period::Week | Period::All => day,
+        }
+        .to_owned()
+    }
+
+    fn marks(&self) -> Markup {
+        let rows: Vec<Vec<Markup>> = self
+            .marks
+            .iter()
+            .map(|mark| {
+                let text = match mark.what {
+                    "start" => "started",
+                    "stop" => "stopped",
+                    _ => "ended without a stop: a crash, SIGKILL, or a power failure",
+                };
+                vec![
+                    html! { a.time href=(href(Period::Hour, Some((mark.time + 1800).min(self.now)))) { (short(mark.time)) } },
+                    html! { span.(mark.what) { (text) } @if mark.count > 1 { " " (mark.count) " times" } },
+                ]
+            })
+            .collect();
+        table(&["minute", ""], &rows)
+    }
+
+    fn table(&self) -> Markup {
+        let number = |value: u64| html! { span.number { (text::number(value)) } };
+        let row = |bucket: &Bucket| -> Vec<Markup> {
+            let time = html! {
+                @if let Some(href) = self.finer(bucket) { a.time href=(href) { (short(bucket.start)) } } @else { span.time { (short(bucket.start)) } }
+            };
+            let [_, success, redirects, client, server] = bucket.by_class;
+            vec![
+                time,
+                number(bucket.requests),
+                number(success),
+                number(redirects),
+                number(client),
+                number(server),
+                html! { span.number { (text::bytes(bucket.sent_bytes)) } },
+                html! { span.number { (text::bytes(bucket.received_bytes)) } },
+                number(bucket.in_progress_max.into()),
+                number(bucket.connections_max.into()),
+            ]
+        };
+        let ran = self.buckets.iter().rev().filter(|bucket| bucket.has_run());
+        let rows: Vec<Vec<Markup>> = ran.map(row).collect();
+        let columns = [
+            "from (UTC)",
+            "requests",
+            "2xx",
+            "3xx",
+            "4xx",
+            "5xx",
+            "sent",
+            "received",
+            "in progress",
+            "connections",
+        ];
+        html! {
+            details {
+                summary { "A row for each " (self.shown.bucket_text()) " in which the server ran, the newest first" }
+                (table(&columns, &rows))
+            }
+        }
+    }
+
+    fn kept(&self) -> Markup {
+        html! {
+            @if let Some(problem) = &self.kept.problem {
+                p.warning { "Not kept at present: " (problem) ". The server tries again each minute." }
+            }
+            p.faint {
+                @match &self.kept.file {
+                    Some(file) => { "Kept for 28 days in " code { (file) } ", which is written once a minute." }
+                    None => { "Kept in memory, since the start of the server; a server with a configuration keeps it in a file (" code { "state_directory" } ")." }
+                }
+                " A response counts in the minute in which it ends."
+            }
+        }
+    }
+}
+
+/// The page of a period, up to a second since 1970, or up to now.
+fn href(period: Period, end: Option<u64>) -> String {
+    match end {
+        Some(end) => format!("activity?view={}&end={end}", period.name()),
+        None => format!("activity?view={}", period.name()),
+    }
+}
+
+/// A time without year and seconds: `11-22 14:05`.
+fn short(time: u64) -> String {
+    text::moment(time).get(5..16).unwrap_or_default().to_owned()
+}

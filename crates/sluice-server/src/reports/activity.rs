@@ -1,0 +1,26 @@
+//! The page of the activity of the last 28 days. A thread reads it from its file.
+
+use std::sync::Arc;
+
+use sluice_report::activity::Period;
+use sluice_report::frame::Link;
+
+use crate::reports::page::{Collected, Content, Page, Wanted, later};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "activity",
+        title: "Activity",
+    },
+    content: Content::LiveSlowly(collect),
+};
+
+fn collect(wanted: &Wanted) -> Collected {
+    let overall = Arc::clone(&wanted.context.overall);
+    let period = wanted.values.get("view").and_then(Period::of_name);
+    let end = wanted.values.get("end").and_then(|end| end.parse().ok());
+    later(move || {
+        let sums = overall.activity_sums();
+        overall.activity().activity(period.unwrap_or(Period::Hour), end, sums)
+    })
+}
