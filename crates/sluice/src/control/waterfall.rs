@@ -227,8 +227,11 @@ impl Waterfall {
             let all = columns as u128 * 8;
             usize::try_from(u128::from(at) * all / u128::from(total.max(1))).unwrap_or(columns * 8)
         };
+        // It begins at a column, and is as long as it is.
         let first = (eighths(begin) / 8).min(columns - 1);
-        let length = eighths(end).min(columns * 8).saturating_sub(first * 8).max(1);
+        let length = eighths(end)
+            .saturating_sub(eighths(begin))
+            .clamp(1, (columns - first) * 8);
         let mut bar = " ".repeat(first);
         match self.style {
             Style::Blocks => {
