@@ -125,6 +125,12 @@ impl Candidate {
         }
     }
 
+    /// Whether an event can decide something, or the time that has passed. Else only what becomes known can (`Subject::know`).
+    pub(crate) fn may_decide_now(&self) -> bool {
+        let trigger = self.queue.spec.trigger.as_ref();
+        self.queue.spec.depends_on_time() || trigger.is_some_and(|trigger| trigger.bytes.is_some())
+    }
+
     /// Whether its trigger may still be found in bytes of this item.
     pub(crate) fn searches_in(&self, item: Item) -> bool {
         let trigger = self.queue.spec.trigger.as_ref();

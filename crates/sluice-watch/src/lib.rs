@@ -18,13 +18,13 @@
 //! | [`Line`], [`Record`], [`Notice`] | an event as a line of text, and as JSON; the lines between events |
 //! | [`Subject`] | with what a connection or an exchange notes its events; nothing if nobody watches |
 //! | [`Timing`], [`Phase`] | where the time of a request went |
-//! | [`mask`] | what must not be shown |
 //! | [`mask`], [`Secrets`] | what must not be shown |
 //!
 //! While nobody watches, an exchange costs one relaxed load, and each place that could note an event one comparison. A watcher never
 //! delays a request: what its queue cannot hold is lost, and it learns how much.
 #![forbid(unsafe_code)]
 
+mod automaton;
 mod candidate;
 mod event;
 mod filter;

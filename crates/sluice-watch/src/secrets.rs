@@ -3,9 +3,12 @@
 //! Here: a list of them, and a mask of bytes that arrive in chunks, such as the output of a script that prints its variables. Not here:
 //! values that are secret because of the field that they stand in (`mask`).
 
+use std::cell::OnceCell;
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 
+use crate::automaton::{Automaton, Node, START};
 use crate::event::{Content, Direction};
 use crate::item::Item;
 
@@ -18,81 +21,108 @@ const BYTES_MAX: usize = 4096;
 /// Secrets of one exchange at most.
 const SECRETS_MAX: usize = 64;
 
+/// Bytes of the secrets of one exchange at most, because the client chooses them, and a search begins with all of them. Further ones are not searched.
+const ALL_BYTES_MAX: usize = 16 << 10;
+
 /// Byte strings that are masked wherever they stand. Clones share them.
 #[derive(Clone, Default)]
-pub struct Secrets(Rc<[Box<[u8]>]>);
+pub struct Secrets(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    list: Vec<Box<[u8]>>,
+    /// Made when it is first needed: many exchanges note nothing.
+    search: OnceCell<Automaton>,
+}
 
 /// Omits the secrets, because this text may go into logs.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "Secrets({})", self.0.list.len())
     }
 }
 
 impl Secrets {
-    /// These secrets, without those that are too short to be searched.
+    /// These secrets, without those that are too short to be searched. If they are too many, the first ones.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Secrets {
         let parts = secrets.into_iter().flat_map(|secret| secret.chunks(BYTES_MAX));
         let mut list: Vec<Box<[u8]>> = Vec::new();
+        let mut room = ALL_BYTES_MAX;
         for part in parts.filter(|part| part.len() >= BYTES_MIN).take(SECRETS_MAX) {
-            if !list.iter().any(|known| **known == *part) {
+            if part.len() <= room && !list.iter().any(|known| **known == *part) {
+                room -= part.len();
                 list.push(part.into());
             }
         }
-        Secrets(list.into())
+        let search = OnceCell::new();
+        Secrets(Rc::new(Inner { list, search }))
     }
 
     /// The same and others.
     #[must_use]
     pub fn and<'a>(&'a self, others: impl IntoIterator<Item = &'a [u8]>) -> Secrets {
-        let known = self.0.iter().map(|known| &**known);
+        let known = self.0.list.iter().map(|known| &**known);
         // The others first, because the number is bounded.
-        Secrets::new(others.into_iter().chain(known))
+        let all = Secrets::new(others.into_iter().chain(known));
+        match all.0.list.iter().all(|secret| self.0.list.contains(secret)) {
+            true => self.clone(),
+            false => all,
+        }
     }
 
     /// Masks them in a whole text: each byte becomes `*`.
     pub fn mask(&self, bytes: &mut [u8]) {
-        let mut ranges = Vec::new();
-        // All are searched before the first is masked, because they may overlap.
-        for secret in self.0.iter() {
-            let found = starts(bytes, secret).into_iter();
-            ranges.extend(found.map(|start| start..start + secret.len()));
+        for range in self.find(&mut START.clone(), bytes).into_iter().flatten() {
+            bytes[range].fill(b'*');
         }
-        ranges.into_iter().for_each(|range| bytes[range].fill(b'*'));
     }
 
     /// As `mask`, of a text.
     #[must_use]
     pub fn masked(&self, text: String) -> String {
-        if self.0.iter().all(|secret| starts(text.as_bytes(), secret).is_empty()) {
+        let Some(found) = self.find(&mut START.clone(), text.as_bytes()) else {
             return text;
-        }
+        };
         let mut bytes = text.into_bytes();
-        self.mask(&mut bytes);
+        found.into_iter().for_each(|range| bytes[range].fill(b'*'));
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// What is a secret of these bytes, or its end; and the state of the search behind them.
+    fn find(&self, node: &mut Node, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+        let search = self.search()?;
+        let mut found = Vec::new();
+        for (at, byte) in bytes.iter().enumerate() {
+            *node = search.next(*node, *byte);
+            add_end(&mut found, at + 1, search.found(*node));
+        }
+        (!found.is_empty()).then_some(found)
+    }
+
+    fn search(&self) -> Option<&Automaton> {
+        let Inner { list, search } = &*self.0;
+        (!list.is_empty()).then(|| search.get_or_init(|| Automaton::new(list)))
     }
 }
 
-/// Where a secret begins in these bytes.
-fn starts(bytes: &[u8], secret: &[u8]) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut from = 0;
-    while let Some(at) = bytes[from..].iter().position(|byte| *byte == secret[0]) {
-        let start = from + at;
-        if bytes[start..].starts_with(secret) {
-            found.push(start);
-        }
-        from = start + 1;
+/// Adds the bytes before an end. The ranges do not overlap, so that each byte is masked once.
+fn add_end(found: &mut Vec<Range<usize>>, end: usize, length: usize) {
+    if length == 0 {
+        return;
     }
-    found
+    // It may have begun in an earlier chunk.
+    let mut start = end.saturating_sub(length);
+    while let Some(last) = found.pop_if(|last| last.end >= start) {
+        start = start.min(last.start);
+    }
+    found.push(start..end);
 }
 
 /// Masks secrets in bytes that arrive in chunks. Each masked byte becomes `*`. The begin of a secret at the end of a chunk is masked, too.
 #[derive(Clone, Debug, Default)]
 pub struct SecretMask {
     secrets: Secrets,
-    /// The last bytes of the chunks so far, fewer than the longest secret has.
-    tail: Vec<u8>,
+    node: Node,
 }
 
 impl SecretMask {
@@ -101,34 +131,32 @@ impl SecretMask {
     pub fn new(secrets: &Secrets) -> SecretMask {
         SecretMask {
             secrets: secrets.clone(),
-            tail: Vec::new(),
+            node: START,
         }
     }
 
     /// Masks the next bytes.
     pub fn apply(&mut self, chunk: &mut [u8]) {
-        let before = self.tail.len();
-        let mut whole = std::mem::take(&mut self.tail);
-        whole.extend_from_slice(chunk);
-        let mut hide = |from: usize, to: usize| {
-            let (from, to) = (from.max(before) - before, to.max(before) - before);
-            chunk[from..to].fill(b'*');
-        };
-        for secret in self.secrets.0.iter() {
-            for start in starts(&whole, secret) {
-                hide(start, start + secret.len());
-            }
-            let begun = (BYTES_MIN..secret.len())
-                .rev()
-                .find(|length| whole.ends_with(&secret[..*length]));
-            if let Some(length) = begun {
-                hide(whole.len() - length, whole.len());
-            }
+        let mut found = self.secrets.find(&mut self.node, chunk).unwrap_or_default();
+        let Some(search) = self.secrets.search() else { return };
+        match search.begun(self.node) {
+            ..BYTES_MIN => {}
+            begun => add_end(&mut found, chunk.len(), begun),
         }
-        let longest = self.secrets.0.iter().map(|secret| secret.len()).max().unwrap_or(1);
-        let surplus = whole.len().saturating_sub(longest - 1);
-        whole.drain(..surplus);
-        self.tail = whole;
+        found.into_iter().for_each(|range| chunk[range].fill(b'*'));
+    }
+
+    /// Masks these secrets in the next bytes, of which one may have begun.
+    fn set_secrets(&mut self, secrets: &Secrets) {
+        if Rc::ptr_eq(&self.secrets.0, &secrets.0) {
+            return;
+        }
+        let known = std::mem::replace(&mut self.secrets, secrets.clone());
+        let node = std::mem::replace(&mut self.node, START);
+        if let Some(search) = known.search().filter(|_| node != START) {
+            let begun = &known.0.list[search.string(node)][..search.begun(node)];
+            let _ = secrets.find(&mut self.node, begun);
+        }
     }
 }
 
@@ -143,15 +171,15 @@ pub(crate) struct HiddenSecrets {
 impl HiddenSecrets {
     /// Adds secrets.
     pub(crate) fn add(&mut self, secrets: &Secrets) {
-        self.secrets = self.secrets.and(secrets.0.iter().map(|secret| &**secret));
+        self.secrets = self.secrets.and(secrets.0.list.iter().map(|secret| &**secret));
         for (_, _, mask) in &mut self.masks {
-            mask.secrets = self.secrets.clone();
+            mask.set_secrets(&self.secrets);
         }
     }
 
     /// Masks the content of an event.
     pub(crate) fn mask(&mut self, item: Item, content: &mut Content) {
-        if self.secrets.0.is_empty() {
+        if self.secrets.0.list.is_empty() {
             return;
         }
         match content {
@@ -211,6 +239,51 @@ mod tests {
         let secret = "0123456789".repeat(1000);
         let shown = Secrets::new([secret.as_bytes()]).masked(format!("<{secret}>"));
         assert_eq!(shown, format!("<{}>", "*".repeat(10_000)));
+    }
+
+    /// Comparisons of the search in so many bytes, which arrive in chunks of this size.
+    fn steps(secrets: &Secrets, bytes: usize, chunk: usize) -> usize {
+        let mut body = vec![b'a'; bytes];
+        let mut mask = SecretMask::new(secrets);
+        body.chunks_mut(chunk).for_each(|chunk| mask.apply(chunk));
+        usize::try_from(secrets.search().unwrap().steps()).unwrap()
+    }
+
+    #[test]
+    fn what_a_client_chooses_takes_time_in_proportion_to_its_length() {
+        let cookies = |count: usize, length: usize| -> Secrets {
+            let parts: Vec<_> = (0..count)
+                .map(|number| format!("{}b{number:05}", "a".repeat(length)))
+                .collect();
+            Secrets::new(parts.iter().map(String::as_bytes))
+        };
+        for (secrets, bytes, chunk) in [
+            (cookies(60, 970), 20_000, 1),
+            (cookies(15, 3990), 65_000, 65_000),
+            (cookies(15, 3990), 65_000, 100),
+            (Secrets::new([vec![b'a'; BYTES_MAX].as_slice()]), 65_000, 7),
+        ] {
+            let all: usize = secrets.0.list.iter().map(|secret| secret.len()).sum();
+            assert!(all <= ALL_BYTES_MAX);
+            let steps = steps(&secrets, bytes, chunk);
+            assert!(
+                steps >= bytes && steps <= 8 * (all + bytes),
+                "{steps} for {all} and {bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn secrets_that_are_added_are_masked_from_then_on_and_a_begun_one_to_its_end() {
+        let mut mask = SecretMask::new(&secrets());
+        let mut bytes = *b"hunter22 and other, and hun";
+        let (first, rest) = bytes.split_at_mut(6);
+        mask.apply(first);
+        mask.set_secrets(&secrets().and([b"other".as_slice()]));
+        mask.apply(rest);
+        assert_eq!(String::from_utf8_lossy(&bytes), "******** and *****, and hun");
+        let same = secrets();
+        assert!(Rc::ptr_eq(&same.and([b"hunter22".as_slice()]).0, &same.0));
     }
 
     #[test]

@@ -487,20 +487,20 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let State { candidates, ring, .. } = &mut *state;
         let event = self.event(item, module, content);
-        let (mut is_undecided, mut is_kept) = (false, false);
+        let (mut may_decide, mut is_kept) = (false, false);
         for candidate in candidates.iter_mut() {
             candidate.search(&event);
             let is_wanted = candidate.queue.spec.items.contains(item);
             if is_wanted && candidate.is_shown {
                 candidate.deliver(&event);
             }
-            is_undecided |= !candidate.is_shown;
+            may_decide |= !candidate.is_shown && candidate.may_decide_now();
             is_kept |= !candidate.is_shown && is_wanted;
         }
         if is_kept {
             ring.push(&event);
         }
-        if is_undecided {
+        if may_decide {
             drop(state);
             self.decide();
         }
@@ -508,7 +508,6 @@ impl Inner {
 
     /// Shows the subject to the watches that match now, and forgets those that do not.
     fn decide(&self) {
-        let mut shown = Vec::new();
         let mut state = self.state.borrow_mut();
         let State {
             facts,
@@ -537,7 +536,6 @@ impl Inner {
                 Verdict::Matches if is_triggered => {
                     let may_show = candidate.queue.claim(self.number);
                     if may_show {
-                        shown.push(Arc::clone(&candidate.queue));
                         self.connection.show(&candidate.queue);
                         candidate.show(ring);
                     }

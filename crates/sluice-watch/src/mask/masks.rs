@@ -141,14 +141,15 @@ impl Masks {
         fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         query: Option<&'a str>,
     ) -> Secrets {
-        let mut secrets: Vec<Vec<u8>> = Vec::new();
+        // The values of fields last: what they consist of matters more, and the number is bounded.
+        let (mut secrets, mut values): (Vec<Vec<u8>>, Vec<&[u8]>) = (Vec::new(), Vec::new());
         let mut texts: Vec<String> = query.map(str::to_owned).into_iter().collect();
         for (name, value) in fields {
             if !self.is_secret(name.as_bytes()) {
                 texts.push(String::from_utf8_lossy(value).into_owned());
                 continue;
             }
-            secrets.push(value.to_vec());
+            values.push(value);
             // `Basic TOKEN`, `a=VALUE; b=VALUE`.
             for part in value.split(|byte| matches!(byte, b' ' | b';' | b',')) {
                 let after_name = part.splitn(2, |byte| *byte == b'=').nth(1);
@@ -169,7 +170,7 @@ impl Masks {
                 secrets.push(decoded(value.replace('+', " ").as_bytes()));
             }
         }
-        Secrets::new(secrets.iter().map(Vec::as_slice))
+        Secrets::new(secrets.iter().map(Vec::as_slice).chain(values))
     }
 }
 
