@@ -11,10 +11,13 @@ use crate::filter::{Facts, RequestFacts, Verdict};
 use crate::mask::Masks;
 use crate::spec::Spec;
 use crate::subject::{Inner, LateJoin, Subject};
-use crate::watch::{Queue, Watch};
+use crate::watch::{Queue, Watch, Watcher};
 
 /// Watches at once at most.
 const WATCHES_MAX: usize = 16;
+
+/// Of them, those of pages: the others are for the control socket, whatever browsers do.
+const PAGE_WATCHES_MAX: usize = 12;
 
 /// From this number on, subjects that wait for the tick are removed earlier if they have ended.
 const WAITING_CHECKED: usize = 1024;
@@ -39,13 +42,24 @@ struct Watches {
     changes: u64,
 }
 
-/// There are too many watches.
+/// There are too many watches: so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub enum Refused {
+    /// In all.
+    All,
+    /// Of pages.
+    OfPages,
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{WATCHES_MAX} watches are active already: end one of them first")
+        match self {
+            Refused::All => write!(f, "{WATCHES_MAX} watches are active already: end one of them first"),
+            Refused::OfPages => write!(
+                f,
+                "{PAGE_WATCHES_MAX} watches of pages are active already: end one of them first, or use sluice watch"
+            ),
+        }
     }
 }
 
@@ -54,6 +68,9 @@ impl std::error::Error for Refused {}
 impl Hub {
     /// Watches at once at most.
     pub const WATCHES_MAX: usize = WATCHES_MAX;
+
+    /// Watches of pages at once at most.
+    pub const PAGE_WATCHES_MAX: usize = PAGE_WATCHES_MAX;
 
     /// A hub without watches.
     #[must_use]
@@ -71,13 +88,28 @@ impl Hub {
     ///
     /// # Errors
     /// There are too many.
-    pub fn watch(self: &Arc<Hub>, mut spec: Spec) -> Result<Watch, Refused> {
+    pub fn watch(self: &Arc<Hub>, spec: Spec) -> Result<Watch, Refused> {
+        self.begin(spec, Watcher::Terminal)
+    }
+
+    /// Begins a watch of a page of the reports.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn watch_of_page(self: &Arc<Hub>, spec: Spec) -> Result<Watch, Refused> {
+        self.begin(spec, Watcher::Page)
+    }
+
+    fn begin(self: &Arc<Hub>, mut spec: Spec, watcher: Watcher) -> Result<Watch, Refused> {
         spec.octets_max = spec.octets_max.min(Spec::OCTETS_LIMIT);
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        if watches.list.len() >= WATCHES_MAX {
-            return Err(Refused);
+        let of_pages = watches.list.iter().filter(|queue| queue.watcher == Watcher::Page);
+        match watcher {
+            Watcher::Page if of_pages.count() >= PAGE_WATCHES_MAX => return Err(Refused::OfPages),
+            _ if watches.list.len() >= WATCHES_MAX => return Err(Refused::All),
+            _ => {}
         }
-        let queue = Arc::new(Queue::new(spec, watches.changes + 1));
+        let queue = Arc::new(Queue::new(spec, watches.changes + 1, watcher));
         watches.list.push(Arc::clone(&queue));
         self.changed(&mut watches);
         Ok(Watch::new(Arc::clone(self), queue))

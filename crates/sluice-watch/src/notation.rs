@@ -19,7 +19,7 @@ const STATUS_FORM: &str = "must be a status such as 404, or a class such as 5xx"
 const TRIGGER_FORM: &str = "must be bytes=TEXT, status>=500 or slower=2s";
 
 impl Spec {
-    /// The spec of these options, each a name and a value. An empty value is ignored, because a page sends empty fields. `items`
+    /// The spec of these options, each a name and a value. An empty value is ignored, because a page sends empty fields; but `once` needs none. `items`
     /// and `trigger` may be repeated.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Spec {
         for (name, value) in options {
             if name == "items" {
                 items.push(value);
-            } else if !value.is_empty() {
+            } else if !value.is_empty() || name == "once" {
                 spec.set(name, value).map_err(|wrong| format!("{name}: {wrong}"))?;
             }
         }
@@ -58,7 +58,7 @@ impl Spec {
             "user" => filter.user = Some(Pattern::new(value)),
             "id" => filter.id = Some(value.to_owned()),
             "slower-than" => filter.slower_than_ms = Some(milliseconds(value)?),
-            "once" => self.once = true,
+            "once" => self.once = switch(value)?,
             "octets-max" => self.octets_max = octets(value)?,
             "trigger" => self.set_trigger(value)?,
             "trigger-bytes" => self.trigger().bytes = Some(value.to_owned()),
@@ -84,6 +84,15 @@ impl Spec {
             return Err(TRIGGER_FORM.to_owned());
         }
         Ok(())
+    }
+}
+
+/// Whether a box is checked; its name without a value says so, too.
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "" | "on" | "true" | "yes" | "1" => Ok(true),
+        "off" | "false" | "no" | "0" => Ok(false),
+        _ => Err("must be on or off".to_owned()),
     }
 }
 

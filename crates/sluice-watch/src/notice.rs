@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::line::Escaped;
+use crate::spec::Spec;
 
 /// A line that is no event. As text it begins with `-- `, which no event does; as JSON it has one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,11 +27,22 @@ pub enum End {
     Once,
     /// The server ends.
     Server,
+    /// The configuration that let the watcher watch was replaced.
+    Replaced,
 }
 
 impl End {
     /// All of them.
-    pub const ALL: [End; 2] = [End::Once, End::Server];
+    pub const ALL: [End; 3] = [End::Once, End::Server, End::Replaced];
+
+    /// Why the hub has ended a watch for this.
+    #[must_use]
+    pub const fn of(spec: &Spec, has_shown: bool) -> End {
+        match spec.once && has_shown {
+            true => End::Once,
+            false => End::Server,
+        }
+    }
 
     /// The reason, in words.
     #[must_use]
@@ -38,6 +50,7 @@ impl End {
         match self {
             End::Once => "the request has ended",
             End::Server => "the server ends",
+            End::Replaced => "the configuration was replaced: begin the watch again",
         }
     }
 }

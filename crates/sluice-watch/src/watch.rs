@@ -18,12 +18,20 @@ const QUEUE_BYTES_MAX: usize = 4 << 20;
 pub(crate) struct Queue {
     pub(crate) spec: Spec,
     pub(crate) number: u64,
+    pub(crate) watcher: Watcher,
     state: Mutex<State>,
     filled: Condvar,
     /// The number of the request that is shown, if there is to be only one; 0 before.
     claimed: AtomicU64,
     /// As in `state`, for requests, which must not wait for a lock.
     is_ended: AtomicBool,
+}
+
+/// Where a watch is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watcher {
+    Terminal,
+    Page,
 }
 
 #[derive(Debug, Default)]
@@ -53,10 +61,11 @@ impl Taken {
 }
 
 impl Queue {
-    pub(crate) fn new(spec: Spec, number: u64) -> Queue {
+    pub(crate) fn new(spec: Spec, number: u64, watcher: Watcher) -> Queue {
         Queue {
             spec,
             number,
+            watcher,
             state: Mutex::default(),
             filled: Condvar::new(),
             claimed: AtomicU64::new(0),
@@ -178,6 +187,8 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.queue.end();
+        // Workers may still have the queue.
+        self.queue.lock().take();
         self.hub.remove(self.queue.number);
     }
 }

@@ -192,6 +192,8 @@ pub enum Forbidden {
     ReportForAll,
     /// An action that may have been sent by a page of another site; why.
     ActionOfOtherSite(&'static str),
+    /// A watch or a live page that a page of another site may have asked for; why.
+    StreamOfOtherSite(&'static str),
 }
 
 /// A client or user for whom an answer is not.
@@ -287,6 +289,9 @@ impl ClientFault {
             ClientFault::Forbidden(Forbidden::ActionOfOtherSite(_)) => Some(
                 "The action was not carried out, because it does not come from a current page of the reports. Reload the page and try again.",
             ),
+            ClientFault::Forbidden(Forbidden::StreamOfOtherSite(_)) => {
+                Some("A page of another site must not begin this. Open the reports themselves.")
+            }
             ClientFault::Misdirected(Misdirected::NotLocal(_)) => Some(
                 "This address answers only to names of this machine, such as localhost. To allow another name, start the server \
                  with --host NAME.",
@@ -527,6 +532,10 @@ impl Display for Forbidden {
             ),
             Forbidden::ReportForAll => out.write_str("reports are shown only where a route says who may have them (access)"),
             Forbidden::ActionOfOtherSite(why) => write!(out, "the action may come from a page of another site: {why}"),
+            Forbidden::StreamOfOtherSite(why) => write!(
+                out,
+                "a watch or a live page may have been asked for by a page of another site: {why}"
+            ),
             Forbidden::PasswordInClearText(origin) => write!(
                 out,
                 "needs a password, which is not accepted over clear text from another machine: use https; clear_text = true in access at \

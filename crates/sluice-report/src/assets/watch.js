@@ -16,7 +16,7 @@
 
   let kept = [], keptBytes = 0, dropped = 0, lost = 0, total = 0;
   let waiting = [], frame = 0, hidden = 0;
-  let only = null, lit = null, text = "", isPaused = false, request = null, outcome = "";
+  let only = null, lit = null, text = "", isPaused = false, request = null, outcome = "", isReplaced = false;
   const nodes = new Map();
 
   // What the server sends ------------------------------------------------------------------------------------------------
@@ -35,6 +35,7 @@
     address.search = asked;
     history.replaceState(null, "", address);
     outcome = "asking the server …";
+    isReplaced = false;
     show();
     try {
       const response = await fetch("watch-events?" + asked, { signal: own.signal, cache: "no-store" });
@@ -42,6 +43,8 @@
       outcome = "";
       show();
       await read(response.body.getReader());
+      // Whoever may still watch goes on.
+      if (isReplaced && request === own) return start();
       if (!outcome) outcome = "the connection was closed";
     } catch (error) {
       outcome = own.signal.aborted ? "stopped" : error.message;
@@ -94,7 +97,8 @@
       keep({ notice: `${said.lost} events lost here, because they came faster than they were read`, isLost: true });
     }
     if ("ended" in said) {
-      outcome = said.ended === "once" ? "the request has ended" : "the server ends";
+      isReplaced = said.ended === "replaced";
+      outcome = said.ended === "once" ? "the request has ended" : isReplaced ? "the configuration was replaced" : "the server ends";
       keep({ notice: "end: " + outcome });
     }
   };

@@ -3,13 +3,20 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use http::header::ACCEPT;
 use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 use sluice_script::request_body::RequestBody;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::{Context, HeldConfig};
+use crate::dispatch::Site;
+
+/// How often a stream looks whether its configuration was replaced.
+const BASIS_CHECKED: Duration = Duration::from_secs(1);
 
 /// A request for a report or an action.
 pub(crate) struct Ask {
@@ -27,6 +34,37 @@ pub(crate) struct Ask {
     pub body: RequestBody,
     pub config: Rc<HeldConfig>,
     pub context: Rc<Context>,
+}
+
+/// The configuration that let somebody have a stream. It is not kept: a stream may last longer than a configuration, whose cache is large. One that
+/// differs only in its cache, which was emptied, is the same.
+pub(crate) struct Basis {
+    context: Rc<Context>,
+    site: Weak<Site>,
+}
+
+impl Basis {
+    /// That of a request.
+    pub(crate) fn of(ask: &Ask) -> Basis {
+        Basis {
+            context: Rc::clone(&ask.context),
+            site: Arc::downgrade(ask.config.site(0)),
+        }
+    }
+
+    /// Whether it was replaced: then the visitor must ask again, because another one may say no.
+    pub(crate) fn is_replaced(&self) -> bool {
+        !self.site.ptr_eq(&Arc::downgrade(self.context.config().site(0)))
+    }
+
+    /// Waits until it was replaced.
+    pub(crate) async fn replaced(&self) {
+        let mut ticks = interval(BASIS_CHECKED);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.is_replaced() {
+            ticks.tick().await;
+        }
+    }
 }
 
 /// Who asks.

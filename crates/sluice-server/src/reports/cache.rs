@@ -23,7 +23,7 @@ pub(super) static PAGE: Page = Page {
 };
 
 fn collect(wanted: &Wanted) -> Collected {
-    let config = wanted.config.shared();
+    let config = wanted.context.config().shared();
     later(move || cache(&config))
 }
 

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use http::Response;
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::{Fault, ServerFault};
+use sluice_http::fault::{ClientFault, Fault, Forbidden, ServerFault};
 use sluice_report::action::Buttons;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::reports::ask::Ask;
+use crate::reports::ask::{Ask, Basis};
 use crate::reports::event_stream;
 use crate::reports::page::{Collected, Page, Wanted};
-use crate::reports::{token, wanted};
+use crate::reports::{origin, token, wanted};
 
 /// The time between two contents.
 pub(super) const INTERVAL: Duration = Duration::from_secs(2);
@@ -19,18 +19,21 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(2);
 /// The same of a page that changes slowly.
 pub(super) const SLOW_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The stream of a page's contents. One that has not changed is not sent again.
+/// The stream of a page's contents. One that has not changed is not sent again. It ends when the configuration is replaced.
 ///
 /// # Errors
-/// The server's: as many streams are open as there may be (503).
+/// The client's: a page of another site asks (403); the server's: as many streams are open as there may be (503).
 pub(super) fn respond(
     ask: &Ask,
     page: &Page,
     collect: fn(&Wanted) -> Collected,
     time_between: Duration,
 ) -> Result<Response<ResponseBody>, Fault> {
+    if let Some(why) = origin::of_stream(&ask.fields, &ask.origin) {
+        return Err(ClientFault::Forbidden(Forbidden::StreamOfOtherSite(why)).into());
+    }
     let slot = ask.context.overall.live_slot().ok_or(ServerFault::ReportsBusy)?;
-    let (name, wanted) = (page.link.name, wanted(ask));
+    let (name, wanted, basis) = (page.link.name, wanted(ask), Basis::of(ask));
     let token = token::of(&ask.context, &ask.visitor);
     Ok(event_stream::respond(&ask.context, |events| async move {
         let _slot = slot;
@@ -39,6 +42,10 @@ pub(super) fn respond(
         let mut shown = String::new();
         loop {
             ticks.tick().await;
+            // The page's script asks again, and then somebody else may be let in.
+            if basis.is_replaced() {
+                return;
+            }
             let Ok(report) = collect(&wanted).await else {
                 return;
             };

@@ -23,6 +23,7 @@ mod event_stream;
 mod live;
 mod logs;
 mod metrics;
+mod origin;
 mod overview;
 mod page;
 mod requests;
@@ -109,9 +110,9 @@ fn is_live(ask: &Ask) -> bool {
 fn wanted(ask: &Ask) -> Wanted {
     Wanted {
         context: std::rc::Rc::clone(&ask.context),
-        config: std::rc::Rc::clone(&ask.config),
         values: Values::parse(&ask.query),
         visitor: ask.visitor.clone(),
+        is_of_other_site: origin::of_stream(&ask.fields, &ask.origin).is_some(),
     }
 }
 

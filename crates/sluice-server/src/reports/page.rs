@@ -10,7 +10,7 @@ use sluice_http::fault::Fault;
 use sluice_report::frame::Link;
 use sluice_report::view::Report;
 
-use crate::context::{Context, HeldConfig};
+use crate::context::Context;
 use crate::reports::ask::{Ask, Values, Visitor};
 
 /// A page.
@@ -38,13 +38,14 @@ pub(crate) type Collected = Pin<Box<dyn Future<Output = Result<Box<dyn Report>, 
 /// A response that may take time.
 pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
 
-/// What a page knows of the request for it.
+/// What a page knows of the request for it. A live page keeps it, so no configuration is part of it.
 pub(crate) struct Wanted {
     pub context: Rc<Context>,
-    pub config: Rc<HeldConfig>,
     /// The values of the query, as of a search.
     pub values: Values,
     pub visitor: Visitor,
+    /// A page of another site may have led to it.
+    pub is_of_other_site: bool,
 }
 
 /// The value of a page that is known at once.

@@ -13,15 +13,15 @@ use std::future::poll_fn;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_report::frame::Link;
 use sluice_report::watch::{Asked, WatchGroup, WatchItem, WatchPage};
 use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Taken, Watch};
 
-use crate::reports::answer;
-use crate::reports::ask::{Ask, Values};
+use crate::reports::ask::{Ask, Basis, Values};
 use crate::reports::event_stream::{Events, Kind, respond_with};
 use crate::reports::page::{Answered, Collected, Content, Page, Wanted, ready};
+use crate::reports::{answer, origin};
 use crate::watch_log::WatchLog;
 
 /// The page.
@@ -60,7 +60,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 fn collect(wanted: &Wanted) -> Collected {
     let fields = wanted.values.clone().into_pairs();
-    let is_start = fields.iter().any(|(name, _)| name == "start");
+    let is_start = !wanted.is_of_other_site && fields.iter().any(|(name, _)| name == "start");
     // A wrong list of items is reported when it is sent.
     let list = fields
         .iter()
@@ -99,6 +99,9 @@ fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
     if ask.method != Method::GET {
         return Ok(answer::new("text/plain; charset=utf-8", Bytes::new()));
     }
+    if let Some(why) = origin::of_stream(&ask.fields, &ask.origin) {
+        return Err(ClientFault::Forbidden(Forbidden::StreamOfOtherSite(why)).into());
+    }
     let values = Values::parse(&ask.query).into_pairs();
     let options = values.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let spec = match Spec::of_options(options.filter(|(name, _)| *name != "start")) {
@@ -106,7 +109,7 @@ fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
         Err(wrong) => return Ok(refused(StatusCode::BAD_REQUEST, &wrong)),
     };
     let by = ask.by();
-    let watch = match ask.context.front.watches().hub().watch(spec) {
+    let watch = match ask.context.front.watches().hub().watch_of_page(spec) {
         Ok(watch) => watch,
         Err(too_many) => {
             tracing::warn!("watch by {by} was refused: {too_many}");
@@ -114,7 +117,13 @@ fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
         }
     };
     let log = WatchLog::begin(by, watch.spec());
-    let shown = Shown { watch, log, kind };
+    let basis = Basis::of(ask);
+    let shown = Shown {
+        watch,
+        log,
+        kind,
+        basis,
+    };
     let mut response = respond_with(kind, &ask.context, |events| shown.send(events));
     response.extensions_mut().insert(CarriesWatch);
     Ok(response)
@@ -131,27 +140,33 @@ struct Shown {
     watch: Watch,
     log: WatchLog,
     kind: Kind,
+    basis: Basis,
 }
 
 impl Shown {
-    /// Sends what happens until the watch ends; if the visitor leaves, it is dropped. Nothing is taken from the watch while the visitor
+    /// Sends what happens until the watch ends, or the configuration is replaced that let the visitor have it; if the visitor leaves, it is dropped. Nothing is taken from the watch while the visitor
     /// has not read what was sent: then the watch loses events, and counts them.
     async fn send(mut self, out: Events) {
         self.notice(&out, &Notice::Watching(self.watch.spec().to_string()));
         loop {
             out.taken().await;
-            let taken = poll_fn(|task| self.watch.poll_take(task)).await;
+            let taken = tokio::select! {
+                biased;
+                () = self.basis.replaced() => return self.end(&out, End::Replaced),
+                taken = poll_fn(|task| self.watch.poll_take(task)) => taken,
+            };
             self.log.count(&taken);
             self.send_taken(&out, &taken);
             if taken.is_ended {
-                let end = match self.watch.spec().once && self.log.has_shown() {
-                    true => End::Once,
-                    false => End::Server,
-                };
-                self.notice(&out, &Notice::Ended(end));
-                return self.log.end(end.reason());
+                let end = End::of(self.watch.spec(), self.log.has_shown());
+                return self.end(&out, end);
             }
         }
+    }
+
+    fn end(&mut self, out: &Events, end: End) {
+        self.notice(out, &Notice::Ended(end));
+        self.log.end(end.reason());
     }
 
     fn send_taken(&self, out: &Events, taken: &Taken) {

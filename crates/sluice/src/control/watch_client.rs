@@ -1,17 +1,19 @@
 //! `sluice watch`: asks a running server for the events of requests, and writes them as they come.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
-use sluice_http::escape::escaped_lines;
+use sluice_http::escape::{escaped_lines, is_deceptive};
 use sluice_watch::{End as WatchEnd, Item, Items, Spec};
 
 use super::client::{ANSWER_TIMEOUT, ServerOptions};
@@ -21,6 +23,9 @@ use super::{Answer, COMMAND_BYTES_MAX};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
+
+/// Of open(2): a link is not followed.
+const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 /// The longest watch, seconds: a week.
 const SECONDS_MAX: u64 = 7 * 86_400;
@@ -94,7 +99,7 @@ pub(crate) struct Options {
     /// Show at the end of each request where its time went, as bars; adds the item timing. In ASCII unless the locale is UTF-8.
     #[arg(long, conflicts_with = "json")]
     waterfall: bool,
-    /// Write to this file, which only you can read, instead of standard output. A file of this name is replaced.
+    /// Write to this file, which only you can read, instead of standard output. A file of this name is replaced; a symbolic link is refused.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// End after so many seconds.
@@ -203,6 +208,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         )),
         End::Time | End::OutputClosed | End::Said(WatchEnd::Once) => Ok(ExitCode::SUCCESS),
         End::Said(WatchEnd::Server) => Err("the server has ended".to_owned()),
+        End::Said(end @ WatchEnd::Replaced) => Err(end.reason().to_owned()),
         End::Closed => Err(
             "the server has closed the connection: it was killed, or this command has read nothing for a minute"
                 .to_owned(),
@@ -302,8 +308,8 @@ fn copy(
         };
         let lines = partial.len() - count + end + 1;
         let is_read = match &mut pictures {
-            Some(pictures) => output.write(&pictures.add(&partial[..lines])),
-            None => output.write(&partial[..lines]),
+            Some(pictures) => output.write(&pictures.add(&for_terminal(&partial[..lines], format))),
+            None => output.write(&for_terminal(&partial[..lines], format)),
         };
         if !is_read.map_err(Failure::Write)? {
             return Ok(End::OutputClosed);
@@ -348,6 +354,54 @@ fn wait(stream: &UnixStream, output: &Output, left: Option<Duration>) -> io::Res
     }
 }
 
+/// Makes a file that only this user can read, because what requests carry is nobody else's business. A file of this name is replaced by it, so that
+/// neither its mode nor its owner matter, nor who has it open. What is no file, such as /dev/null or a named pipe, is written to.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    match path.symlink_metadata() {
+        Ok(known) if known.is_symlink() => {
+            return Err(io::Error::other(
+                "is a symbolic link, which may be somebody else's: name the file itself",
+            ));
+        }
+        Ok(known) if !known.is_file() => return options.custom_flags(NO_FOLLOW).open(path),
+        Ok(_) | Err(_) => {}
+    }
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    let made = path.with_file_name(name);
+    let file = options.create_new(true).open(&made)?;
+    match fs::rename(&made, path) {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            let _ = fs::remove_file(&made);
+            Err(error)
+        }
+    }
+}
+
+/// Escapes what steers a terminal or deceives a reader, whoever sent it: the server has escaped it, but another program may listen on the socket.
+fn for_terminal(lines: &[u8], format: WatchFormat) -> Vec<u8> {
+    let is_shown = |character: char| matches!(character, '\n' | '\t') || !is_deceptive(character);
+    let text = String::from_utf8_lossy(lines);
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match (is_shown(character), format) {
+            (true, _) => shown.push(character),
+            (false, WatchFormat::Text) => shown.extend(character.escape_default()),
+            // RFC 8259 §7.
+            (false, WatchFormat::Json) => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    shown.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    shown.into_bytes()
+}
+
 /// Where the lines go.
 enum Output {
     Standard,
@@ -359,15 +413,8 @@ impl Output {
         let Some(path) = path else {
             return Ok(Output::Standard);
         };
-        // What requests carry is nobody else's business.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path);
         Ok(Output::File {
-            file: file.map_err(|error| format!("{}: {error}", path.display()))?,
+            file: private_file(path).map_err(|error| format!("{}: {error}", path.display()))?,
             path: path.clone(),
             bytes: 0,
         })

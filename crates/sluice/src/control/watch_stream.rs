@@ -57,10 +57,7 @@ impl Stream {
             let is_ended = taken.is_ended;
             self.write_events(&mut writer, taken).await?;
             if is_ended {
-                let end = match self.watch.spec().once && self.log.has_shown() {
-                    true => End::Once,
-                    false => End::Server,
-                };
+                let end = End::of(self.watch.spec(), self.log.has_shown());
                 self.write(&mut writer, &self.format.line(&Notice::Ended(end))).await?;
                 return Ok(end);
             }

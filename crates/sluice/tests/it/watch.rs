@@ -6,7 +6,7 @@ mod browser;
 mod filters;
 mod page;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -236,6 +236,65 @@ fn a_file_is_for_its_owner_only() {
         ran.status.code() == Some(1) && ran.errors.contains("none/trace.txt: No such file"),
         "{}",
         ran.errors
+    );
+}
+
+#[test]
+fn a_file_that_exists_is_replaced_and_a_link_is_not_followed() {
+    let server = Setup::new().file("known.txt", "known").start();
+    let (trace, other) = (server.path("trace.txt"), server.path("other.txt"));
+    std::fs::write(&trace, "before").unwrap();
+    std::fs::set_permissions(&trace, std::fs::Permissions::from_mode(0o666)).unwrap();
+    // Who has opened it before reads nothing of the trace.
+    let mut open = std::fs::File::open(&trace).unwrap();
+    let ran = watch(&server, &["--output", "trace.txt", "--seconds", "1"]);
+    assert!(ran.status.success(), "{}", ran.errors);
+    assert_eq!(trace.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(&trace).unwrap().starts_with("-- watching"));
+    let mut before = String::new();
+    open.read_to_string(&mut before).unwrap();
+    assert_eq!(before, "before");
+    std::os::unix::fs::symlink("other.txt", server.path("link.txt")).unwrap();
+    let ran = watch(&server, &["--output", "link.txt", "--seconds", "1"]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(ran.errors.contains("link.txt: is a symbolic link"), "{}", ran.errors);
+    assert!(!other.exists());
+    let ran = watch(&server, &["--output", "/dev/null", "--seconds", "1"]);
+    assert!(ran.status.success(), "{}", ran.errors);
+}
+
+#[test]
+fn what_steers_a_terminal_is_escaped_in_text_and_in_json() {
+    let server = Setup::new().start();
+    let text = Watcher::start(&server, &["--items", "request-head"]);
+    let json = Watcher::start(&server, &["--items", "request-head", "--json"]);
+    let sent = "GET / HTTP/1.1\r\nHost: localhost\r\nX-Sent: a\u{9b}31m\u{202e}b\r\n\r\n";
+    server.connect().send(sent).head();
+    for (watcher, expected) in [(text, "a\\u{9b}31m\\u{202e}b"), (json, "a\\u009b31m\\u202eb")] {
+        let line = watcher.line(expected);
+        assert!(!line.contains(['\u{9b}', '\u{202e}']), "{line}");
+    }
+}
+
+#[test]
+fn what_another_program_says_on_a_socket_does_not_steer_the_terminal() {
+    let setup = Setup::new();
+    let listener = std::os::unix::net::UnixListener::bind(setup.path("other.sock")).unwrap();
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        BufReader::new(stream.try_clone().unwrap())
+            .read_line(&mut String::new())
+            .unwrap();
+        stream
+            .write_all(b"{\"ok\":true,\"messages\":[]}\n\x1b]0;own\x07\x1b[31m\n")
+            .unwrap();
+    });
+    let ran = run(setup.directory(), &["watch", "--server", "./other.sock"]);
+    other.join().unwrap();
+    assert!(
+        ran.output.contains("\\u{1b}]0;own\\u{7}\\u{1b}[31m\n"),
+        "{:?}",
+        ran.output
     );
 }
 

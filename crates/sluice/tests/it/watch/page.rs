@@ -1,6 +1,6 @@
 //! WATCH on the pages of the reports: the form, the server-sent events and the plain text.
 
-use crate::harness::{Client, Response, Server, Setup, Watcher};
+use crate::harness::{Client, Response, Server, Setup, Watcher, run};
 
 /// A route with the reports for this machine.
 const REPORTS: &str = "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"] }";
@@ -108,22 +108,101 @@ fn what_cannot_be_watched_is_refused_with_the_reason() {
             assert!(refused.text().contains(expected), "{query}: {}", refused.text());
         }
     }
-    let watching: Vec<Client> = (0..16).map(|_| watch(&server, "/-/watch-events")).collect();
+    let watching: Vec<Client> = (0..12).map(|_| watch(&server, "/-/watch-events")).collect();
     let refused = get(&server, "/-/watch-events");
     assert_eq!(refused.status, 503);
     assert!(
-        refused.text().contains("16 watches are active already"),
+        refused.text().contains("12 watches of pages are active already"),
         "{}",
         refused.text()
     );
+    // The others are for the terminal.
+    Watcher::start(&server, &[]);
     server.log_line("watch by client 127.0.0.1 was refused");
     drop(watching);
-    server.log_lines(16, "the watcher has left");
+    server.log_lines(13, "the watcher has left");
     // Neither a HEAD nor another method begins a watch.
     let mut client = server.connect();
     client.send("HEAD /-/watch-events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(client.response_to("HEAD").status, 200);
-    assert_eq!(server.log().matches("watch by client").count(), 33, "{}", server.log());
+    assert_eq!(server.log().matches("watch by client").count(), 25, "{}", server.log());
+}
+
+#[test]
+fn a_page_of_another_site_begins_no_watch_and_no_live_page() {
+    let server = setup().start();
+    let ask = |path: &str, field: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n");
+        server.connect().send(head).head().status
+    };
+    for path in [
+        "/-/watch-events",
+        "/-/watch-text?items=all",
+        "/-/?live",
+        "/-/requests?live",
+    ] {
+        for field in [
+            "Sec-Fetch-Site: cross-site",
+            "Sec-Fetch-Site: same-site",
+            "Origin: http://evil.test",
+        ] {
+            assert_eq!(ask(path, field), 403, "{path} {field}");
+        }
+        for field in [
+            "Sec-Fetch-Site: same-origin",
+            "Sec-Fetch-Site: none",
+            "Origin: http://localhost",
+        ] {
+            assert_eq!(ask(path, field), 200, "{path} {field}");
+        }
+    }
+    // Nor does the page begin one by itself after a link of another site.
+    let page = |field: &str| {
+        let head = format!("GET /-/watch?start HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n");
+        server.connect().send(head).response().text().contains("data-start")
+    };
+    assert!(page("Sec-Fetch-Site: none") && !page("Sec-Fetch-Site: cross-site"));
+}
+
+#[test]
+fn the_streams_of_a_replaced_configuration_end() {
+    let server = setup().start();
+    let mut events = watch(&server, "/-/watch-events");
+    let mut text = watch(&server, "/-/watch-text");
+    let mut live = server.connect();
+    live.send(head("/-/?live"));
+    live.take_through(b"event: content\n");
+    // An empty cache is no other configuration.
+    assert!(run(server.setup().directory(), &["purge"]).status.success());
+    live.take_through(b"event: content\n");
+    live.take_through(b"event: content\n");
+    assert!(run(server.setup().directory(), &["reload"]).status.success());
+    events.take_through(b"{\"ended\":\"replaced\"}");
+    text.take_through(b"-- end: the configuration was replaced: begin the watch again\n");
+    for stream in [&mut events, &mut text, &mut live] {
+        stream.take_through(b"\r\n0\r\n\r\n");
+    }
+    watch(&server, "/-/watch-events");
+}
+
+#[test]
+fn once_needs_no_value_and_may_be_off() {
+    let server = setup().start();
+    for once in ["once", "once=true"] {
+        let mut text = watch(&server, &format!("/-/watch-text?items=mapping&{once}"));
+        server.get("/a.txt");
+        text.take_through(b"-- end: the request has ended\n");
+    }
+    let mut text = watch(&server, "/-/watch-text?items=mapping&once=off");
+    for _ in 0..2 {
+        server.get("/a.txt");
+        text.take_through(b"route 1");
+    }
+    assert!(
+        get(&server, "/-/watch-text?once=perhaps")
+            .text()
+            .contains("once: must be on or off")
+    );
 }
 
 #[test]
