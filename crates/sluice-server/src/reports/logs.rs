@@ -33,7 +33,10 @@ struct Shown {
 }
 
 fn collect(wanted: &Wanted) -> Collected {
-    let logs = shown_logs(wanted.context.overall.server_log(), &wanted.context.config().shared().logs);
+    let logs = shown_logs(
+        wanted.context.overall.server_log(),
+        &wanted.context.config().shared().logs,
+    );
     let text = |name: &str| wanted.values.get(name).unwrap_or_default().to_owned();
     let lines = text("lines").parse().ok().filter(|count| LINES.contains(count));
     let filter = text("filter").chars().take(FILTER_CHARACTERS_MAX).collect();

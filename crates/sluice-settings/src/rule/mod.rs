@@ -15,6 +15,7 @@ mod access;
 mod change;
 mod condition;
 mod glob;
+mod head_change;
 mod network;
 mod pattern;
 mod replacement;
@@ -24,8 +25,9 @@ pub use access::{
     Access, AccessEntry, AccessRule, AccessSettings, AccessUse, AgentProgram, AgentSettings, Networks, OwnAgent,
     OwnAgentKind, Require, UserSource, is_read, split_name,
 };
-pub use change::{Adjustments, BodyBounds, CertificateUse, Changes, Expiry, FieldChange, HeadChanges};
+pub use change::{Adjustments, BodyBounds, CertificateUse, Changes};
 pub use condition::{ClientCertificate, Conditions, Miss, RequestAttributes, Scheme, check_bracketed};
+pub use head_change::{Expiry, FieldChange, HeadChanges};
 pub use pattern::{Pattern, Wildcard, covers};
 pub use replacement::Replacement;
 pub use throttle::{LimitUse, RateSettings, ThrottlePer, ThrottleSettings};
