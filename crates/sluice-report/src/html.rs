@@ -47,5 +47,6 @@ pub fn table(columns: &[&str], rows: &[Vec<Markup>]) -> Markup {
 /// A figure that is seen at a glance: its name, the figure, and a line about it.
 #[must_use]
 pub fn tile(name: &str, figure: &str, about: &str) -> Markup {
-    html! { div.tile { span.name { (name) } strong { (figure) } span.about { (about) } } }
+    // The colon and the dash are for text browsers; the style sheet hides them.
+    html! { div.tile { span.name { (name) } span.text { ": " } strong { (figure) } span.text { " – " } span.about { (about) } } }
 }
