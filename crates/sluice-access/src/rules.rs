@@ -25,8 +25,8 @@ pub struct User {
 /// What is known of the client of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Visitor<'a> {
-    /// Its address.
-    pub client: IpAddr,
+    /// Its address. `None` if nobody has named it: then no network is known to contain it, and none is known not to.
+    pub client: Option<IpAddr>,
     /// The subject of its verified certificate, as RFC 4514 writes it.
     pub certificate: Option<&'a str>,
     /// The user. `None` if there is no proof yet.
@@ -55,12 +55,12 @@ enum Holds {
 /// Whether a visitor satisfies a rule.
 #[must_use]
 pub fn check(rule: &AccessRule, visitor: &Visitor<'_>) -> Permission {
-    // An unknown user is none of those who are excluded.
-    if rule
-        .but
-        .iter()
-        .any(|entry| matches!(holds(entry, visitor), Holds::Yes(_)))
-    {
+    // An unknown user is none of those who are excluded. An unknown address may be.
+    let may_be_meant = |entry: &AccessEntry| match entry {
+        AccessEntry::Networks(_) if visitor.client.is_none() => true,
+        entry => matches!(holds(entry, visitor), Holds::Yes(_)),
+    };
+    if rule.but.iter().any(may_be_meant) {
         return Permission::Denied;
     }
     let mut depends_on_user = false;
@@ -93,7 +93,7 @@ fn holds(entry: &AccessEntry, visitor: &Visitor<'_>) -> Holds {
             let group = own.find(|group| names.iter().any(|name| **name == ***group));
             group.map_or(Holds::No, |group| Holds::Yes(Some(Arc::clone(group))))
         }),
-        AccessEntry::Networks(networks) => is(networks.contain(visitor.client)),
+        AccessEntry::Networks(networks) => is(visitor.client.is_some_and(|client| networks.contain(client))),
         AccessEntry::Certificate(attributes) => is(visitor.certificate.is_some_and(|subject| {
             let subject = split_name(subject);
             attributes.iter().all(|attribute| subject.contains(attribute))
@@ -117,7 +117,7 @@ mod tests {
     fn permission(require: Require, entries: &[&str], user: Option<&User>) -> &'static str {
         let rule = AccessRule::parse(require, entries.iter().copied()).unwrap();
         let visitor = Visitor {
-            client: "192.0.2.7".parse().unwrap(),
+            client: "192.0.2.7".parse().ok(),
             certificate: Some("CN=ann,O=A\\, B"),
             user,
         };
@@ -192,5 +192,22 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_client_whose_address_nobody_knows_is_in_no_network_and_may_be_in_each() {
+        let check = |entries: &[&str]| {
+            let rule = AccessRule::parse(Require::Any, entries.iter().copied()).unwrap();
+            let visitor = Visitor {
+                client: None,
+                certificate: None,
+                user: None,
+            };
+            check(&rule, &visitor)
+        };
+        assert_eq!(check(&["net:0.0.0.0/0 ::/0"]), Permission::Denied);
+        assert_eq!(check(&["net:127.0.0.0/8", "any-user"]), Permission::NeedsUser);
+        assert_eq!(check(&["all", "!net:192.0.2.7"]), Permission::Denied);
+        assert_eq!(check(&["all"]), Permission::Granted(None));
     }
 }

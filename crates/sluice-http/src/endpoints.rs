@@ -12,6 +12,19 @@ pub struct Endpoints {
     pub server: SocketAddr,
     /// The client has connected to a unix socket and has no address of its own.
     pub is_unix: bool,
+    /// Where the client's address comes from.
+    pub named_by: NamedBy,
+}
+
+/// Where the address of a client comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    /// It is that of the connection.
+    Connection,
+    /// A proxy has named it.
+    Proxy,
+    /// A proxy has passed on what somebody sent whom it does not name; the address is that of the proxy.
+    Nobody,
 }
 
 impl Endpoints {
@@ -21,7 +34,21 @@ impl Endpoints {
         client: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         server: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         is_unix: true,
+        named_by: NamedBy::Connection,
     };
+
+    /// The address of the client, for rules about addresses. `None` if it is not known: behind a unix socket, or a proxy that does not
+    /// name it. A loopback address that a proxy names belongs to the proxy's machine, and there usually to another proxy.
+    #[must_use]
+    pub fn known_client(&self) -> Option<IpAddr> {
+        let client = self.client.ip();
+        let is_known = match self.named_by {
+            NamedBy::Connection => !self.is_unix,
+            NamedBy::Proxy => !client.to_canonical().is_loopback(),
+            NamedBy::Nobody => false,
+        };
+        is_known.then_some(client)
+    }
 }
 
 /// The results of a TLS handshake.
@@ -54,5 +81,35 @@ impl TlsInfo {
             protocol: self.protocol,
             variables: variables.collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_address_of_the_client_itself_is_known() {
+        let ends = |client: &str, named_by| Endpoints {
+            client: SocketAddr::new(client.parse().unwrap(), 0),
+            named_by,
+            is_unix: false,
+            ..Endpoints::UNIX
+        };
+        assert_eq!(Endpoints::UNIX.known_client(), None);
+        for (client, named_by, is_known) in [
+            ("127.0.0.1", NamedBy::Connection, true),
+            ("192.0.2.7", NamedBy::Proxy, true),
+            ("127.0.0.1", NamedBy::Proxy, false),
+            ("::ffff:127.0.0.1", NamedBy::Proxy, false),
+            ("::1", NamedBy::Proxy, false),
+            ("192.0.2.7", NamedBy::Nobody, false),
+        ] {
+            assert_eq!(
+                ends(client, named_by).known_client().is_some(),
+                is_known,
+                "{client} {named_by:?}"
+            );
+        }
     }
 }

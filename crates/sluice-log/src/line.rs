@@ -329,6 +329,7 @@ pub(crate) mod tests {
                 client: "192.0.2.7:1234".parse().unwrap(),
                 server: "[2001:db8::1]:80".parse().unwrap(),
                 is_unix: false,
+                named_by: sluice_http::endpoints::NamedBy::Connection,
             },
             peer: "10.0.0.1".parse().unwrap(),
             client_name: None,

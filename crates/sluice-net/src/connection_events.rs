@@ -77,7 +77,7 @@ pub(crate) fn note_proxy_header(front: &Front, connection: &Connection, proxy: &
     }
     let endpoints = connection.endpoints();
     connection.subject().note(Item::Connection, "proxy", || {
-        if endpoints == *proxy {
+        if endpoints.client == proxy.client {
             "PROXY header: no client is named (LOCAL, UNKNOWN or a unix socket)".into()
         } else {
             format!("PROXY header: client {}, server {}", endpoints.client, endpoints.server)

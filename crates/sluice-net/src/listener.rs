@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
-use sluice_http::endpoints::Endpoints;
+use sluice_http::endpoints::{Endpoints, NamedBy};
 use sluice_settings::{ListenAddress, ListenSettings};
 use socket2::{Domain, Protocol, TcpKeepalive, Type};
 use tokio::io::Interest;
@@ -282,6 +282,7 @@ fn endpoints(socket: &Socket, client: Option<SocketAddr>, listener: Option<Socke
         client: client?,
         server,
         is_unix: false,
+        named_by: NamedBy::Connection,
     })
 }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use sluice_http::endpoints::Endpoints;
+use sluice_http::endpoints::{Endpoints, NamedBy};
 use sluice_settings::Peers;
 use sluice_settings::limits::Limits;
 use sluice_watch::Item;
@@ -56,10 +56,24 @@ pub(crate) async fn receive(
                     client,
                     server,
                     is_unix: false,
+                    named_by: NamedBy::Proxy,
                 });
                 return true;
             }
-            Ok(Ok(Source::Local)) => return true,
+            Ok(Ok(Source::Local)) => {
+                connection.set_endpoints(Endpoints {
+                    named_by: NamedBy::Proxy,
+                    ..endpoints
+                });
+                return true;
+            }
+            Ok(Ok(Source::Unknown)) => {
+                connection.set_endpoints(Endpoints {
+                    named_by: NamedBy::Nobody,
+                    ..endpoints
+                });
+                return true;
+            }
             Ok(Err(refusal)) => refusal.to_string(),
             Err(_) => format!("no header of the PROXY protocol within {:?}", limits.head_timeout),
         }
@@ -89,8 +103,10 @@ pub enum Source {
         /// The address that the client connected to, in canonical form.
         server: SocketAddr,
     },
-    /// The proxy itself (a health check, for example), or a client without an address.
+    /// The proxy itself: a health check, for example.
     Local,
+    /// A client of the proxy, without an address.
+    Unknown,
 }
 
 /// The reason why a header is refused.
@@ -222,7 +238,7 @@ fn parse_v1(line: &[u8]) -> Result<Source, Refusal> {
     let text = std::str::from_utf8(line).map_err(|_| Refusal::Malformed("the line is not UTF-8"))?;
     let words: Vec<&str> = text.split(' ').collect();
     match words[..] {
-        [_, "UNKNOWN", ..] => Ok(Source::Local),
+        [_, "UNKNOWN", ..] => Ok(Source::Unknown),
         [_, "TCP4", client, server, from, to] => endpoints_v1::<Ipv4Addr>([client, server], [from, to]),
         [_, "TCP6", client, server, from, to] => endpoints_v1::<Ipv6Addr>([client, server], [from, to]),
         _ => Err(Refusal::Malformed("unknown protocol, or not two addresses and ports")),
@@ -266,7 +282,7 @@ fn parse_v2(header: &[u8]) -> Result<Source, Refusal> {
     let short = Refusal::Malformed("shorter than its addresses");
     match head[13] >> 4 {
         // Unspecified, or the client of a unix socket of the proxy.
-        0x0 | 0x3 => Ok(Source::Local),
+        0x0 | 0x3 => Ok(Source::Unknown),
         0x1 => endpoints_v2::<4>(rest).ok_or(short),
         0x2 => endpoints_v2::<16>(rest).ok_or(short),
         _ => Err(Refusal::Malformed("unknown address family")),

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
-use sluice_http::endpoints::Endpoints;
+use sluice_http::endpoints::{Endpoints, NamedBy};
 
 /// The prefix of the path of a unix socket.
 pub const UNIX: &str = "unix:";
@@ -114,13 +114,13 @@ impl Peers {
         self.networks.is_empty() && !self.has_unix
     }
 
-    /// Whether the list contains the client of a connection.
+    /// Whether the list contains the client of a connection. Never if nobody knows who it is: its bytes may be anybody's.
     #[must_use]
     pub fn contains(&self, endpoints: &Endpoints) -> bool {
-        if endpoints.is_unix {
-            self.has_unix()
-        } else {
-            self.has_address(endpoints.client.ip())
+        match endpoints.named_by {
+            NamedBy::Nobody => false,
+            _ if endpoints.is_unix => self.has_unix(),
+            _ => self.has_address(endpoints.client.ip()),
         }
     }
 

@@ -180,13 +180,13 @@ pub enum Forbidden {
     ListedWithSlashOnly(Box<str>),
     /// The access rules of a route, written at this place, are not for this client, or not for this user of it.
     NotPermitted(Box<NotPermitted>),
-    /// A password is needed, and the request came in clear text from another machine.
+    /// A password is needed, and the request came in clear text, not from this machine as far as is known.
     PasswordInClearText(Box<str>),
     /// A report is asked for without a user and under this host, which is no name of the site or of this machine: a page of that host
     /// could read it (DNS rebinding).
     ReportUnderOtherName(Box<str>),
-    /// A report is asked for without a user by a client of this machine, and a proxy seems to have passed the request on: then everybody may
-    /// be the client.
+    /// A report is asked for without a user by a client whose address is not known, or by one of this machine, and a proxy seems to have
+    /// passed the request on: then everybody may be the client.
     ReportThroughProxy,
     /// A report whose route lets everybody have it.
     ReportForAll,
@@ -203,6 +203,8 @@ pub struct NotPermitted {
     pub user: Option<Box<str>>,
     /// Where the access rules are written.
     pub origin: Box<str>,
+    /// Whether nobody knows the client's address, which the rules depend on.
+    pub lacks_address: bool,
 }
 
 /// A method that the resource does not support.
@@ -521,6 +523,12 @@ impl Display for Forbidden {
                     Quoted(user),
                     denied.origin
                 ),
+                None if denied.lacks_address => write!(
+                    out,
+                    "this client has no access by the rules at {}: nobody knows its address, because it came over a unix socket, or by a \
+                     proxy that does not name it (trusted_proxies, X-Forwarded-For)",
+                    denied.origin
+                ),
                 None => write!(out, "this client has no access by the rules at {}", denied.origin),
             },
             Forbidden::ReportUnderOtherName(host) => write!(
@@ -528,7 +536,8 @@ impl Display for Forbidden {
                 "reports are not shown under the host {host:?}, which is no name of the site (hosts) or of this machine, unless to a user"
             ),
             Forbidden::ReportThroughProxy => out.write_str(
-                "reports for this machine are not shown through a proxy: name it in trusted_proxies, or let users have them (access)",
+                "reports for this machine are not shown through a proxy: let it name the client (trusted_proxies, X-Forwarded-For), or let users have them \
+                 (access)",
             ),
             Forbidden::ReportForAll => out.write_str("reports are shown only where a route says who may have them (access)"),
             Forbidden::ActionOfOtherSite(why) => write!(out, "the action may come from a page of another site: {why}"),
@@ -538,8 +547,8 @@ impl Display for Forbidden {
             ),
             Forbidden::PasswordInClearText(origin) => write!(
                 out,
-                "needs a password, which is not accepted over clear text from another machine: use https; clear_text = true in access at \
-                 {origin} would allow it"
+                "needs a password, which is not accepted over clear text from another machine: use https (a trusted proxy says so by \
+                 X-Forwarded-Proto); clear_text = true in access at {origin} would allow it"
             ),
             Forbidden::ListedWithSlashOnly(path) => write!(
                 out,

@@ -82,7 +82,7 @@ pub(crate) fn authorize(
         if let Some(user) = user {
             exchange.note_user(&user.name);
         }
-        note_access(exchange, || rule_text(access, request, user, &permission));
+        note_access(exchange, || rule_text(exchange, access, request, user, &permission));
         match permission {
             Permission::Granted(group) => {
                 if let (Some(user), None) = (user, &request.granted) {
@@ -94,24 +94,41 @@ pub(crate) fn authorize(
                 }
             }
             Permission::NeedsUser => return Err(unauthorized(access, Credentials::Missing).into()),
-            Permission::Denied => return Err(denied(access, user).into()),
+            Permission::Denied => {
+                let mut fault = denied(access, user);
+                if let ClientFault::Forbidden(Forbidden::NotPermitted(denied)) = &mut fault {
+                    let is_unknown = exchange.client.endpoints.known_client().is_none();
+                    denied.lacks_address = is_unknown && access.rule(&request.method).names_networks();
+                }
+                return Err(fault.into());
+            }
         }
     }
     Ok(())
 }
 
 /// A rule and what it says, for WATCH.
-fn rule_text(access: &AccessSettings, request: &Request, user: Option<&User>, permission: &Permission) -> String {
+fn rule_text(
+    exchange: &Exchange,
+    access: &AccessSettings,
+    request: &Request,
+    user: Option<&User>,
+    permission: &Permission,
+) -> String {
     let AccessSettings { origin, realm, .. } = access;
     let rule = access.rule(&request.method);
     let user = user.map_or_else(|| "no user".to_owned(), |user| format!("user {:?}", user.name));
+    let client = match exchange.client.endpoints.known_client() {
+        Some(_) => "",
+        None => " at an address that is not known",
+    };
     let verdict = match permission {
         Permission::Granted(None) => "granted".to_owned(),
         Permission::Granted(Some(group)) => format!("granted by the group {group:?}"),
         Permission::NeedsUser => "a user is needed".to_owned(),
         Permission::Denied => "denied".to_owned(),
     };
-    format!("rule ({origin}), realm {realm:?}: access for {rule}: {user}: {verdict}")
+    format!("rule ({origin}), realm {realm:?}: access for {rule}: {user}{client}: {verdict}")
 }
 
 /// Finds out who the user is: by the proxy, the certificate, or a password.
@@ -169,11 +186,10 @@ fn verify_password(
     store: &Arc<UserStore>,
 ) -> Result<(), Stopped> {
     let client = &exchange.client;
-    let is_safe =
-        client.is_https || client.endpoints.is_unix || client.endpoints.client.ip().to_canonical().is_loopback();
+    let is_safe = client.is_https || client.is_of_this_machine();
     if !is_safe && !access.clear_text {
         note_access(exchange, || {
-            "no password is taken over clear text from another machine".to_owned()
+            "no password is taken over clear text, unless the client is known to be on this machine".to_owned()
         });
         return Err(ClientFault::Forbidden(Forbidden::PasswordInClearText(access.origin.as_str().into())).into());
     }
@@ -314,9 +330,9 @@ fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
     ClientFault::TooManyFailures(Box::new(RefusedUser { user, wait })).into()
 }
 
-/// The subject of the client's certificate, if the authorities of the site have signed it.
+/// The subject of the client's certificate, if the authorities of the site have signed it. That of a proxy is not its visitors'.
 fn certificate_subject(exchange: &Exchange, request: &Request) -> Option<Box<str>> {
-    let is_verified = request.certificate == ClientCertificate::Verified;
+    let is_verified = request.certificate == ClientCertificate::Verified && !exchange.client.is_forwarded;
     let info: &TlsInfo = exchange.client.tls_info.as_ref().filter(|_| is_verified)?;
     let mut variables = info.variables.iter();
     let (_, subject) = variables.find(|(name, _)| *name == "SSL_CLIENT_S_DN")?;

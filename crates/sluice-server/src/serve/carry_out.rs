@@ -219,14 +219,15 @@ async fn list(
     let site = Arc::clone(request.site());
     let (host, fields) = (request.host.clone(), request.fields.clone());
     let query = request.query().map(str::to_owned);
-    let (client, scheme) = (exchange.client.endpoints.client.ip(), exchange.client.scheme());
+    let (endpoints, scheme) = (exchange.client.endpoints, exchange.client.scheme());
     let certificate = request.certificate;
     let identity = request.identity.clone();
     let make = move || {
         let attributes = RequestAttributes {
             method: &Method::GET,
             host: &host,
-            client,
+            client: endpoints.client.ip(),
+            known_client: endpoints.known_client(),
             scheme,
             certificate,
             fields: &fields,
@@ -265,7 +266,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
     let server = exchange.client.endpoints.server.ip();
     let tls_info = exchange.client.tls_info.as_ref();
     let tls_info = tls_info.map(|info| match request.certificate {
-        ClientCertificate::Verified => Rc::clone(info),
+        ClientCertificate::Verified if !exchange.client.is_forwarded => Rc::clone(info),
         _ => info.without_certificate(),
     });
     let server_name = request.config.server_name(site, &request.host, server);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, Uri, header};
-use sluice_http::endpoints::{Endpoints, TlsInfo};
+use sluice_http::endpoints::{Endpoints, NamedBy, TlsInfo};
 use sluice_net::connection::Connection;
 use sluice_settings::ProxySettings;
 use sluice_settings::rule::Scheme;
@@ -72,14 +72,24 @@ impl Client {
             let port = requested_port(&head.uri, &head.headers, client.is_https);
             client.endpoints.server.set_port(port);
         }
+        if client.is_forwarded {
+            client.endpoints.named_by = NamedBy::Nobody;
+        }
         if let Some(address) = forwarded.client {
             client.endpoints.client = address;
             client.endpoints.is_unix = false;
+            client.endpoints.named_by = NamedBy::Proxy;
         }
         if !client.endpoints.is_unix {
             client.name = reverse_dns.and_then(|dns| dns.look_up(client.endpoints.client.ip()));
         }
         client
+    }
+
+    /// Whether it is a process of this machine that has connected itself, as far as addresses say.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        let address = self.endpoints.known_client();
+        address.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
     /// The scheme that the client uses.

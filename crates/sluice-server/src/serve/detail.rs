@@ -72,10 +72,7 @@ impl PageDetail {
             ErrorDetail::All => true,
             ErrorDetail::Local => {
                 let client = &exchange.client;
-                let addresses = [client.peer, client.endpoints.client.ip()];
-                addresses.iter().all(|ip| ip.to_canonical().is_loopback())
-                    && !client.endpoints.is_unix
-                    && is_direct(exchange.line.version, host, fields)
+                client.is_of_this_machine() && is_direct(exchange.line.version, host, fields)
             }
         };
         if is_shown {

@@ -207,6 +207,7 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
         method: &method,
         host: host.as_ref(),
         client: question.client,
+        known_client: Some(question.client),
         scheme,
         certificate: question.certificate,
         fields: &fields,

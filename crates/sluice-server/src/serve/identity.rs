@@ -71,7 +71,7 @@ impl Identity {
     /// What a rule says about a client.
     pub(crate) fn permission(&self, access: &AccessSettings, attributes: &RequestAttributes<'_>) -> Permission {
         let visitor = Visitor {
-            client: attributes.client,
+            client: attributes.known_client,
             certificate: self.subject.as_deref(),
             user: self.user(&access.source),
         };
@@ -123,5 +123,6 @@ pub(crate) fn denied(access: &AccessSettings, user: Option<&User>) -> ClientFaul
     ClientFault::Forbidden(Forbidden::NotPermitted(Box::new(NotPermitted {
         user: user.map(|user| (*user.name).into()),
         origin: access.origin.as_str().into(),
+        lacks_address: false,
     })))
 }

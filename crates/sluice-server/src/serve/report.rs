@@ -61,8 +61,10 @@ fn check_address(exchange: &Exchange, request: &Request) -> Result<(), Fault> {
     if !client.is_https && !is_own() {
         return refuse(Forbidden::ReportUnderOtherName(request.host.as_str().into()));
     }
-    let is_loopback = client.endpoints.client.ip().to_canonical().is_loopback();
-    if is_loopback && !client.is_forwarded && !is_unproxied(exchange.line.version, &request.fields) {
+    if client.endpoints.known_client().is_none() {
+        return refuse(Forbidden::ReportThroughProxy);
+    }
+    if client.is_of_this_machine() && !is_unproxied(exchange.line.version, &request.fields) {
         return refuse(Forbidden::ReportThroughProxy);
     }
     Ok(())

@@ -138,6 +138,7 @@ impl Request {
                 method: &self.method,
                 host: &self.host,
                 client: exchange.client.endpoints.client.ip(),
+                known_client: exchange.client.endpoints.known_client(),
                 scheme: exchange.client.scheme(),
                 certificate: self.certificate,
                 fields: &self.fields,

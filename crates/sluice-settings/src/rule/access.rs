@@ -318,6 +318,21 @@ impl AccessRule {
             .any(|entry| matches!(entry, AccessEntry::Certificate(_)))
     }
 
+    /// Whether an entry is about the addresses of clients.
+    #[must_use]
+    pub fn names_networks(&self) -> bool {
+        self.all_entries()
+            .any(|entry| matches!(entry, AccessEntry::Networks(_)))
+    }
+
+    /// Whether an entry grants something to an address.
+    #[must_use]
+    pub fn grants_to(&self, client: IpAddr) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| matches!(entry, AccessEntry::Networks(networks) if networks.contain(client)))
+    }
+
     fn all_entries(&self) -> impl Iterator<Item = &AccessEntry> {
         self.entries.iter().chain(&self.but)
     }

@@ -62,8 +62,10 @@ pub struct RequestAttributes<'a> {
     pub method: &'a Method,
     /// The host without port; empty if the request names none.
     pub host: &'a str,
-    /// The client's address, which a trusted proxy may have named.
+    /// The client's address, which a trusted proxy may have named; if nobody has named the client, that of the proxy, or 127.0.0.1.
     pub client: IpAddr,
+    /// The same for access rules. `None` if nobody has named the client.
+    pub known_client: Option<IpAddr>,
     /// The scheme.
     pub scheme: Scheme,
     /// The certificate of the client.
@@ -409,6 +411,7 @@ mod tests {
             method: &Method::GET,
             host: "www.Example.org",
             client: "10.1.2.3".parse().unwrap(),
+            known_client: None,
             scheme: Scheme::Http,
             certificate: ClientCertificate::NotAsked,
             fields: &fields,
@@ -478,6 +481,7 @@ mod tests {
                 method: &Method::GET,
                 host: "",
                 client: IpAddr::from([127, 0, 0, 1]),
+                known_client: None,
                 scheme: Scheme::Https,
                 certificate,
                 fields: &fields,
@@ -496,6 +500,7 @@ mod tests {
             method: &Method::GET,
             host: "",
             client: IpAddr::from([127, 0, 0, 1]),
+            known_client: None,
             scheme: Scheme::Http,
             certificate: ClientCertificate::NotAsked,
             fields: &fields,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::metadata;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -34,6 +34,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
                 "{origin}: remote_user_from: nobody is a trusted proxy: name it, as in trusted_proxies = [\"127.0.0.1\"] in [server]"
             ));
         }
+        lines.extend(loopback_of_proxy(settings, access));
         if (source.certificate_user || rules_of(access).any(|entry| matches!(entry, AccessEntry::Certificate(_))))
             && !asks_for_certificates(settings)
         {
@@ -61,6 +62,20 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     }
     lines.extend(settings.sites.iter().filter_map(throttle_without_users));
     lines.into_iter().collect()
+}
+
+/// The rules grant something to clients of this machine, and a trusted proxy has an address of it: its clients are not of this machine,
+/// so a request from there that names no client is nobody's.
+fn loopback_of_proxy(settings: &Settings, access: &AccessSettings) -> Option<String> {
+    let is_of_proxy = |ip: &IpAddr| settings.proxies.trusted.has_address(*ip);
+    let is_granted = |ip: &IpAddr| access.read.grants_to(*ip) || access.write.grants_to(*ip);
+    let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+    let ip = loopback.into_iter().find(|ip| is_of_proxy(ip) && is_granted(ip))?;
+    Some(format!(
+        "{}: net: {ip} is a trusted proxy, so a request from there is not taken for one of this machine: let users in, too, or let the proxy \
+         connect to a unix socket (trusted_proxies = [\"unix:\"])",
+        access.origin
+    ))
 }
 
 /// A route counts the requests of each user, and the site has no access rules that would make one known.

@@ -5,7 +5,7 @@ use std::fs::metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use sluice_settings::rule::CertificateUse;
+use sluice_settings::rule::{AccessUse, CertificateUse};
 use sluice_settings::{
     Action, ClientCertificates, ListenSettings, LogTarget, RouteSettings, ScriptSettings, Settings, SiteSettings,
 };
@@ -156,17 +156,28 @@ fn unequal_addresses<'a, I: Iterator<Item = &'a ListenSettings>>(
     ))
 }
 
-/// Routes distinguish clients by their address, and all clients of a unix socket have the same one.
+/// Routes distinguish clients by their address, and clients of a unix socket have none.
 fn clients_of_unix_socket(settings: &Settings, site: &SiteSettings, listen: &ListenSettings) -> Option<String> {
     listen.address.path()?;
     if settings.proxies.trusted.has_unix() || listen.proxy_protocol.is_some() {
         return None;
     }
-    let route = site.routes.iter().find(|route| route.when.depends_on_client())?;
+    let depends = |route: &RouteSettings| match &route.changes.access {
+        _ if route.when.depends_on_client() => Some(format!(
+            "{}: when = {{ client = … }}: every client of {} is 127.0.0.1 here",
+            route.origin, listen.address
+        )),
+        Some(AccessUse::Limited(access)) if access.read.names_networks() || access.write.names_networks() => {
+            Some(format!(
+                "{}: net: nobody knows the addresses of the clients of {}, so none is in a network",
+                access.origin, listen.address
+            ))
+        }
+        _ => None,
+    };
+    let found = site.routes.iter().find_map(depends)?;
     Some(format!(
-        "{}: when = {{ client = … }}: every client of {} is 127.0.0.1 here; if a proxy connects there, add trusted_proxies = \
-         [\"unix:\"] to [server]",
-        route.origin, listen.address
+        "{found}; if a proxy connects there, add trusted_proxies = [\"unix:\"] to [server]"
     ))
 }
 

@@ -7,7 +7,7 @@ use rcgen::ExtendedKeyUsagePurpose;
 use rustls::version::TLS13;
 
 use super::{ask_as, base64, basic, request, setup, status, users};
-use crate::harness::{Authority, Response, TlsClient, curl, wait_until, write_with_mode};
+use crate::harness::{Authority, Client, Response, Setup, TlsClient, curl, run, wait_until, write_with_mode};
 
 const STAFF: &str =
     "access = { realm = \"Staff\", users = \"users\", groups = \"groups\", allow = [\"user:eve\", \"group:staff\"] }";
@@ -103,7 +103,135 @@ fn passwords_in_clear_text_are_refused_from_other_machines() {
         200
     );
     assert_eq!(from("/secret/clear/a.txt", remote), 404);
-    assert_eq!(from("/secret/a.txt", ""), 200, "from this machine");
+    assert_eq!(from("/secret/a.txt", ""), 403, "by a proxy that names nobody");
+    let server = setup()
+        .route("path = \"/secret/*\"\naccess = { users = \"users\" }")
+        .start();
+    assert_eq!(
+        status(&server, "GET", "/secret/a.txt", &basic("ann", "open sesame")),
+        200,
+        "from this machine"
+    );
+}
+
+/// Routes that are for clients of this machine, for those of one network, and for all but some.
+fn for_networks(setup: Setup) -> Setup {
+    setup
+        .route("path = \"/secret/*\"\naccess = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }")
+        .route("path = \"/cgi-bin/*\"\naccess = { allow = [\"net:192.0.2.0/24\"] }")
+        .route("path = \"/a.txt\"\naccess = { allow = [\"all\", \"!net:198.51.100.7\"] }")
+        .route("path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }")
+}
+
+#[test]
+fn a_trusted_proxy_that_names_no_client_does_not_make_everybody_this_machine() {
+    let server = for_networks(setup())
+        .server("trusted_proxies = [\"127.0.0.1\"]")
+        .start();
+    let ask = |path: &str, fields: &str| {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        client.response().status
+    };
+    for named in [
+        "unknown",
+        "_hidden",
+        "1.2.3.4, unknown",
+        "127.0.0.1",
+        "::1",
+        "[::ffff:127.0.0.1]:80",
+    ] {
+        let fields = format!("X-Forwarded-For: {named}\r\n");
+        for path in ["/secret/a.txt", "/-/", "/-/action.json"] {
+            assert_eq!(ask(path, &fields), 403, "{path} {named}");
+        }
+        assert_eq!(ask("/a.txt", &fields), 403, "may be the one that is excluded: {named}");
+    }
+    assert_eq!(ask("/secret/a.txt", ""), 403);
+    assert_eq!(ask("/-/", ""), 403);
+    server.log_line("nobody knows its address");
+    assert_eq!(ask("/cgi-bin/who", "X-Forwarded-For: 192.0.2.7\r\n"), 200);
+    assert_eq!(ask("/a.txt", "X-Forwarded-For: 192.0.2.7\r\n"), 200);
+    assert_eq!(ask("/a.txt", "X-Forwarded-For: 198.51.100.7\r\n"), 403);
+}
+
+#[test]
+fn clients_of_a_unix_socket_and_of_proxy_unknown_are_not_this_machine() {
+    let listen = "[[listen]]\naddress = \"unix:s.sock\"\n[[listen]]\naddress = \"127.0.0.1:0\"\nproxy_protocol = [\"127.0.0.1\"]";
+    let server = for_networks(setup())
+        .listeners(listen)
+        .server("trusted_proxies = [\"127.0.0.1\"]")
+        .start();
+    let socket = server.path("s.sock");
+    let socket = socket.to_str().unwrap();
+    let curl_status = |path: &str, version: &str| {
+        let url = format!("http://localhost{path}");
+        curl(&[
+            "--unix-socket",
+            socket,
+            version,
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            &url,
+        ])
+    };
+    for path in ["/secret/a.txt", "/-/", "/a.txt"] {
+        assert_eq!(curl_status(path, "--http1.1"), "403", "{path}");
+        assert_eq!(curl_status(path, "--http1.0"), "403", "{path}");
+    }
+    let addresses = server.addresses();
+    let proxied = addresses
+        .iter()
+        .filter_map(|address| address.split_once("://")?.1.trim_end_matches('/').parse().ok())
+        .find(|address| *address != server.address())
+        .unwrap();
+    let ask = |header: &[u8], path: &str| {
+        let mut client = Client::connect(proxied);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n");
+        client.send([header, request.as_bytes()].concat());
+        client.response().status
+    };
+    for header in [
+        &b"PROXY UNKNOWN\r\n"[..],
+        b"PROXY UNKNOWN junk\r\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\0\0\0",
+    ] {
+        assert_eq!(ask(header, "/secret/a.txt"), 403, "{header:?}");
+        assert_eq!(ask(header, "/-/"), 403, "{header:?}");
+        assert_eq!(
+            ask(header, "/cgi-bin/who"),
+            403,
+            "the bytes may be anybody's, not a trusted proxy's"
+        );
+    }
+    let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+    assert_eq!(ask(local, "/cgi-bin/who"), 200, "the proxy itself, which is trusted");
+    assert_eq!(ask(b"PROXY TCP4 127.0.0.2 127.0.0.1 1 2\r\n", "/secret/a.txt"), 403);
+    assert_eq!(ask(b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n", "/cgi-bin/who"), 200);
+}
+
+#[test]
+fn check_warns_of_networks_whose_clients_nobody_knows() {
+    let check = |listen: &str, keys: &str| {
+        let setup = for_networks(setup()).listeners(listen).server(keys);
+        setup.write_configuration();
+        let checked = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+        assert!(checked.status.success(), "{}", checked.errors);
+        checked.errors
+    };
+    let unix = "[[listen]]\naddress = \"unix:s.sock\"";
+    let errors = check(unix, "");
+    assert!(
+        errors.contains("net: nobody knows the addresses of the clients of unix:"),
+        "{errors}"
+    );
+    let errors = check("", "trusted_proxies = [\"127.0.0.1\"]");
+    assert!(errors.contains("net: 127.0.0.1 is a trusted proxy"), "{errors}");
+    let errors = check(unix, "trusted_proxies = [\"unix:\", \"192.0.2.1\"]");
+    assert!(!errors.contains("net:"), "{errors}");
 }
 
 #[test]
@@ -178,6 +306,47 @@ fn certificates_are_entries_and_users() {
         "AUTH_GROUP=editors\nAUTH_REALM=Restricted\nAUTH_TYPE=X509\nREMOTE_USER=ann\n"
     );
     assert_eq!(ask(&without, "/cgi-bin/who").status, 403);
+}
+
+#[test]
+fn the_certificate_of_a_trusted_proxy_is_not_that_of_its_visitors() {
+    let authority = Authority::new();
+    let setup = setup();
+    authority.issue_to(&setup.path("tls.pem"), &["localhost"]);
+    fs::write(setup.path("ca.pem"), authority.pem()).unwrap();
+    let tls =
+        "tls = { certificate = \"tls.pem\", client_certificates = \"optional\", client_authorities = \"ca.pem\" }";
+    let variables = "printf 'Content-Type: text/plain\\n\\n%s %s' \"$SSL_CLIENT_VERIFY\" \"$SSL_CLIENT_S_DN\"";
+    let server = setup
+        .server("trusted_proxies = [\"127.0.0.1\"]")
+        .script("certificate", variables)
+        .listeners(&format!("[[listen]]\naddress = \"127.0.0.1:0\"\n{tls}"))
+        .route("path = \"/secret/a.txt\"\naccess = { allow = [\"certificate:CN=proxy\"] }")
+        .route("path = \"/cgi-bin/who\"\naccess = { certificate_user = true }")
+        .route("path = \"/a.txt\"\nclient_certificates = \"required\"")
+        .start();
+    let named = |params: &mut rcgen::CertificateParams| {
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "proxy");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    };
+    let config = Arc::new(authority.client_with(&[&TLS13], Some(authority.issue_with(&["proxy"], named))));
+    let ask = |path: &str| {
+        let mut client = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 198.51.100.9\r\nConnection: close\r\n\r\n"
+        );
+        client.send(&request).unwrap();
+        Response::of_closed(&client.rest().unwrap()).unwrap()
+    };
+    assert_eq!(ask("/secret/a.txt").status, 403);
+    assert_eq!(ask("/cgi-bin/who").status, 403);
+    assert_eq!(ask("/cgi-bin/certificate").text(), "NONE ");
+    assert_eq!(
+        ask("/a.txt").status,
+        200,
+        "what requires a certificate has that of the proxy"
+    );
 }
 
 #[test]
