@@ -9,6 +9,7 @@ mod masks;
 mod message;
 mod pairs;
 mod parts;
+mod xml;
 
 pub use body::BodyMask;
 pub use masks::{Masks, hidden};

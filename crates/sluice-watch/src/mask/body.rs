@@ -1,11 +1,24 @@
-//! The secrets in bodies: forms, parts of forms, JSON. Each masked byte becomes `*`, so that lengths stay true.
+//! The secrets in bodies: forms, parts of forms, JSON, XML, and pairs in any text. Each masked byte becomes `*`, so that lengths stay true.
 //!
-//! A mask is applied to the chunks of one body in their order, wherever they end. Not here: what is secret (`masks`).
+//! A mask is applied to the chunks of one body in their order, wherever they end. What a body is follows from its type, and where that says little, from its
+//! first bytes: `curl -d` sends anything as a form. Not here: what is secret (`masks`).
 
 use crate::mask::json::JsonMask;
 use crate::mask::masks::{Masks, NAME_BYTES_MAX};
 use crate::mask::pairs::PairMask;
 use crate::mask::parts::PartsMask;
+use crate::mask::xml::XmlMask;
+
+/// Types of which the body is text or data of a program, whatever it is.
+const UNCERTAIN: [&str; 4] = [
+    "",
+    "application/x-www-form-urlencoded",
+    "text/plain",
+    "application/octet-stream",
+];
+
+/// What may stand before a text in UTF-8: its byte order mark.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The mask of one body.
 #[derive(Clone, Debug)]
@@ -13,16 +26,24 @@ pub struct BodyMask(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Nothing is masked: it is neither a form nor JSON.
+    /// Nothing is masked: it is an image, for example.
     Shown,
     /// All of it is: it cannot be read.
     Hidden,
-    /// A form or JSON, whatever its type says: `curl -d` sends anything as a form.
+    /// Its first bytes say what it is.
     Unknown(Masks),
+    /// Each masks what it knows. They see the bytes as they are, not as another one has left them.
+    Layers(Vec<Layer>),
+}
+
+#[derive(Clone, Debug)]
+enum Layer {
+    Form(FormMask),
     /// The pairs in a value, such as the query of a URL, are masked too.
-    Form(FormMask, PairMask),
+    Pairs(PairMask),
     Parts(Box<PartsMask>),
     Json(JsonMask),
+    Xml(XmlMask),
 }
 
 impl Masks {
@@ -31,6 +52,21 @@ impl Masks {
     pub fn body(&self, content_type: Option<&str>, is_compressed: bool) -> BodyMask {
         BodyMask::new(self, content_type, is_compressed)
     }
+
+    fn json(&self) -> Kind {
+        Kind::Layers(vec![
+            Layer::Json(JsonMask::new(self)),
+            Layer::Pairs(PairMask::new(self)),
+        ])
+    }
+
+    fn xml(&self) -> Kind {
+        Kind::Layers(vec![Layer::Xml(XmlMask::new(self)), Layer::Pairs(PairMask::new(self))])
+    }
+
+    fn parts(&self) -> Layer {
+        Layer::Parts(Box::new(PartsMask::new(self)))
+    }
 }
 
 impl BodyMask {
@@ -38,59 +74,75 @@ impl BodyMask {
         if !masks.is_on() {
             return BodyMask(Kind::Shown);
         }
-        let value = content_type.unwrap_or_default();
-        let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let is_form = ["", "application/x-www-form-urlencoded", "text/plain"].contains(&kind.as_str());
-        let is_json = kind.contains("json");
+        let value = content_type.unwrap_or_default().to_ascii_lowercase();
+        let kind = value.split(';').next().unwrap_or_default().trim();
+        let is_uncertain = UNCERTAIN.contains(&kind);
+        let is_json = kind.contains("json") || kind.contains("graphql");
+        let is_xml = kind.ends_with("xml");
         let is_parts = kind.starts_with("multipart/");
-        BodyMask(match PartsMask::new(masks, value) {
-            _ if !(is_form || is_json || is_parts) => Kind::Shown,
-            _ if is_compressed => Kind::Hidden,
-            _ if is_form => Kind::Unknown(masks.clone()),
-            _ if is_json => Kind::Json(JsonMask::new(masks)),
-            Some(parts) => Kind::Parts(Box::new(parts)),
-            None => Kind::Hidden,
+        let is_text = kind.starts_with("text/");
+        BodyMask(match is_compressed {
+            _ if !(is_uncertain || is_json || is_xml || is_parts || is_text) => Kind::Shown,
+            true if is_text && kind != "text/plain" => Kind::Shown,
+            true => Kind::Hidden,
+            false if is_json => masks.json(),
+            false if is_xml => masks.xml(),
+            false if is_parts && value.contains("boundary") => Kind::Layers(vec![masks.parts()]),
+            false if is_parts => Kind::Hidden,
+            false if is_uncertain => Kind::Unknown(masks.clone()),
+            false => Kind::Layers(vec![Layer::Pairs(PairMask::new(masks))]),
         })
     }
 
-    /// The mask of a body whose type is not known, by its first bytes: parts of a form begin with their boundary. Compressed ones are hidden.
+    /// The mask of a body whose type is not known, by its first bytes. Compressed ones are hidden.
     #[must_use]
     pub fn of_unknown(masks: &Masks, first: &[u8]) -> BodyMask {
         const GZIP: &[u8] = &[0x1f, 0x8b];
         const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-        let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        match line.strip_prefix(b"--") {
-            Some(_) if line.len() == first.len() => BodyMask::new(masks, None, true),
-            Some(boundary) => {
-                let boundary = String::from_utf8_lossy(boundary.trim_ascii());
-                BodyMask::new(masks, Some(&format!("multipart/form-data; boundary={boundary}")), false)
-            }
-            None => BodyMask::new(masks, None, first.starts_with(GZIP) || first.starts_with(ZSTD)),
-        }
+        BodyMask::new(masks, None, first.starts_with(GZIP) || first.starts_with(ZSTD))
     }
 
     /// Masks the next bytes.
     pub fn apply(&mut self, bytes: &mut [u8]) {
+        let is_first = |byte: &&u8| !byte.is_ascii_whitespace() && !BYTE_ORDER_MARK.contains(byte);
         if let Kind::Unknown(masks) = &self.0
-            && let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace())
+            && let Some(first) = bytes.iter().find(is_first)
         {
             self.0 = match first {
-                b'{' | b'[' => Kind::Json(JsonMask::new(masks)),
-                _ => Kind::Form(FormMask::new(masks), PairMask::new(masks)),
+                b'{' | b'[' => masks.json(),
+                b'<' => masks.xml(),
+                _ => Kind::Layers(vec![
+                    Layer::Form(FormMask::new(masks)),
+                    Layer::Pairs(PairMask::new(masks)),
+                    masks.parts(),
+                ]),
             };
         }
         match &mut self.0 {
             Kind::Shown | Kind::Unknown(_) => {}
             Kind::Hidden => bytes.fill(b'*'),
-            Kind::Form(form, pairs) => {
-                let mut in_pairs = bytes.to_vec();
-                pairs.apply(&mut in_pairs);
-                form.apply(bytes);
-                let masked = bytes.iter_mut().zip(in_pairs).filter(|(_, other)| *other == b'*');
-                masked.for_each(|(byte, _)| *byte = b'*');
+            Kind::Layers(layers) => {
+                let plain = bytes.to_vec();
+                let mut copy = plain.clone();
+                for layer in layers {
+                    copy.copy_from_slice(&plain);
+                    layer.apply(&mut copy);
+                    let masked = bytes.iter_mut().zip(&copy).filter(|(_, other)| **other == b'*');
+                    masked.for_each(|(byte, _)| *byte = b'*');
+                }
             }
-            Kind::Parts(mask) => mask.apply(bytes),
-            Kind::Json(mask) => mask.apply(bytes),
+        }
+    }
+}
+
+impl Layer {
+    fn apply(&mut self, bytes: &mut [u8]) {
+        match self {
+            Layer::Form(mask) => mask.apply(bytes),
+            Layer::Pairs(mask) => mask.apply(bytes),
+            Layer::Parts(mask) => mask.apply(bytes),
+            Layer::Json(mask) => mask.apply(bytes),
+            Layer::Xml(mask) => mask.apply(bytes),
         }
     }
 }
@@ -129,7 +181,7 @@ impl FormMask {
                     self.state = State::Name;
                 }
                 State::Name if *byte == b'=' => {
-                    self.state = match self.masks.is_secret(&self.name) {
+                    self.state = match self.masks.is_secret_parameter(&self.name) {
                         true => State::Masked,
                         false => State::Shown,
                     };
@@ -237,8 +289,59 @@ mod tests {
         assert_eq!(masked("{\"pwd\":\"secret\"}"), "{\"pwd\":\"******\"}");
         let parts = "--x\r\nContent-Disposition: form-data; name=\"pwd\"\r\n\r\nsecret\r\n--x--\r\n";
         assert_eq!(masked(parts), parts.replace("secret", "******"));
-        assert_eq!(masked("--x"), "***");
+        // Whatever stands before the first part.
+        for before in ["\r\n", "This is a form.\r\n", "-\r\n"] {
+            let parts = format!("{before}{parts}");
+            assert_eq!(masked(&parts), parts.replace("secret", "******"));
+        }
+        assert_eq!(masked("\u{feff}{\"pwd\":\"secret\"}"), "\u{feff}{\"pwd\":\"******\"}");
         assert_eq!(masked("(\u{b5}"), "(\u{b5}");
+    }
+
+    #[test]
+    fn a_first_chunk_that_tells_nothing_hides_no_kind() {
+        let parts = "--x\r\nContent-Disposition: form-data; name=\"pwd\"\r\n\r\nsecret\r\n--x--\r\n";
+        let mut bytes = parts.as_bytes().to_vec();
+        let mut mask = BodyMask::of_unknown(&Masks::default(), b"-");
+        bytes.chunks_mut(1).for_each(|chunk| mask.apply(chunk));
+        assert!(!String::from_utf8(bytes).unwrap().contains("secret"));
+        // The boundary that the type names does not matter: clients and servers read quotation marks differently.
+        let mut bytes = parts.as_bytes().to_vec();
+        let kind = "multipart/form-data; x=\"; boundary=zzz\"; boundary=x";
+        Masks::default().body(Some(kind), false).apply(&mut bytes);
+        assert_eq!(String::from_utf8(bytes).unwrap(), parts.replace("secret", "******"));
+    }
+
+    #[test]
+    fn the_secrets_of_xml_and_of_other_texts_are_masked() {
+        for kind in [
+            "text/xml",
+            "application/soap+xml; charset=utf-8",
+            "application/octet-stream",
+            "",
+        ] {
+            check(
+                kind,
+                "<a><u:Password t=\"x\">s3<![CDATA[cr]]>et</u:Password><b>shown</b><Token/><c>x</c></a>",
+                "<a><u:Password t=\"x\">*******************************<b>shown</b><Token/><c>x</c></a>",
+            );
+            check(
+                kind,
+                "<member><name>pwd</name><value><string>s3cret</string></value></member><b>y</b>",
+                "<member><name>pwd</name><value>*******************************</member><b>y</b>",
+            );
+        }
+        check(
+            "text/html",
+            "<a href=\"/reset?token=s3c\">x</a> api_key=\"s3 c\" <input name=\"csrf_token\" value='s3c'> name=\"a\" value=\"b\"",
+            "<a href=\"/reset?token=***\">x</a> api_key=\"****\" <input name=\"csrf_token\" value='***'> name=\"a\" value=\"b\"",
+        );
+        check(
+            "application/json",
+            r#"{"next":"/reset?token=s3c","query":"mutation { login(user: \"ann\", password: \"s3c ret\") }"}"#,
+            r#"{"next":"/reset?token=***","query":"mutation { login(user: \"ann\", password: \"********") }"}"#,
+        );
+        check("application/octet-stream", r#"{"pwd":"s3c"}"#, r#"{"pwd":"***"}"#);
     }
 
     #[test]

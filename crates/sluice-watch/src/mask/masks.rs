@@ -10,6 +10,12 @@ use crate::secrets::Secrets;
 /// Names of which a part is one of these are those of secrets, whatever the configuration says: RFC 9110 §11.6.2 and §11.7.2, RFC 6265 §4.
 const HEAD_WORDS: [&str; 2] = ["authorization", "cookie"];
 
+/// So are names of which a part between punctuation is one of these: `DB_PASS`, `user[pass]`. As words within others they mean something else.
+const PART_WORDS: [&str; 2] = ["pass", "sid"];
+
+/// And these of parameters, as a whole: RFC 6749 §4.1.2. In JSON it is that of an error more often.
+const PARAMETERS: [&str; 1] = ["code"];
+
 /// The schemes of Authorization that are shown beside the length of what follows (RFC 7617, RFC 6750, RFC 7616, RFC 4559).
 const SCHEMES: [&str; 4] = ["Basic", "Bearer", "Digest", "Negotiate"];
 
@@ -29,7 +35,7 @@ pub struct Masks {
 
 impl Masks {
     /// What is secret unless the configuration says otherwise.
-    pub const USUAL_WORDS: [&str; 12] = [
+    pub const USUAL_WORDS: [&str; 14] = [
         "password",
         "passwd",
         "passphrase",
@@ -42,6 +48,8 @@ impl Masks {
         "access_key",
         "credential",
         "otp",
+        "session",
+        "signature",
     ];
 
     /// Masks values whose names contain one of these words; case and punctuation do not matter.
@@ -74,8 +82,19 @@ impl Masks {
         if !self.is_on {
             return false;
         }
-        let name = plain(&name[..name.len().min(NAME_BYTES_MAX)]);
+        let name = &name[..name.len().min(NAME_BYTES_MAX)];
+        let is_part = |part: &[u8]| PART_WORDS.iter().any(|word| part.eq_ignore_ascii_case(word.as_bytes()));
+        if decoded(name).split(|byte| !byte.is_ascii_alphanumeric()).any(is_part) {
+            return true;
+        }
+        let name = plain(name);
         HEAD_WORDS.iter().any(|word| name.contains(word)) || self.words.iter().any(|word| name.contains(word.as_str()))
+    }
+
+    /// Whether the values of this name are masked in a query, a form or a text.
+    #[must_use]
+    pub fn is_secret_parameter(&self, name: &[u8]) -> bool {
+        self.is_secret(name) || (self.is_on && PARAMETERS.iter().any(|known| name == known.as_bytes()))
     }
 
     /// The value of a field of a head, as it is shown.
@@ -122,7 +141,7 @@ impl Masks {
                 .next()
                 .unwrap_or_default();
             from = equals + 1;
-            if self.is_secret(name.as_bytes()) {
+            if self.is_secret_parameter(name.as_bytes()) {
                 let value = &text[from..];
                 let value = &value[..value.find(ends_value).unwrap_or(value.len())];
                 // In a message it stands behind a target.
@@ -277,7 +296,11 @@ mod tests {
         ] {
             assert!(masks.is_secret(name.as_bytes()), "{name}");
         }
-        for name in ["", "user", "pass", "key", "%zz", "%"] {
+        for name in ["DB_PASS", "user[pass]", "sid", "PHPSESSION", "X-Amz-Signature"] {
+            assert!(masks.is_secret(name.as_bytes()), "{name}");
+        }
+        assert!(masks.is_secret_parameter(b"code") && !masks.is_secret_parameter(b"status_code"));
+        for name in ["", "user", "compass", "passenger", "inside", "code", "key", "%zz", "%"] {
             assert!(!masks.is_secret(name.as_bytes()), "{name}");
         }
         let own = Masks::new(["Geheim-Wort", "--"]);

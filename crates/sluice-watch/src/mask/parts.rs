@@ -5,11 +5,18 @@ use crate::mask::masks::Masks;
 /// Bytes of a line of a part's head that are compared. A longer one is taken for a secret's.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// The mask of a body of parts.
+/// Bytes of a boundary at most: RFC 2046 §5.1.1 allows 70.
+const BOUNDARY_BYTES_MAX: usize = 200;
+
+/// What every delimiter begins with.
+const DASHES: &[u8] = b"--";
+
+/// The mask of a body of parts. The boundary that its type names is not used: any line with two dashes may begin a part, and a secret ends where the line
+/// occurs again with which it has begun. So it does not matter who reads the type how, nor what stands before the first part.
 #[derive(Clone, Debug)]
 pub(super) struct PartsMask {
     masks: Masks,
-    /// `--` and the boundary.
+    /// The delimiter of the part: `--` and the boundary.
     delimiter: Vec<u8>,
     state: State,
     /// The part's name is a secret's.
@@ -27,18 +34,15 @@ enum State {
 }
 
 impl PartsMask {
-    /// The mask of a body with this Content-Type. `None` if that names no boundary.
-    pub(super) fn new(masks: &Masks, content_type: &str) -> Option<PartsMask> {
-        let parameters = content_type.split(';').skip(1).filter_map(|text| text.split_once('='));
-        let mut values = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
-        let boundary = values.next()?.1.trim().trim_matches('"');
-        Some(PartsMask {
+    /// The mask of a body.
+    pub(super) fn new(masks: &Masks) -> PartsMask {
+        PartsMask {
             masks: masks.clone(),
-            delimiter: format!("--{boundary}").into_bytes(),
+            delimiter: Vec::new(),
             state: State::Body(Some(0)),
             is_secret: false,
             line: Vec::new(),
-        })
+        }
     }
 
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
@@ -52,14 +56,22 @@ impl PartsMask {
                     self.state = self.after_body(matched, byte);
                     if let State::Delimiter = self.state {
                         self.restore(&mut bytes[..=at]);
+                        self.line = self.expected().to_vec();
                     }
                 }
                 State::Delimiter if byte == b'\n' => {
+                    if !self.is_secret {
+                        self.delimiter = self.line.trim_ascii_end().to_vec();
+                    }
                     self.line.clear();
                     self.is_secret = false;
                     self.state = State::Head;
                 }
-                State::Delimiter => {}
+                State::Delimiter => {
+                    if self.line.len() < BOUNDARY_BYTES_MAX {
+                        self.line.push(byte);
+                    }
+                }
                 State::Head if byte == b'\n' => self.end_line(),
                 State::Head => {
                     if self.line.len() < LINE_BYTES_MAX {
@@ -70,12 +82,21 @@ impl PartsMask {
         }
     }
 
+    /// With what the line begins that ends the part.
+    fn expected(&self) -> &[u8] {
+        match self.is_secret {
+            true => &self.delimiter,
+            false => DASHES,
+        }
+    }
+
     fn after_body(&self, matched: Option<usize>, byte: u8) -> State {
         if byte == b'\n' {
             return State::Body(Some(0));
         }
+        let expected = self.expected();
         match matched {
-            Some(matched) if self.delimiter.get(matched) == Some(&byte) => match matched + 1 == self.delimiter.len() {
+            Some(matched) if expected.get(matched) == Some(&byte) => match matched + 1 == expected.len() {
                 true => State::Delimiter,
                 false => State::Body(Some(matched + 1)),
             },
@@ -85,7 +106,7 @@ impl PartsMask {
 
     /// Shows the delimiter at the end of these bytes, as far as it is in them. That it is one was not known before.
     fn restore(&self, bytes: &mut [u8]) {
-        let pairs = bytes.iter_mut().rev().zip(self.delimiter.iter().rev());
+        let pairs = bytes.iter_mut().rev().zip(self.expected().iter().rev());
         pairs.for_each(|(masked, byte)| *masked = *byte);
     }
 

@@ -25,11 +25,12 @@ pub(super) static SERVER_WATCH: Section<WatchSettings> = Section {
             }),
             default: Words(
                 "`[\"password\", \"passwd\", \"passphrase\", \"passcode\", \"pwd\", \"token\", \"secret\", \"api_key\", \"private_key\", \
-                 \"access_key\", \"credential\", \"otp\"]`",
+                 \"access_key\", \"credential\", \"otp\", \"session\", \"signature\"]`",
             ),
             text: "A value is secret if its name contains one of these words, in any case and whatever stands between its letters and \
                    digits: `password` stands for `New-Password` and `user[password]`, too. That holds for fields of forms and their parts, \
-                   names of JSON, parameters of queries, variables of scripts, and fields of heads.",
+                   names of JSON and XML, parameters of queries, variables of scripts, and fields of heads. The words `pass` and `sid` between \
+                   punctuation and the parameter `code` are always secret, too.",
             example: "[\"password\", \"pin_code\"]",
         },
         Key {
