@@ -83,6 +83,19 @@ impl Cache {
         }
     }
 
+    /// An empty cache with the bounds of this one that continues the counters of another one.
+    pub(crate) fn continuing(&self, replaced: &Cache) -> Cache {
+        let tally = Arc::clone(&replaced.tally);
+        Cache {
+            entries: entries(&self.settings, &tally),
+            filling: Mutex::default(),
+            settings: self.settings.clone(),
+            started: self.started,
+            tally,
+            content: self.content.clone(),
+        }
+    }
+
     /// Removes all entries.
     pub(crate) fn clear(&self) {
         self.entries.clear();

@@ -31,6 +31,12 @@ impl FileCache {
         FileCache::of(self.cache.empty_copy(), Arc::clone(&self.time))
     }
 
+    /// An empty cache with the bounds of this one that continues the counters of another one.
+    #[must_use]
+    pub fn continuing(&self, replaced: &FileCache) -> FileCache {
+        FileCache::of(self.cache.continuing(&replaced.cache), Arc::clone(&self.time))
+    }
+
     fn of(cache: Cache, time: Arc<TimeBudget>) -> FileCache {
         FileCache {
             cache: Arc::new(cache),

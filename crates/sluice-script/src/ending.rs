@@ -168,7 +168,7 @@ impl Ending {
                     format!("pid {pid} may write on for {limit}, and nobody gets it: {why}; so far {totals}")
                 }
                 Ending::Stop(_) if relay.process.exit().is_some() => {
-                    format!("pid {pid} has ended; it has written {totals}")
+                    format!("pid {pid} writes no more; it has written {totals}")
                 }
                 Ending::Stop(_) => format!("pid {pid} is stopped (SIGTERM, then SIGKILL); it has written {totals}"),
             }

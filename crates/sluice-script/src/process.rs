@@ -415,21 +415,14 @@ impl Process {
     /// How it has ended, and what it has used, once it is reaped.
     pub(crate) fn end_text(&self) -> Option<String> {
         let state = self.lock();
-        let (
-            exit,
-            Usage {
-                user,
-                system,
-                memory_bytes_max,
-            },
-        ) = (state.exit?, state.usage);
+        // The peak of its memory is not known: the kernel counts that of the server, from which it was forked, too (getrusage(2), `ru_maxrss`).
+        let (exit, Usage { user, system, .. }) = (state.exit?, state.usage);
         Some(format!(
-            "pid {} has ended: {exit}; it ran for {}, processor time {} user and {} system, at most {} KiB of memory",
+            "pid {} has ended: {exit}; it ran for {}, processor time {} user and {} system",
             self.pid,
             time_text(self.age()),
             time_text(user),
-            time_text(system),
-            memory_bytes_max / 1024
+            time_text(system)
         ))
     }
 

@@ -3,6 +3,7 @@
 //! Here: the workers are asked, their answers joined, and the system is asked about script processes by a thread. Not here: who may ask
 //! (`sluice`'s control socket, the reports of a site), how it is shown (`sluice_report`).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use sluice_report::connections::{Connection, Connections, Count};
 use sluice_report::requests::{Request, Requests, State};
 use sluice_report::scripts::{Process, Scripts};
 pub use sluice_script::report::Retired;
+use sluice_watch::mask::Masks;
 use tokio::task::spawn_blocking;
 
 use crate::in_progress::RequestView;
@@ -24,6 +26,9 @@ use crate::status;
 
 /// Requests in a report: the oldest.
 const REQUESTS_MAX: usize = 5000;
+
+/// Bytes of a target or host that a report shows: a client may send 64 KiB, and there may be thousands.
+const TEXT_BYTES_MAX: usize = 1000;
 
 /// Connections that a report describes one by one: the oldest; and clients.
 const CONNECTIONS_MAX: usize = 20;
@@ -93,7 +98,9 @@ impl Inspector {
         }
         views.sort_by_key(|(_, view)| view.started);
         views.truncate(REQUESTS_MAX);
-        report.requests = views.iter().map(|(worker, view)| request(view, *worker, now)).collect();
+        let masks = self.masks();
+        let described = views.iter().map(|(worker, view)| request(view, *worker, now, &masks));
+        report.requests = described.collect();
         let scripts = self.scripts_of_processes();
         for request in &mut report.requests {
             request.script = request.pid.and_then(|pid| scripts.get(&pid).cloned());
@@ -214,7 +221,12 @@ impl Inspector {
             .enumerate()
             .find_map(|(worker, answer)| Some((worker, answer??)));
         let (worker, view) = found.ok_or_else(|| OrderError::NoRequest(id.to_owned()))?;
-        Ok(request(&view, worker, Instant::now()))
+        Ok(request(&view, worker, Instant::now(), &self.masks()))
+    }
+
+    /// What must not be shown, as in WATCH.
+    fn masks(&self) -> Masks {
+        self.overall.parts().watches.masks()
     }
 
     /// The scripts that processes run.
@@ -249,7 +261,7 @@ fn describe_request(process: &mut Process, by_id: &HashMap<&str, &Request>) {
 }
 
 /// A request as a report describes it.
-fn request(view: &RequestView, worker: usize, now: Instant) -> Request {
+fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> Request {
     let authority = view.uri.authority().map(|authority| authority.as_str().to_owned());
     let host = view
         .host
@@ -268,12 +280,10 @@ fn request(view: &RequestView, worker: usize, now: Instant) -> Request {
         client: view.client.to_string(),
         user: view.user.as_deref().map(str::to_owned),
         method: view.method.to_string(),
-        host: authority.or(host).unwrap_or_default(),
-        target: view
-            .uri
-            .path_and_query()
-            .map_or("*", |target| target.as_str())
-            .to_owned(),
+        host: shortened(&authority.or(host).unwrap_or_default()).into_owned(),
+        target: masks.text(&shortened(
+            view.uri.path_and_query().map_or("*", |target| target.as_str()),
+        )),
         protocol: match view.is_https {
             true => format!("{protocol}, https"),
             false => protocol.to_owned(),
@@ -285,6 +295,16 @@ fn request(view: &RequestView, worker: usize, now: Instant) -> Request {
         script: None,
         worker,
     }
+}
+
+/// A text of a client that is not too long for a list of thousands.
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return Cow::Borrowed(text);
+    }
+    let mut ends = (0..=TEXT_BYTES_MAX).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    Cow::Owned(format!("{}…", &text[..end]))
 }
 
 /// What a request does, by its step.

@@ -20,6 +20,7 @@ use sluice_report::traffic::Traffic;
 use sluice_script::report::Retired;
 use sluice_script::resources::Resources;
 use sluice_settings::Settings;
+use sluice_watch::Hub;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -53,6 +54,8 @@ pub(crate) struct Parts {
     pub resources: Arc<Resources>,
     pub config: Arc<ArcSwap<Config>>,
     pub commands: mpsc::Sender<CommandRequest>,
+    /// The active watches, and what must not be shown.
+    pub watches: Arc<Hub>,
     /// Retires the processes of the scripts that a path in a URL leads to. What a path leads to is decided by the stages of an exchange, which
     /// use what is here.
     pub retire_path: fn(&Config, &str) -> Retired,

@@ -133,6 +133,7 @@ impl Server {
         let counts: Box<[Arc<WorkerCounts>]> = (0..workers).map(|_| Arc::default()).collect();
         let config = Arc::new(ArcSwap::from_pointee(config));
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let watches = watches(settings);
         let parts = Parts {
             access: Arc::clone(gate.control()),
             addresses: addresses.iter().map(ToString::to_string).collect(),
@@ -141,6 +142,7 @@ impl Server {
             resources: Arc::clone(&resources),
             config: Arc::clone(&config),
             commands: command_sender,
+            watches: Arc::clone(&watches),
             retire_path: retire::by_path,
         };
         let (overall, questions) = Overall::new(settings, parts).map_err(StartError)?;
@@ -156,7 +158,7 @@ impl Server {
             script_files_max,
             busy_workers: watch::Sender::new(workers),
             counts,
-            watches: watches(settings),
+            watches,
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let activity = start_activity(&shared.overall)?;
@@ -224,7 +226,8 @@ impl Server {
         )
     }
 
-    fn replace_config(&self, config: Config) {
+    fn replace_config(&self, mut config: Config) {
+        config.continue_counters(&self.shared.config.load());
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
         let replaced = self.shared.config.swap(Arc::new(config));
         // Idle processes end now, busy ones after their reply.

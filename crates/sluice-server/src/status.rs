@@ -44,7 +44,7 @@ impl WorkerCounts {
     pub(crate) fn end(&self, ended: &Ended<'_>) {
         self.ended.add(1);
         self.body_bytes.add(ended.body_bytes);
-        self.truncated.add(ended.is_truncated.into());
+        self.truncated.add(ended.is_incomplete().into());
         let class = |status: StatusCode| self.classes.get(usize::from(status.as_u16() / 100).checked_sub(1)?);
         ended.status.and_then(class).unwrap_or(&self.client_left).add(1);
         self.traffic.end(ended);
@@ -115,7 +115,7 @@ mod tests {
     use http::{Method, Version};
 
     use super::*;
-    use crate::traffic_counts::{Answered, Encryption};
+    use crate::traffic_counts::{Answered, Encryption, ResponseTimes};
 
     fn ended(method: &Method, status: Option<u16>) -> Ended<'_> {
         Ended {
@@ -126,8 +126,10 @@ mod tests {
             answered: Answered::File,
             body_bytes: 10,
             is_truncated: status.is_none(),
-            first_byte: Duration::from_micros(100),
-            whole: Duration::from_millis(2),
+            times: status.map(|_| ResponseTimes {
+                first_byte: Duration::from_micros(100),
+                whole: Duration::from_millis(2),
+            }),
         }
     }
 
@@ -165,8 +167,8 @@ mod tests {
             ),
             (6, 6, 6)
         );
-        assert_eq!((traffic.first_byte.count, traffic.whole.count), (6, 6));
-        assert!((traffic.whole.sum_seconds - 0.012).abs() < 1e-9);
+        assert_eq!((traffic.first_byte.count, traffic.whole.count), (4, 4));
+        assert!((traffic.whole.sum_seconds - 0.008).abs() < 1e-9);
     }
 
     #[test]

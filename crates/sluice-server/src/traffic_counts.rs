@@ -41,10 +41,24 @@ pub(crate) struct Ended<'a> {
     pub answered: Answered,
     pub body_bytes: u64,
     pub is_truncated: bool,
+    /// `None` if no response was made, or the request had no usable head.
+    pub times: Option<ResponseTimes>,
+}
+
+/// When a response was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResponseTimes {
     /// From the head of the request to the first byte of the response.
     pub first_byte: Duration,
     /// From the head of the request to the last byte of the response.
     pub whole: Duration,
+}
+
+impl Ended<'_> {
+    /// Whether the response was broken off. A live page of the reports goes on until its visitor leaves.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_truncated && self.answered != Answered::Report
+    }
 }
 
 /// How the connection is encrypted.
@@ -125,9 +139,9 @@ impl TrafficCounts {
         };
         self.statuses[if status > NO_RESPONSE { OTHER_STATUS } else { status }].add(1);
         // A live page goes on until its visitor leaves.
-        if ended.answered != Answered::Report {
-            self.first_byte.add(micros(ended.first_byte));
-            self.whole.add(micros(ended.whole));
+        if let Some(times) = ended.times.filter(|_| ended.answered != Answered::Report) {
+            self.first_byte.add(micros(times.first_byte));
+            self.whole.add(micros(times.whole));
         }
     }
 }

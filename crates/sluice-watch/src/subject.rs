@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::candidate::Candidate;
 use crate::event::{Content, Direction, Event};
@@ -208,6 +208,14 @@ impl Subject {
     pub fn note_phase(&self, phase: Phase) {
         if let Some(inner) = self.wanting(Item::Timing) {
             inner.timing.borrow_mut().add(phase, inner.began.elapsed());
+        }
+    }
+
+    /// As `note_phase`, of a moment so much time ago.
+    pub fn note_phase_ago(&self, phase: Phase, ago: Duration) {
+        if let Some(inner) = self.wanting(Item::Timing) {
+            let at = inner.began.elapsed().saturating_sub(ago);
+            inner.timing.borrow_mut().add(phase, at);
         }
     }
 

@@ -26,6 +26,8 @@ pub enum Phase {
     Identified,
     /// A throttle has let it pass.
     Admitted,
+    /// The answer to a wrong password was delayed.
+    Delayed,
     /// It may have the answer.
     Granted,
     /// Its body was stored.
@@ -38,22 +40,26 @@ pub enum Phase {
     Head,
     /// The last byte of the body was handed to the connection.
     LastByte,
+    /// The response was broken off.
+    Aborted,
     /// The exchange is over.
     End,
 }
 
 impl Phase {
-    const ALL: [Phase; 11] = [
+    const ALL: [Phase; 13] = [
         Phase::Unwatched,
         Phase::Decided,
         Phase::Identified,
         Phase::Admitted,
+        Phase::Delayed,
         Phase::Granted,
         Phase::Stored,
         Phase::Process,
         Phase::FirstByte,
         Phase::Head,
         Phase::LastByte,
+        Phase::Aborted,
         Phase::End,
     ];
 
@@ -65,12 +71,14 @@ impl Phase {
             Phase::Decided => "decided",
             Phase::Identified => "identified",
             Phase::Admitted => "admitted",
+            Phase::Delayed => "delayed",
             Phase::Granted => "granted",
             Phase::Stored => "stored",
             Phase::Process => "process",
             Phase::FirstByte => "first-byte",
             Phase::Head => "head",
             Phase::LastByte => "last-byte",
+            Phase::Aborted => "aborted",
             Phase::End => "end",
         }
     }
@@ -83,12 +91,14 @@ impl Phase {
             Phase::Decided => "routes and files",
             Phase::Identified => "verification of the password",
             Phase::Admitted => "queue of the throttle",
+            Phase::Delayed => "delay of the answer to a wrong password",
             Phase::Granted => "access rules and limits",
             Phase::Stored => "request body received",
             Phase::Process => "script process found or started",
             Phase::FirstByte => "script worked until its first byte",
-            Phase::Head => "reply's head, response made",
+            Phase::Head => "head of the reply, to its end",
             Phase::LastByte => "body produced and taken by the client",
+            Phase::Aborted => "body, until it was broken off",
             Phase::End => "end",
         }
     }

@@ -24,7 +24,7 @@ pub(super) enum Event {
     JustChanged,
 }
 
-/// Counters since the server was started or its configuration was reloaded, and the present size of the cache.
+/// Counters since the server was started, and the present size of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
     /// Requests answered from memory without checking the file.

@@ -131,6 +131,13 @@ impl Config {
         })
     }
 
+    /// Goes on with the counters of the cache of a configuration that this one replaces.
+    pub(crate) fn continue_counters(&mut self, replaced: &Config) {
+        if let (Some(cache), Some(replaced)) = (&self.cache, &replaced.cache) {
+            self.cache = Some(cache.continuing(replaced));
+        }
+    }
+
     /// The users of a source that a route names.
     pub(crate) fn user_store(&self, source: &Arc<UserSource>) -> Option<&Arc<UserStore>> {
         let is_same = |store: &&Arc<UserStore>| Arc::ptr_eq(store.source(), source);

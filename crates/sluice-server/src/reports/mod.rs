@@ -62,6 +62,9 @@ static PAGES: &[&Page] = &[
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 
+/// The methods of the page with the actions.
+const ACT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+
 /// The response to a request for a report, or for an action.
 ///
 /// # Errors
@@ -71,8 +74,9 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
     if ask.name == action::PAGE.link.name && ask.method == Method::POST {
         return action::carry_out(ask, notation).await;
     }
+    let methods = if ask.name == action::PAGE.link.name { ACT } else { READ };
     if !READ.contains(&ask.method) {
-        return Err(ClientFault::method_not_allowed(&ask.method, READ).into());
+        return Err(ClientFault::method_not_allowed(&ask.method, methods).into());
     }
     match ask.name.as_str() {
         "report.css" => return Ok(answer::file("text/css; charset=utf-8", STYLE)),

@@ -10,6 +10,7 @@
 //! ```
 //! Not here: the decision about a rule and the verification of passwords (`sluice_access`).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderName, header};
@@ -20,7 +21,7 @@ use sluice_access::rules::{Permission, User};
 use sluice_access::store::UserStore;
 use sluice_http::endpoints::TlsInfo;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
-use sluice_settings::rule::{Access, AccessSettings, AgentSettings, ClientCertificate, UserSource, split_name};
+use sluice_settings::rule::{Access, AccessSettings, AgentSettings, ClientCertificate, split_name};
 use sluice_watch::Phase;
 
 use crate::serve::agent::{self, Asked, PendingAnswer};
@@ -55,7 +56,7 @@ impl From<ClientFault> for Stopped {
 /// A password that is being verified.
 pub(crate) struct Verification {
     pending: PendingUser,
-    source: Arc<UserSource>,
+    store: Arc<UserStore>,
     name: Box<str>,
 }
 
@@ -128,7 +129,13 @@ fn rule_text(
         Permission::NeedsUser => "a user is needed".to_owned(),
         Permission::Denied => "denied".to_owned(),
     };
-    format!("rule ({origin}), realm {realm:?}: access for {rule}: {user}{client}: {verdict}")
+    let rule = rule.to_string();
+    let certificate = match &request.identity.subject {
+        _ if !rule.contains("certificate:") => String::new(),
+        Some(subject) => format!(", certificate {subject}"),
+        None => ", no verified certificate".to_owned(),
+    };
+    format!("rule ({origin}), realm {realm:?}: access for {rule}: {user}{client}{certificate}: {verdict}")
 }
 
 /// Finds out who the user is: by the proxy, the certificate, or a password.
@@ -244,7 +251,11 @@ fn verify_password(
             Ok(())
         }
         Ok(Attempt::Refused(wait)) => Err(too_many(name, wait).into()),
-        Ok(Attempt::Pending(pending)) => Err(Stopped::Verification(Box::new(Verification { pending, source, name }))),
+        Ok(Attempt::Pending(pending)) => Err(Stopped::Verification(Box::new(Verification {
+            pending,
+            store: Arc::clone(store),
+            name,
+        }))),
         Err(_) => Err(Fault::from(ServerFault::PasswordsBusy).into()),
     }
 }
@@ -306,23 +317,42 @@ impl Verification {
     /// It was not verified (503).
     pub(crate) async fn wait(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let outcome = self.pending.wait().await;
-        exchange.subject.note_phase(Phase::Identified);
+        match &outcome {
+            Ok(Outcome::Wrong(delay)) => {
+                exchange.subject.note_phase_ago(Phase::Identified, *delay);
+                exchange.subject.note_phase(Phase::Delayed);
+            }
+            _ => exchange.subject.note_phase(Phase::Identified),
+        }
         note_access(exchange, || {
             let said = match &outcome {
                 Ok(Outcome::Right(_)) => "is right".to_owned(),
                 Ok(Outcome::Wrong(delay)) => {
-                    format!("is wrong, or there is no such user; the answer was delayed by {delay:.1?}")
+                    format!(
+                        "{}; the answer was delayed by {delay:.1?}",
+                        wrong_text(&self.store, &self.name)
+                    )
                 }
                 Err(_) => "was not verified: too many wait, or a thread has failed".to_owned(),
             };
             format!("user {:?}: the password {said}", self.name)
         });
         match outcome {
-            Ok(Outcome::Right(user)) => request.identity.note_user(self.source, user),
-            Ok(Outcome::Wrong(_)) => request.identity.note_wrong(self.source, self.name),
+            Ok(Outcome::Right(user)) => request.identity.note_user(Arc::clone(self.store.source()), user),
+            Ok(Outcome::Wrong(_)) => request.identity.note_wrong(Arc::clone(self.store.source()), self.name),
             Err(_) => return Err(ServerFault::PasswordsBusy.into()),
         }
         Ok(())
+    }
+}
+
+/// What is wrong with a password. Clients are not told; who watches is the administrator.
+fn wrong_text(store: &UserStore, name: &str) -> String {
+    let file = store.source().users.as_deref().map(Path::display);
+    let file = file.map_or_else(String::new, |file| format!(" in {file}"));
+    match store.knows(name) {
+        true => format!("is wrong: that of the user{file} is another one"),
+        false => format!("is not compared: there is no such user{file}"),
     }
 }
 

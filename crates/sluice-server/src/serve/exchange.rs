@@ -22,7 +22,7 @@ use sluice_net::connection::{Connection, ExchangeHandle};
 use sluice_net::service::Refusal;
 use sluice_settings::rule::HeadChanges;
 use sluice_watch::mask::Masks;
-use sluice_watch::{Facts, Item, RequestFacts, Subject};
+use sluice_watch::{Facts, Item, Phase, RequestFacts, Subject};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
@@ -120,6 +120,7 @@ impl Exchange {
         head.method = Method::from_bytes(b"-").unwrap_or_default();
         let mut exchange = Exchange::open(context, &context.config(), Client::unresolved(endpoints), &head, None);
         exchange.entry.is_last = true;
+        exchange.entry.has_head = false;
         exchange
     }
 
@@ -321,6 +322,7 @@ impl Exchange {
     /// Notes that the response ends before it is complete.
     pub(crate) fn note_truncated(&mut self) {
         self.entry.is_truncated = true;
+        self.subject.note_phase(Phase::Aborted);
     }
 }
 

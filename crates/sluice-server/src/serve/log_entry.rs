@@ -19,7 +19,7 @@ use crate::context::{Arrival, HeldConfig};
 use crate::serve::client::Client;
 use crate::serve::request_line::RequestLine;
 use crate::status::WorkerCounts;
-use crate::traffic_counts::{Answered, Encryption, Ended};
+use crate::traffic_counts::{Answered, Encryption, Ended, ResponseTimes};
 
 /// What the access log says about an exchange.
 pub(crate) struct LogEntry {
@@ -48,6 +48,8 @@ pub(crate) struct LogEntry {
     pub is_truncated: bool,
     /// The last exchange of its connection.
     pub is_last: bool,
+    /// The request had a usable head. Otherwise it has no time.
+    pub has_head: bool,
 }
 
 /// The log that gets the line.
@@ -92,6 +94,7 @@ impl LogEntry {
             first_byte: None,
             whole: Duration::ZERO,
             is_truncated: false,
+            has_head: true,
             is_last: false,
         }
     }
@@ -152,8 +155,10 @@ impl LogEntry {
             answered: self.answered,
             body_bytes: self.body_bytes,
             is_truncated: self.is_truncated,
-            first_byte: self.first_byte.unwrap_or(self.whole),
-            whole: self.whole,
+            times: self.status.filter(|_| self.has_head).map(|_| ResponseTimes {
+                first_byte: self.first_byte.unwrap_or(self.whole),
+                whole: self.whole,
+            }),
         });
     }
 

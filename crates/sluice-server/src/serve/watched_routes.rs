@@ -4,7 +4,7 @@ use std::fmt;
 
 use sluice_http::target::Target;
 use sluice_settings::rule::{Changes, Miss};
-use sluice_watch::{Item, Subject};
+use sluice_watch::{Item, Pattern, Subject};
 
 use crate::dispatch::Site;
 use crate::dispatch::resolve::{FallbackTo, Trace};
@@ -15,11 +15,17 @@ use crate::serve::watched::module;
 pub(crate) struct WatchedRoutes<'a> {
     site: &'a Site,
     subject: &'a Subject,
+    /// The path that the routes are compared with.
+    path: String,
 }
 
 impl<'a> WatchedRoutes<'a> {
     pub(crate) fn new(site: &'a Site, subject: &'a Subject) -> WatchedRoutes<'a> {
-        WatchedRoutes { site, subject }
+        WatchedRoutes {
+            site,
+            subject,
+            path: String::new(),
+        }
     }
 
     fn note(&self, text: fmt::Arguments<'_>) {
@@ -55,11 +61,18 @@ impl<'a> WatchedRoutes<'a> {
 
 impl Trace for WatchedRoutes<'_> {
     fn begin(&mut self, path: &str) {
+        if self.subject.wants(Item::Mapping) {
+            path.clone_into(&mut self.path);
+        }
         self.note(format_args!("path {path:?}"));
     }
 
     fn skipped(&mut self, route: &Route, miss: Miss<'_>) {
-        self.note_route(route, format_args!("skipped: {miss}"), &[]);
+        let nearly = match miss {
+            Miss::Path if self.subject.wants(Item::Mapping) => near_miss(&route.pattern.to_string(), &self.path),
+            _ => "",
+        };
+        self.note_route(route, format_args!("skipped: {miss}{nearly}"), &[]);
     }
 
     fn skipped_for_index(&mut self, route: &Route) {
@@ -102,9 +115,51 @@ impl Trace for WatchedRoutes<'_> {
     }
 }
 
+/// How a path would match the pattern of a route that it does not match, for the usual mistakes.
+fn near_miss(pattern: &str, path: &str) -> &'static str {
+    let matches = |pattern: &str, path: &str| Pattern::new(pattern).matches(path);
+    if matches(pattern, path) {
+        // Stars of routes may be bound to a part of a path.
+        return "";
+    }
+    let (pattern_in_lower_case, path_in_lower_case) = (pattern.to_ascii_lowercase(), path.to_ascii_lowercase());
+    if matches(&pattern_in_lower_case, &path_in_lower_case) {
+        return "; it would but for upper and lower case";
+    }
+    if matches(pattern, &format!("{path}/")) {
+        return "; it would with a slash at its end";
+    }
+    match path.strip_suffix('/') {
+        Some(path) if matches(pattern, path) => "; it would without the slash at its end",
+        _ if matches(&format!("{}/*", pattern.trim_end_matches('/')), path) => {
+            "; it would if the route's path ended with /*"
+        }
+        _ => "",
+    }
+}
+
 fn shown(target: &Target) -> String {
     match &target.query {
         Some(query) => format!("{}?{query}", target.path),
         None => target.path.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_miss_is_named() {
+        for (pattern, path, expected) in [
+            ("/Wiki/*", "/wiki/Main", "; it would but for upper and lower case"),
+            ("/wiki/*", "/wiki", "; it would with a slash at its end"),
+            ("/wiki", "/wiki/", "; it would without the slash at its end"),
+            ("/wiki", "/wiki/Main", "; it would if the route's path ended with /*"),
+            ("/other/*", "/wiki/Main", ""),
+            ("/wiki/*", "/wiki/Main", ""),
+        ] {
+            assert_eq!(near_miss(pattern, path), expected, "{pattern} {path}");
+        }
     }
 }

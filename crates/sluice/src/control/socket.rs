@@ -1,8 +1,11 @@
 //! The server's side of the control socket.
 //!
 //! Only the user of the server and root may connect: the file's mode says so, and the credentials of each peer are checked. A peer that
-//! sends nothing, or too much, is disconnected; a few connections may wait at once. One that watches does not count among these.
+//! sends nothing, or too much, is disconnected, and earlier if many others come: a script runs as that user, too. A few commands are carried out at
+//! once. One that watches does not count among these.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -25,8 +28,11 @@ use super::watch_stream::{STALL, Stream};
 use super::watching::Watching;
 use super::{Answer, COMMAND_BYTES_MAX, Command, place};
 
-/// Connections at once; others wait.
-const CONNECTIONS_MAX: usize = 16;
+/// Commands at once; others wait.
+const COMMANDS_MAX: usize = 16;
+
+/// Connections without a command at once; then the oldest of them is closed.
+const SILENT_MAX: usize = 64;
 
 /// How long a peer may take to send its command, or to read its answer.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -94,7 +100,7 @@ fn bind(path: &Path, hub: &Arc<Hub>) -> Result<Control, String> {
         Ok((listener, file))
     };
     let (listener, file) = listen().map_err(|error| format!("socket {}: {error}", path.display()))?;
-    let (sender, requests) = mpsc::channel(CONNECTIONS_MAX);
+    let (sender, requests) = mpsc::channel(COMMANDS_MAX);
     Ok(Control {
         requests,
         _file: file,
@@ -120,21 +126,36 @@ struct Connection {
     reader: BufReader<tokio::io::Take<OwnedReadHalf>>,
     writer: OwnedWriteHalf,
     peer: UCred,
-    /// Its place among those at once.
+    /// Its place among the commands at once.
     slot: OwnedSemaphorePermit,
 }
 
+/// The connections that have not sent their command yet, the oldest first. Dropping one of these closes its connection.
+#[derive(Default)]
+struct Silent(VecDeque<oneshot::Sender<Infallible>>);
+
+impl Silent {
+    /// Adds a connection. What it gets ends when there is no room for it any more.
+    fn add(&mut self) -> oneshot::Receiver<Infallible> {
+        self.0.retain(|connection| !connection.is_closed());
+        if self.0.len() >= SILENT_MAX {
+            self.0.pop_front();
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.0.push_back(sender);
+        receiver
+    }
+}
+
 async fn accept(listener: UnixListener, server: Server) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Arc::new(Semaphore::new(COMMANDS_MAX));
+    let mut silent = Silent::default();
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let server = server.clone();
+                let (server, slots, room) = (server.clone(), Arc::clone(&slots), silent.add());
                 tokio::spawn(async move {
-                    if let Err(error) = answer_peer(stream, slot, server).await {
+                    if let Err(error) = answer_peer(stream, room, slots, server).await {
                         tracing::debug!("control socket: {error}");
                     }
                 });
@@ -148,21 +169,31 @@ async fn accept(listener: UnixListener, server: Server) {
 }
 
 /// Reads one command, and writes its answer.
-async fn answer_peer(stream: UnixStream, slot: OwnedSemaphorePermit, server: Server) -> io::Result<()> {
+async fn answer_peer(
+    stream: UnixStream,
+    room: oneshot::Receiver<Infallible>,
+    slots: Arc<Semaphore>,
+    server: Server,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
         tracing::warn!("control socket: user {} was refused", peer.uid());
         return Ok(());
     }
     let (reader, writer) = stream.into_split();
+    let mut reader = BufReader::new(reader.take(COMMAND_BYTES_MAX));
+    let mut line = String::new();
+    tokio::select! {
+        biased;
+        read = timeout(PEER_TIMEOUT, reader.read_line(&mut line)) => read??,
+        _ = room => return Err(io::Error::other("a connection without a command was closed, because there were too many")),
+    };
     let mut connection = Connection {
-        reader: BufReader::new(reader.take(COMMAND_BYTES_MAX)),
+        reader,
         writer,
         peer,
-        slot,
+        slot: slots.acquire_owned().await.map_err(io::Error::other)?,
     };
-    let mut line = String::new();
-    timeout(PEER_TIMEOUT, connection.reader.read_line(&mut line)).await??;
     if is_watch(&line) {
         return match serde_json::from_str(&line) {
             Ok(watching) => watch(watching, connection, &server.hub).await,

@@ -259,7 +259,7 @@ mod tests {
 15:25:05.910903 response  000012 response-head   200 OK
 15:25:05.911153 response  000012 timing          8.000 ms
                                                       2.000 ms      2.000 ms  decided     routes and files
-                                                      7.500 ms      5.500 ms  head        reply's head, response made
+                                                      7.500 ms      5.500 ms  head        head of the reply, to its end
                                                       8.000 ms      0.500 ms  end         end
 15:25:05.911154 net       000011 connection      kept
 ";

@@ -1,6 +1,6 @@
 //! Asking the server, on a thread of its own: the keys are obeyed even if the server does not answer.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use crate::control::client::ServerOptions;
@@ -36,7 +36,8 @@ impl Poller {
     /// Asks a server in this interval.
     pub(super) fn start(server: ServerOptions, interval: Duration) -> Poller {
         let (order_sender, received) = channel();
-        let (sender, news) = channel();
+        // While nobody takes the news (a watch has the terminal), the server is not asked either.
+        let (sender, news) = sync_channel(1);
         std::thread::spawn(move || poll(&server, interval, &received, &sender));
         Poller { order_sender, news }
     }
@@ -52,7 +53,7 @@ impl Poller {
     }
 }
 
-fn poll(server: &ServerOptions, interval: Duration, received: &Receiver<Order>, news: &Sender<News>) {
+fn poll(server: &ServerOptions, interval: Duration, received: &Receiver<Order>, news: &SyncSender<News>) {
     loop {
         let message = match received.recv_timeout(interval) {
             Ok(order) => Some(carry_out(server, order)),

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Stdout, stdout};
+use std::os::unix::process::ExitStatusExt;
 use std::panic;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
@@ -14,7 +15,12 @@ use ratatui::crossterm::event::{Event, KeyEvent, KeyEventKind, poll, read};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// The exit statuses after the signals of a closed terminal and of Ctrl-C.
+const HUNG_UP: u8 = 128 + 1;
+const INTERRUPTED: u8 = 128 + 2;
 
 /// The terminal while the monitor has it. Dropping this restores it.
 pub(super) struct Screen {
@@ -66,6 +72,9 @@ impl Screen {
     /// # Errors
     /// One line: the terminal is gone.
     pub(super) fn next(&mut self, limit: Duration) -> Result<Input, String> {
+        if is_gone() {
+            return Ok(Input::Signal(HUNG_UP));
+        }
         let arrived = poll(limit).map_err(failed)?;
         let code = self.signal.load(Ordering::Relaxed);
         if code != 0 {
@@ -88,6 +97,9 @@ impl Screen {
         restore();
         let program = std::env::current_exe().map_err(failed);
         let ran = program.and_then(|program| Command::new(program).args(arguments).status().map_err(failed));
+        if let Ok(status) = &ran {
+            self.forget_interrupt(*status);
+        }
         enter()?;
         self.terminal.clear().map_err(failed)?;
         match ran? {
@@ -100,10 +112,33 @@ impl Screen {
     }
 }
 
+impl Screen {
+    /// Forgets the signal of Ctrl-C: the terminal has sent it to both programs, and it was meant for the other one.
+    fn forget_interrupt(&self, status: ExitStatus) {
+        let is_interrupted = status.signal() == Some(2);
+        // This program may learn of it a little later than the other one has ended.
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while is_interrupted && self.signal.load(Ordering::Relaxed) == 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self
+            .signal
+            .compare_exchange(INTERRUPTED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
+}
+
+/// Whether the terminal was closed.
+fn is_gone() -> bool {
+    let input = std::io::stdin();
+    let mut polled = [PollFd::new(&input, PollFlags::empty())];
+    let count = rustix::event::poll(&mut polled, Some(&Timespec::default()));
+    count.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 fn enter() -> Result<(), String> {
@@ -135,12 +170,19 @@ fn watch_signals(noted: &Arc<AtomicU8>) -> Result<(), String> {
     let noted = Arc::clone(noted);
     std::thread::spawn(move || {
         runtime.block_on(async {
-            let code = tokio::select! {
-                _ = terminate.recv() => 128 + 15,
-                _ = hangup.recv() => 128 + 1,
-                _ = interrupt.recv() => 128 + 2,
-            };
-            noted.store(code, Ordering::Relaxed);
+            loop {
+                let code = tokio::select! {
+                    _ = terminate.recv() => 128 + 15,
+                    _ = hangup.recv() => HUNG_UP,
+                    _ = interrupt.recv() => INTERRUPTED,
+                };
+                noted.store(code, Ordering::Relaxed);
+                if code == HUNG_UP {
+                    // Without a terminal there is nothing to restore, and whoever reads from it or waits for another program may never come back.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    std::process::exit(HUNG_UP.into());
+                }
+            }
         });
     });
     Ok(())

@@ -47,6 +47,20 @@ fn status_counts_requests_and_processes() {
 }
 
 #[test]
+fn connections_that_say_nothing_block_no_command() {
+    let server = Setup::new().start();
+    let silent: Vec<_> = (0..300)
+        .map(|_| UnixStream::connect(socket(&server)).unwrap())
+        .collect();
+    let begun = std::time::Instant::now();
+    let ran = ask(&server, &["status"]);
+    assert!(ran.status.success(), "{}", ran.errors);
+    // Ten seconds are what each silent connection may take.
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    drop(silent);
+}
+
+#[test]
 fn reload_says_what_is_wrong_and_what_is_in_force() {
     let server = Setup::new().start();
     let file = server.path("sluice.toml");

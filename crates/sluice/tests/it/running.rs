@@ -1,14 +1,14 @@
 //! What runs in a server, and the orders of the administrator to it: over the control socket, in `sluice status` and `sluice top`.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::harness::{
-    Client, Ending, FifoReader, Gate, RunResult, Server, Setup, is_alive, run, run_command, sluice_after, spawn,
-    wait_until,
+    Client, Ending, FifoReader, Gate, RunResult, Server, Setup, is_alive, run, run_command, sluice, sluice_after,
+    spawn, wait_until,
 };
 
 /// A CGIplus script that reports its start, waits at the gate in the middle of its reply, and then ends it.
@@ -272,6 +272,77 @@ fn top_needs_a_terminal_and_says_so() {
     assert!(ran.errors.contains("--once"), "{}", ran.errors);
     let ran = run(server.setup().directory(), &["top", "--interval", "0"]);
     assert!(ran.errors.contains("0.2 to 60"), "{}", ran.errors);
+}
+
+/// Runs `sluice top` in a terminal of its own: presses keys when words appear, and then closes the terminal or waits for the end. Prints how it ended.
+const TERMINAL: &str = r#"
+import fcntl, os, pty, select, struct, sys, termios, time
+program, *steps = sys.argv[1:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ["TERM"] = "xterm"
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    os.execv(program, [program, "top", "--interval", "0.2"])
+deadline, shown = time.monotonic() + 60, b""
+for step in steps:
+    words, key = step.split("=", 1)
+    while words.encode() not in shown:
+        if not select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0]:
+            os.kill(pid, 9)
+            sys.exit("no %r in %r" % (words, shown))
+        try:
+            shown += os.read(terminal, 65536)
+        except OSError:
+            sys.exit("it ended: %r" % shown)
+    shown = b""
+    if key:
+        os.write(terminal, key.encode())
+    else:
+        os.close(terminal)
+while time.monotonic() < deadline:
+    if steps[-1].split("=", 1)[1] and select.select([terminal], [], [], 0.05)[0]:
+        try:
+            os.read(terminal, 65536)
+        except OSError:
+            pass
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if ended:
+        print("ended", os.waitstatus_to_exitcode(status))
+        sys.exit(0)
+    time.sleep(0.02)
+os.kill(pid, 9)
+sys.exit("it did not end")
+"#;
+
+fn top_in_terminal(server: &Server, steps: &[&str]) -> String {
+    let own = sluice(server.setup().directory());
+    let mut command = Command::new("python3");
+    command.args(["-c", TERMINAL]).arg(own.get_program()).args(steps);
+    command.current_dir(server.setup().directory());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let ran = run_command(command.env("SLUICE_RUNTIME_DIR", server.path("run")));
+    assert!(ran.status.success(), "{}", ran.errors);
+    ran.output
+}
+
+#[test]
+fn top_ends_when_its_terminal_is_closed() {
+    let server = Setup::new().start();
+    assert_eq!(top_in_terminal(&server, &["quit="]), "ended 129\n");
+}
+
+#[test]
+fn the_key_that_ends_a_watch_does_not_end_top() {
+    let (server, begun, mut gate) = start_slow(Setup::new());
+    let mut client = begin(&server, "/cgi-bin/slow");
+    begun.line();
+    let steps = ["/cgi-bin/slow=w", "-- watching=\u{3}", "quit=q"];
+    assert_eq!(top_in_terminal(&server, &steps), "ended 0\n");
+    gate.open();
+    client.response();
 }
 
 #[test]

@@ -18,7 +18,16 @@ fn a_login_is_explained_and_no_password_is_shown() {
     watcher.line("the request has no Authorization: the client is asked for a password");
     assert_eq!(status(&server, "GET", "/secret/a.txt", &basic("ann", "wrong")), 401);
     watcher.line("user \"ann\": the password is hashed by a thread");
-    watcher.line("user \"ann\": the password is wrong, or there is no such user; the answer was delayed by 300.0ms");
+    let line = watcher.line("user \"ann\": the password is wrong: that of the user in ");
+    let file = server.path("users");
+    assert!(line.contains(file.to_str().unwrap()), "{line}");
+    assert!(
+        line.ends_with("is another one; the answer was delayed by 300.0ms"),
+        "{line}"
+    );
+    watcher.line("delay of the answer to a wrong password");
+    assert_eq!(status(&server, "GET", "/secret/a.txt", &basic("nosuch", "wrong")), 401);
+    watcher.line("user \"nosuch\": the password is not compared: there is no such user in ");
     assert_eq!(ask_as(&server, "ann", "GET", "/secret/a.txt").status, 200);
     watcher.line("user \"ann\": the password is right");
     watcher.line("access for group:editors: user \"ann\": granted by the group \"editors\"");
@@ -31,7 +40,7 @@ fn a_login_is_explained_and_no_password_is_shown() {
         401
     );
     watcher.line("Authorization is neither a name and password (Basic) nor a token that an agent takes");
-    watcher.lines(6, "access log: ");
+    watcher.lines(7, "access log: ");
     let shown = watcher.text();
     assert!(shown.contains("verification of the password"), "{shown}");
     for secret in secrets()

@@ -88,6 +88,8 @@ fn unknown_pages_and_methods_are_refused() {
     }
     let post = ask(&server, "POST", "/-/", "Content-Length: 0\r\n");
     assert_eq!((post.status, post.field("allow")), (405, Some("GET, HEAD")));
+    let put = ask(&server, "PUT", "/-/action", "Content-Length: 0\r\n");
+    assert_eq!((put.status, put.field("allow")), (405, Some("GET, HEAD, POST")));
     let (page, head) = (get(&server, "/-/"), ask(&server, "HEAD", "/-/", ""));
     assert_eq!(head.status, 200);
     assert!(page.field("content-length").is_some() && head.field("content-length").is_some());

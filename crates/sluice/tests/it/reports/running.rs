@@ -1,7 +1,7 @@
 //! The pages about what runs now, and their actions.
 
 use super::{LOCAL, ask, get, json};
-use crate::harness::{Client, FifoReader, Gate, Server, Setup, wait_until};
+use crate::harness::{Client, FifoReader, Gate, Server, Setup, run, wait_until};
 use crate::running::SLOW;
 
 /// A server with the reports and a script that waits.
@@ -27,6 +27,25 @@ fn begin(server: &Server, path: &str) -> Client {
     let mut client = server.connect();
     client.get(path);
     client
+}
+
+#[test]
+fn secrets_of_targets_are_not_shown_and_long_ones_are_shortened() {
+    let (server, begun, mut gate) = start();
+    let query = format!("password=hunter22&x={}", "y".repeat(5000));
+    let mut client = begin(&server, &format!("/cgi-bin/slow?{query}"));
+    begun.line();
+    let page = get(&server, "/-/requests.json");
+    let top = run(server.setup().directory(), &["top", "--json"]).output;
+    for shown in [page.text(), &top] {
+        assert!(shown.contains("password=…(8 bytes)&x=yyy"), "{shown}");
+        assert!(
+            !shown.contains("hunter22") && !shown.contains(&"y".repeat(1000)),
+            "{shown}"
+        );
+    }
+    gate.open();
+    client.response();
 }
 
 #[test]

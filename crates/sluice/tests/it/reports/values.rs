@@ -90,6 +90,49 @@ fn the_statistics_begin_again_and_the_metrics_do_not() {
 }
 
 #[test]
+fn responses_that_never_were_have_no_times_and_live_pages_are_complete() {
+    let server = setup().python("slow", crate::running::SLOW).start();
+    let (begun, _gate) = (server.setup().event_fifo("begun"), server.setup().gate("go"));
+    server.connect().send("BLAH\r\n\r\n").response();
+    let mut leaving = server.connect();
+    leaving.get("/cgi-bin/slow?silent");
+    begun.line();
+    drop(leaving);
+    for _ in 0..2 {
+        let mut live = server.connect();
+        live.send("GET /-/?live HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        live.take_through(b"event: content\n");
+    }
+    assert_counts(&server, &[("statuses", "499", 1), ("statuses", "400", 1)]);
+    assert!(wait_until(|| json(&server, "/-/requests.json")["total"] == 1));
+    let statistics = json(&server, "/-/statistics.json");
+    assert_eq!(statistics["first_byte"]["count"], 0, "{statistics:#}");
+    assert_eq!(statistics["whole"]["count"], 0, "{statistics:#}");
+    // That of the script was broken off, those of the page were not.
+    assert!(statistics["truncated"].as_u64().unwrap() <= 1, "{statistics:#}");
+}
+
+#[test]
+fn a_reload_lets_no_counter_of_the_metrics_fall() {
+    let server = setup().file("a.txt", "text").age("a.txt").start();
+    let hits = || {
+        let metrics = get(&server, "/-/metrics");
+        let line = metrics
+            .text()
+            .lines()
+            .find_map(|line| line.strip_prefix("sluice_cache_hits_total "));
+        line.unwrap().parse::<f64>().unwrap()
+    };
+    assert!(wait_until(|| {
+        server.get("/a.txt");
+        hits() > 0.0
+    }));
+    let before = hits();
+    assert!(run(server.setup().directory(), &["reload"]).status.success());
+    assert!(hits() >= before, "{before} before, {} now", hits());
+}
+
+#[test]
 fn encryption_and_versions_are_counted() {
     let listeners = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }";
     let setup = setup().listeners(listeners).file("a.txt", "text");
