@@ -82,13 +82,24 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         },
-        // Connected, or the queue of the listener is full.
-        Ok(()) => Err(ErrorKind::AddrInUse.into()),
+        Ok(()) => Err(taken(&client)),
+        // The queue of the listener is full.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::AddrInUse.into()),
         Err(error) => {
             let text = format!("a socket exists, and the check whether a process listens on it failed: {error}");
             Err(io::Error::new(error.kind(), text))
         }
+    }
+}
+
+/// The error for a file on which a process listens.
+fn taken(client: &Socket) -> io::Error {
+    match rustix::net::sockopt::socket_peercred(client) {
+        Ok(listener) => {
+            let text = format!("address in use: process {} listens on it", listener.pid);
+            io::Error::new(ErrorKind::AddrInUse, text)
+        }
+        Err(_) => ErrorKind::AddrInUse.into(),
     }
 }
 

@@ -17,6 +17,7 @@ mod changes;
 mod client_certificates;
 mod compression;
 mod conditions;
+mod control_key;
 mod default_file;
 mod describe;
 mod description;
@@ -65,6 +66,7 @@ use std::path::Path;
 
 use sluice_settings::Settings;
 
+pub(crate) use control_key::control_socket;
 pub(crate) use default_file::choose_file;
 pub(crate) use describe::{addresses, describe, summary};
 pub(crate) use document::{ConfigErrors, reason};

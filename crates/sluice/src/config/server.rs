@@ -250,7 +250,15 @@ pub(super) static SERVER: Section<Server> = Section {
             name: "control",
             kind: Kind::WordOrPath(
                 &[("off", |server| server.control = ControlSocket::Off)],
-                |server, path, _| {
+                |server, path, written| {
+                    if let Some(word) = written.value.as_str()
+                        && ["on", "yes", "true", "default", "auto"].contains(&word)
+                    {
+                        return Err(
+                            "there is a control socket without this key: remove the key, or write a path, or \"off\""
+                                .to_owned(),
+                        );
+                    }
                     let bytes = path.as_os_str().len();
                     if bytes > UNIX_PATH_BYTES_MAX {
                         return Err(format!(

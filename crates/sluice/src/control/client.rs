@@ -12,7 +12,8 @@ use rustix::process::geteuid;
 use sluice_http::escape::escaped_lines;
 use sluice_settings::ControlSocket;
 
-use super::{Answer, Command, place, render};
+use super::found::{self, Running};
+use super::{Answer, Command, State, place, render};
 use crate::config;
 
 /// The socket that packages and the deployment guide use.
@@ -115,15 +116,8 @@ fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
     };
     match connect(&socket) {
         Ok(stream) => Ok((socket, stream)),
-        Err(error) => Err(format!("{}: {error}", socket.display())),
+        Err(error) => Err(found::refusal(&socket, &error)),
     }
-}
-
-/// A server that this user runs.
-struct Running {
-    pid: u32,
-    socket: PathBuf,
-    stream: UnixStream,
 }
 
 /// The servers that this user runs. The sockets of those that were killed are removed.
@@ -145,79 +139,111 @@ fn running(directory: &Path) -> Result<Vec<Running>, String> {
     Ok(running)
 }
 
-/// `process ids 7, 9`, for a message.
-fn process_ids(running: &[Running]) -> String {
-    let pids: Vec<String> = running.iter().map(|server| server.pid.to_string()).collect();
-    match pids.len() {
-        0 => "none runs".to_owned(),
-        1 => format!("process id {}", pids[0]),
-        _ => format!("process ids {}", pids.join(", ")),
-    }
-}
-
 /// The server with a process id.
 fn of_pid(directory: &Path, pid: u32) -> Result<(PathBuf, UnixStream), String> {
-    let mut running = running(directory)?;
-    match running.iter().position(|server| server.pid == pid) {
-        Some(at) => {
-            let server = running.swap_remove(at);
-            Ok((server.socket, server.stream))
+    // A server with `control` in its configuration has its socket elsewhere, so a wrong directory is no reason to give up.
+    let running = running(directory);
+    let mut others = Vec::new();
+    if let Ok(running) = running {
+        for server in running {
+            if server.pid == pid {
+                return Ok((server.socket, server.stream));
+            }
+            others.push(server.pid);
         }
-        None => Err(format!(
-            "no server of this user has the process id {pid} ({})",
-            process_ids(&running)
-        )),
     }
+    for socket in found::sockets_of(pid) {
+        // The process may have other sockets: only this one answers the command.
+        let is_control = connect(&socket).is_ok_and(|stream| state(stream).is_some());
+        if is_control && let Ok(stream) = connect(&socket) {
+            return Ok((socket, stream));
+        }
+    }
+    Err(format!(
+        "no server of this user has the process id {pid} ({}); one with a control socket of its own is found with -c FILE, or --server SOCKET",
+        found::process_ids(&others)
+    ))
 }
 
 /// The server that runs a configuration file: the file names its socket, or the server says so itself.
 fn of_configuration(file: &Path) -> Result<(PathBuf, UnixStream), String> {
     let shown = file.display();
     let wanted = file.canonicalize().map_err(|error| format!("{shown}: {error}"))?;
-    if let Ok(settings) = config::load_to_run(&wanted, |_| {})
-        && let ControlSocket::Path(socket) = settings.control
-    {
-        return match connect(&socket) {
-            Ok(stream) => Ok((socket, stream)),
-            Err(error) => Err(format!("{}: {error}", socket.display())),
-        };
-    }
-    let running = running(&place::directory())?;
-    let pids = process_ids(&running);
-    for server in running {
-        let answer = exchange(server.stream, &Command::Status);
-        let answer = answer.ok().and_then(|text| serde_json::from_str::<Answer>(&text).ok());
-        let own = answer.and_then(|answer| answer.state?.configuration);
+    let named = config::control_socket(file)?;
+    let refusal = match &named.socket {
+        Some(ControlSocket::Path(socket)) => match connect(socket) {
+            Ok(stream) => return Ok((socket.clone(), stream)),
+            Err(error) if found::is_absent(&error) => Some(format!(
+                "no server runs {shown}: nothing listens on its control socket {}; \"sluice run -c {shown}\" starts it",
+                socket.display()
+            )),
+            Err(error) => return Err(found::refusal(socket, &error)),
+        },
+        Some(ControlSocket::Off) => Some(format!(
+            "{shown} has control = \"off\", so its server takes no commands; signals still work: kill -HUP PID reloads, kill -TERM PID ends it"
+        )),
+        _ => None,
+    };
+    // The server may have been started before `control` was written.
+    let directory = place::directory();
+    let running = running(&directory);
+    let mut others = Vec::new();
+    for server in running.iter().flatten() {
+        let own = connect(&server.socket)
+            .ok()
+            .and_then(state)
+            .and_then(|state| state.configuration);
         if own.and_then(|own| Path::new(&own).canonicalize().ok()).as_deref() == Some(&*wanted)
             && let Ok(stream) = connect(&server.socket)
         {
-            return Ok((server.socket, stream));
+            return Ok((server.socket.clone(), stream));
         }
+        others.push(server.pid);
     }
-    Err(format!("no server of this user runs {shown} ({pids})"))
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
+    running?;
+    let pids = found::process_ids(&others);
+    Err(match named.mistake {
+        Some(mistake) => format!(
+            "{shown} cannot be read, so its control socket is not known, and no server of this user runs it ({pids}): name the server with \
+             --server; {mistake}"
+        ),
+        None => format!("no server of this user runs {shown} ({pids})"),
+    })
 }
 
 /// The only server that this user runs, or the one with the usual socket of the system.
 fn only_one(directory: &Path) -> Result<(PathBuf, UnixStream), String> {
     let mut running = running(directory)?;
     if running.len() > 1 {
+        let servers: Vec<String> = running
+            .into_iter()
+            .map(|server| found::described(server.pid, state(server.stream).as_ref()))
+            .collect();
         return Err(format!(
             "several servers run: choose one with --server PID ({})",
-            process_ids(&running)
+            servers.join("; ")
         ));
     }
     if let Some(server) = running.pop() {
         return Ok((server.socket, server.stream));
     }
     let system = PathBuf::from(SYSTEM_SOCKET);
+    let none = format!("no running server of this user was found in {}", directory.display());
+    let others = "a server whose configuration has control = \"…\" is found with -c FILE, or --server SOCKET";
     match connect(&system) {
         Ok(stream) => Ok((system, stream)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
-            "no running server of this user was found in {}; name the socket of another one with --server SOCKET",
-            directory.display()
-        )),
-        Err(error) => Err(format!("{SYSTEM_SOCKET}: {error}")),
+        Err(error) if found::is_absent(&error) => Err(format!("{none}; {others}")),
+        Err(error) => Err(format!("{none}; {others}; {}", found::refusal(&system, &error))),
     }
+}
+
+/// The state of the server on the other end; `None` if it does not answer as one.
+fn state(stream: UnixStream) -> Option<State> {
+    let answer = exchange(stream, &Command::Status).ok()?;
+    serde_json::from_str::<Answer>(&answer).ok()?.state
 }
 
 /// Connects, unless the socket belongs to a user whose answers are not to be trusted.
@@ -227,10 +253,10 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     let own = geteuid();
     if peer != own && !peer.is_root() && !own.is_root() {
         let text = format!(
-            "the socket belongs to user {}, so its answers are not trusted: give the command as that user, or as root",
-            peer.as_raw()
+            "the socket belongs to {}, so its answers are not trusted: give the command as that user, or as root",
+            found::user(peer.as_raw())
         );
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        return Err(io::Error::other(text));
     }
     Ok(stream)
 }
@@ -244,7 +270,10 @@ fn exchange(mut stream: UnixStream, command: &Command) -> io::Result<String> {
     let mut text = String::new();
     BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut text)?;
     if text.is_empty() {
-        let message = "the server closed the connection: is this command given by its user, or by root?";
+        let message = match geteuid().is_root() {
+            true => "the connection was closed without an answer: is this the control socket of a running server?",
+            false => "the server closed the connection: is this command given by its user, or by root?",
+        };
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
     }
     Ok(text)

@@ -5,11 +5,12 @@
 //! sluice status ── client ──▶ PID.sock ──▶ socket ──▶ supervisor
 //!               ◀─ render ◀── one line of JSON each way ◀─┘
 //! ```
-//! Here: what is said. `place` says where the sockets are, `socket` is the server's side, `client` the other one, `render` prints the
-//! state. A connection is for one command. Signals can do the same, except for asking (`supervisor`). `sluice watch` is a command that
+//! Here: what is said. `place` says where the sockets are, `socket` is the server's side, `client` the other one (`found` says
+//! what it has found), `render` prints the state. A connection is for one command. Signals can do the same, except for asking (`supervisor`). `sluice watch` is a command that
 //! leaves its connection open for the events (`watching`).
 
 pub(crate) mod client;
+mod found;
 pub(crate) mod place;
 pub(crate) mod render;
 pub(crate) mod socket;

@@ -102,7 +102,11 @@ pub(super) fn check(directory: &Path) -> Result<(), String> {
         return Err(format!("{shown} is not a directory"));
     }
     if metadata.uid() != geteuid().as_raw() {
-        return Err(format!("{shown} belongs to user {}", metadata.uid()));
+        return Err(format!(
+            "{shown} belongs to user {}, but the control sockets of this user's servers need a directory of its own (SLUICE_RUNTIME_DIR names \
+             another one)",
+            metadata.uid()
+        ));
     }
     // Those who may only read it cannot put a socket into it.
     if metadata.mode() & 0o022 != 0 {

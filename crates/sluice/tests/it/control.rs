@@ -195,6 +195,101 @@ fn a_server_is_found_by_its_process_id_or_its_configuration() {
 }
 
 #[test]
+fn a_configured_socket_is_found_although_the_file_has_a_mistake() {
+    let server = Setup::new().server("control = \"own.sock\"").start();
+    let file = server.path("sluice.toml");
+    let good = std::fs::read_to_string(&file).unwrap();
+    for (mistake, expected) in [
+        ("[sever]", "unknown key \"sever\""),
+        ("[[site]", "cannot be read as TOML"),
+    ] {
+        std::fs::write(&file, format!("{good}\n{mistake}\n")).unwrap();
+        let ran = ask(&server, &["reload", "-c", file.to_str().unwrap()]);
+        assert!(ran.output.contains(expected), "{mistake}: {}{}", ran.output, ran.errors);
+    }
+    std::fs::write(&file, good).unwrap();
+    // Root may see the sockets of the process; the message for others says how to name the server.
+    let ran = ask(&server, &["status", "--server", &server.pid().to_string()]);
+    match rustix::process::geteuid().is_root() {
+        true => assert!(ran.status.success(), "{}", ran.errors),
+        false => assert!(ran.errors.contains("is found with -c FILE"), "{}", ran.errors),
+    }
+}
+
+#[test]
+fn a_missing_server_is_said_with_its_cause() {
+    let setup = Setup::new().server("control = \"own.sock\"");
+    setup.write_configuration();
+    let directory = setup.directory();
+    let ran = run(directory, &["status", "-c", "sluice.toml"]);
+    let starts = "own.sock; \"sluice run -c sluice.toml\" starts it";
+    assert!(
+        ran.errors.contains("no server runs sluice.toml") && ran.errors.contains(starts),
+        "{}",
+        ran.errors
+    );
+    let ran = run(directory, &["status", "--server", "./own.sock"]);
+    assert!(
+        ran.errors.contains("there is no such socket: either no server runs"),
+        "{}",
+        ran.errors
+    );
+    drop(std::os::unix::net::UnixListener::bind(setup.path("own.sock")).unwrap());
+    let ran = run(directory, &["status", "--server", "./own.sock"]);
+    assert!(
+        ran.errors.contains("the server that made it was killed"),
+        "{}",
+        ran.errors
+    );
+    for (control, expected) in [
+        (
+            "control = \"off\"",
+            "has control = \"off\", so its server takes no commands",
+        ),
+        ("control = \"on\"", "there is a control socket without this key"),
+    ] {
+        let text = std::fs::read_to_string(setup.path("sluice.toml")).unwrap();
+        std::fs::write(
+            setup.path("other.toml"),
+            text.replace("control = \"own.sock\"", control),
+        )
+        .unwrap();
+        let command = if control.contains("off") { "status" } else { "check" };
+        let ran = run(directory, &[command, "-c", "other.toml"]);
+        assert!(ran.errors.contains(expected), "{control}: {}", ran.errors);
+    }
+}
+
+#[test]
+fn several_servers_are_listed_with_their_files() {
+    let server = Setup::new().start();
+    let second = server.path("second");
+    std::fs::create_dir(&second).unwrap();
+    let text = std::fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let root = server.path("htdocs");
+    std::fs::write(
+        second.join("sluice.toml"),
+        format!("[[listen]]\naddress = \"unix:s.sock\"\n[[site]]\nroot = {root:?}\n"),
+    )
+    .unwrap();
+    assert!(!text.is_empty());
+    let mut command = crate::harness::sluice(&second);
+    command
+        .args(["run", "--allow-root"])
+        .env("SLUICE_RUNTIME_DIR", server.path("run"));
+    let mut child = crate::harness::spawn(&mut command).unwrap();
+    let several = || ask(&server, &["status"]).errors;
+    let is_listed = wait_until(|| several().contains("several servers run"));
+    let errors = several();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        is_listed && errors.contains("second/sluice.toml on unix:") && errors.contains(&server.address().to_string()),
+        "{errors}"
+    );
+}
+
+#[test]
 fn another_user_is_refused() {
     let server = Setup::new().start();
     // Only root can become another user.

@@ -112,7 +112,11 @@ fn busy_socket_or_existing_file_is_reported_in_one_line() {
     let serve = |address: &str| run(directory, &["serve", "htdocs", "--listen", address]);
     let ran = serve("unix:s.sock");
     assert_eq!(ran.status.code(), Some(1));
-    assert_eq!(ran.errors, "sluice: listen on unix:s.sock: address in use\n");
+    let expected = format!(
+        "sluice: listen on unix:s.sock: address in use: process {} listens on it\n",
+        server.pid()
+    );
+    assert_eq!(ran.errors, expected);
     fs::write(server.path("page.html"), "a page").unwrap();
     let ran = serve("unix:page.html");
     assert_eq!(
