@@ -77,20 +77,13 @@ struct Stamp {
 }
 
 impl UserStore {
-    /// Reads the files, and reports weak hashes.
+    /// Reads the files.
     ///
     /// # Errors
     /// One line: a file is missing, or has a mistake.
     pub fn open(source: &Arc<UserSource>) -> Result<UserStore, String> {
         let stamps = stamps(source);
         let loaded = Loaded::read(source)?;
-        if let Some(path) = &source.users {
-            loaded
-                .users
-                .weak_hashes()
-                .iter()
-                .for_each(|line| tracing::warn!("{}: {line}", path.display()));
-        }
         Ok(UserStore {
             // Relaxed: only uniqueness matters.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -142,6 +135,15 @@ impl UserStore {
     /// The same for each store with these users, also after a reload: wrong passwords are counted by it.
     pub(crate) fn users_id(&self) -> u64 {
         self.users_id
+    }
+
+    /// A line about each kind of weak hash in the users file, with the path of the file.
+    pub fn weak_hashes(&self) -> Vec<String> {
+        let Some(path) = &self.source.users else {
+            return Vec::new();
+        };
+        let lines = self.loaded(self.generation(Instant::now())).users.weak_hashes();
+        lines.iter().map(|line| format!("{}: {line}", path.display())).collect()
     }
 
     /// Where the users come from.

@@ -144,6 +144,11 @@ impl Groups {
         self.names.iter().any(|name| **name == *group)
     }
 
+    /// The names of the groups.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
     /// The groups that have no users.
     pub fn empty(&self) -> impl Iterator<Item = &str> {
         self.empty.iter().map(|name| &**name)

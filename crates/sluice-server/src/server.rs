@@ -112,6 +112,7 @@ impl Server {
         let script_files_max = descriptors::raise_limit();
         let config = open_config(settings, &listen, &log, None)?;
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
+        config.weak_hashes().iter().for_each(|line| tracing::warn!("{line}"));
         let workers = settings.workers.get();
         let mut bound = bind_all(settings)?;
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
@@ -229,6 +230,7 @@ impl Server {
     fn replace_config(&self, mut config: Config) {
         config.continue_counters(&self.shared.config.load());
         config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
+        config.weak_hashes().iter().for_each(|line| tracing::warn!("{line}"));
         let replaced = self.shared.config.swap(Arc::new(config));
         // Idle processes end now, busy ones after their reply.
         for route in replaced.script_routes() {

@@ -241,6 +241,9 @@ pub(crate) struct Explain {
     /// The client has a certificate of the site's authorities.
     #[arg(long, requires = "url")]
     pub(crate) client_certificate: bool,
+    /// The client has such a certificate, with this subject: CN=ann,O=Example.
+    #[arg(long, value_name = "SUBJECT", requires = "url")]
+    pub(crate) certificate: Option<String>,
     /// The user of the request, whose password is taken as right.
     #[arg(long, value_name = "NAME", requires = "url")]
     pub(crate) user: Option<String>,

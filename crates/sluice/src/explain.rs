@@ -56,10 +56,11 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
         method: asked.method.clone(),
         fields: asked.header.clone(),
         client: asked.client,
-        certificate: match asked.client_certificate {
+        certificate: match asked.client_certificate || asked.certificate.is_some() {
             true => ClientCertificate::Verified,
             false => ClientCertificate::Absent,
         },
+        subject: asked.certificate.clone(),
         user: asked.user.clone(),
     })
 }
@@ -130,6 +131,9 @@ pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
         render_round(round, &mut line);
     }
     line("answer", &answer(&explanation.answer));
+    for note in &explanation.notes {
+        line("note", note);
+    }
     line(
         "log",
         if explanation.is_logged {
@@ -215,6 +219,7 @@ mod tests {
             header: Vec::new(),
             client: "::1".parse().expect("an address"),
             client_certificate: false,
+            certificate: None,
             user: None,
         };
         question(&explain, url).map(|question| (question.scheme, question.host, question.target))

@@ -125,8 +125,8 @@ fn refuse_root(is_allowed: bool) -> Result<(), String> {
 fn run_check(check: &Check) -> Result<ExitCode, String> {
     let file = &check.config.path()?;
     let settings = config::load(file).map_err(|errors| errors.to_string())?;
-    sluice_server::check(&settings).map_err(|error| error.to_string())?;
     let Some(url) = &check.explain.url else {
+        sluice_server::check(&settings).map_err(|error| error.to_string())?;
         for warning in config::warnings(&settings)
             .into_iter()
             .chain(exposed::program_warnings(&settings))
@@ -140,7 +140,12 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
         return print(&escaped_lines(&format!("{summary}\n{described}"))).map(|()| ExitCode::SUCCESS);
     };
     let question = explain::question(&check.explain, url)?;
-    let explanation = sluice_server::explain(&settings, &question).map_err(|error| error.to_string())?;
+    // Warnings about the files are for `check` alone: here they would stand between the lines of the answer.
+    let explanation = tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
+        sluice_server::check(&settings)?;
+        sluice_server::explain(&settings, &question)
+    });
+    let explanation = explanation.map_err(|error| error.to_string())?;
     print(&explain::render(&question, &explanation))?;
     Ok(match explanation.is_served() {
         true => ExitCode::SUCCESS,

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use rustix::fs::{FlockOperation, flock};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use sluice_access::hash::{PASSWORD_BYTES_MAX, hash_new};
+use sluice_access::hash::{PASSWORD_BYTES_MAX, StoredHash, hash_new};
 use sluice_access::users::{Users, check_name};
 
 const HELP: &str = "\
@@ -95,16 +95,42 @@ fn read(passwd: &Passwd, path: &Path) -> Result<String, String> {
     let (shown, user) = (passwd.file.display(), &passwd.user);
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !directory_of(path).is_dir() => {
+            let directory = directory_of(path).display();
+            return Err(format!("{shown}: there is no directory {directory}: make it first"));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound && passwd.create => String::new(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(format!("{shown}: there is no such file; --create makes it"));
         }
         Err(error) => return Err(format!("{shown}: {error}")),
     };
+    if let Some(line) = foreign_line(&text, user) {
+        return Err(format!(
+            "{shown}:{line}: this is no users file, whose lines are written NAME:HASH, as \"sluice passwd\" and htpasswd do: nothing has changed"
+        ));
+    }
     if (passwd.verify || passwd.delete) && !knows(&text, user) {
         return Err(format!("{shown}: there is no user \"{user}\""));
     }
     Ok(text)
+}
+
+/// The number of the first line that no users file has, from 1: another file was named by mistake. Lines of the user are left out, because the
+/// command may put them right.
+fn foreign_line(text: &str, user: &str) -> Option<usize> {
+    let is_foreign = |line: &str| {
+        let line = line.trim_end();
+        if line.is_empty() || line.starts_with('#') || name_of(line) == Some(user) {
+            return false;
+        }
+        let Some((name, rest)) = line.split_once(':') else {
+            return true;
+        };
+        let hash = rest.split(':').next().unwrap_or_default();
+        check_name("user", name).is_err() || StoredHash::parse(hash).is_err()
+    };
+    text.lines().position(is_foreign).map(|index| index + 1)
 }
 
 fn knows(text: &str, user: &str) -> bool {

@@ -1,5 +1,6 @@
 //! The configuration of a running server, opened, and the site that serves a request for a host.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -148,9 +149,10 @@ impl Config {
             .or_else(|| self.users.iter().find(is_equal))
     }
 
-    /// The users of all realms.
-    pub(crate) fn user_stores(&self) -> impl Iterator<Item = &Arc<UserStore>> {
-        self.users.iter()
+    /// A line about each kind of weak hash in the users files.
+    pub(crate) fn weak_hashes(&self) -> BTreeSet<String> {
+        // Several realms may have the same file.
+        self.users.iter().flat_map(|store| store.weak_hashes()).collect()
     }
 
     /// The site with this number.

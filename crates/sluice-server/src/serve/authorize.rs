@@ -370,7 +370,7 @@ fn certificate_subject(exchange: &Exchange, request: &Request) -> Option<Box<str
 }
 
 /// The common name of a subject, without its escapes. `None` if there are several: the authority may have verified only one.
-fn name_of_subject(subject: &str) -> Option<String> {
+pub(crate) fn name_of_subject(subject: &str) -> Option<String> {
     let attributes = split_name(subject);
     let mut names = attributes.iter().filter_map(|attribute| attribute.strip_prefix("CN="));
     let (name, None) = (names.next()?, names.next()) else {

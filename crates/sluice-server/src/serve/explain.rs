@@ -4,6 +4,7 @@
 //! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started. Not here: the layout of the
 //! explanation (the program).
 
+mod access;
 mod arrival;
 
 use std::net::IpAddr;
@@ -26,8 +27,8 @@ use crate::dispatch::resolve::{FallbackTo, Trace};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 use crate::serve::decide::{self, Asked, Decision, Later, Subject, Variants, decide};
+use crate::serve::explain::access::Claims;
 use crate::serve::gate;
-use crate::serve::identity::Identity;
 
 /// A hypothetical request.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct Question {
     pub client: IpAddr,
     /// The certificate of the client.
     pub certificate: ClientCertificate,
+    /// The subject of the certificate, as RFC 4514 writes it; `None` if it does not matter.
+    pub subject: Option<String>,
     /// The user, whose password is taken as right; `None` if the request names none.
     pub user: Option<String>,
 }
@@ -65,6 +68,8 @@ pub struct Explanation {
     pub rounds: Vec<Round>,
     /// The answer.
     pub answer: Answer,
+    /// What is not known of the request, and may lead to another answer.
+    pub notes: Vec<String>,
     /// Whether the request would be written to the access log.
     pub is_logged: bool,
 }
@@ -240,7 +245,7 @@ fn explain_at(
             site,
             Subject::Https(port, &uri),
             *attributes,
-            &Identity::default(),
+            &Claims::of(question, config),
         ));
     }
     let (number, chosen) = match config.site_of_question(attributes.host, listener) {
@@ -257,13 +262,12 @@ fn explain_at(
     );
     let mut explanation = match target_of(&question.target) {
         Err(fault) => refused(scheme, &fault),
-        Ok(target) => {
-            let identity = match &question.user {
-                Some(user) => Identity::assumed(user, config.user_stores()),
-                None => Identity::default(),
-            };
-            render(site, Subject::Target(&target), *attributes, &identity)
-        }
+        Ok(target) => render(
+            site,
+            Subject::Target(&target),
+            *attributes,
+            &Claims::of(question, config),
+        ),
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
@@ -282,6 +286,7 @@ fn refused(scheme: Scheme, fault: &Fault) -> Explanation {
         site: None,
         rounds: Vec::new(),
         answer: error(fault),
+        notes: Vec::new(),
         is_logged: true,
     }
 }
@@ -358,7 +363,7 @@ impl Rounds {
 }
 
 /// Decides, asks the gate, and renders the decision and its trace.
-fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, identity: &Identity) -> Explanation {
+fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
     let mut rounds = Rounds::default();
     let asked = Asked {
         subject,
@@ -376,7 +381,9 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, 
     };
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
     let checked = gate::check(&asked, &decision);
-    let answer = match checked.and_then(|()| identity.check(&decision.adjustments.access, &attributes)) {
+    let mut notes = Vec::new();
+    let granted = checked.and_then(|()| claims.check(&decision.adjustments.access, &attributes, &mut notes));
+    let answer = match granted {
         Ok(()) => render_answer(site, path, decision, &attributes),
         Err(fault) => error(&fault),
     };
@@ -387,6 +394,7 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, 
         rounds: rounds.0,
         is_logged,
         answer,
+        notes,
     }
 }
 

@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use sluice_access::rules::{self, Permission, User, Visitor};
-use sluice_access::store::UserStore;
-use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, NotPermitted, Unauthorized};
+use sluice_http::fault::{ClientFault, Credentials, Forbidden, NotPermitted, Unauthorized};
 use sluice_settings::rule::{Access, AccessSettings, AgentSettings, RequestAttributes, UserSource};
 
 /// Who the users of a request are, by the sources that were asked.
@@ -29,23 +28,6 @@ pub(crate) struct Granted {
 }
 
 impl Identity {
-    /// The user that each of these stores would know by this name, for an explanation.
-    pub(crate) fn assumed<'s>(name: &str, stores: impl Iterator<Item = &'s Arc<UserStore>>) -> Identity {
-        let known = stores.filter(|store| store.knows(name));
-        let user = |store: &Arc<UserStore>| {
-            let user = User {
-                name: name.into(),
-                groups: store.groups_of(name),
-                auth_type: "Basic",
-            };
-            (Arc::clone(store.source()), user)
-        };
-        Identity {
-            users: known.map(user).collect(),
-            ..Identity::default()
-        }
-    }
-
     /// The user by a source. `None` if it has not been asked, or does not know the credentials.
     pub(crate) fn user(&self, source: &Arc<UserSource>) -> Option<&User> {
         let is_same = |(other, _): &&(Arc<UserSource>, User)| is_same_source(other, source);
@@ -83,21 +65,6 @@ impl Identity {
         access
             .limits()
             .all(|access| matches!(self.permission(access, attributes), Permission::Granted(_)))
-    }
-
-    /// As `authorize`, without asking for anything that is not known.
-    ///
-    /// # Errors
-    /// The client's: 401 or 403.
-    pub(crate) fn check(&self, access: &Access, attributes: &RequestAttributes<'_>) -> Result<(), Fault> {
-        for access in access.limits() {
-            match self.permission(access, attributes) {
-                Permission::Granted(_) => {}
-                Permission::NeedsUser => return Err(unauthorized(access, Credentials::Missing).into()),
-                Permission::Denied => return Err(denied(access, self.user(&access.source)).into()),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -7,8 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sluice_access::store::Loaded;
-use sluice_settings::rule::{AccessEntry, AccessSettings, AccessUse, AgentSettings, OwnAgentKind, ThrottlePer};
-use sluice_settings::{ListenAddress, RouteSettings, Settings, SiteSettings};
+use sluice_settings::rule::{
+    AccessEntry, AccessSettings, AccessUse, AgentSettings, OwnAgentKind, Require, ThrottlePer,
+};
+use sluice_settings::{Action, ListenAddress, RouteSettings, Settings, SiteSettings};
+
+use super::suggest::similar;
 
 /// The bits of a mode that let others than owner and group read or write.
 const OTHERS: u32 = 0o006;
@@ -27,7 +31,8 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     for access in rules {
         let source = &access.source;
         lines.extend(source.secret_files().filter_map(|path| open_file(path)));
-        lines.extend(unknown_names(access));
+        lines.extend(source.secret_files().filter_map(|path| empty_file(path)));
+        lines.extend(wrong_names(access));
         let origin = &access.origin;
         if source.remote_user_from.is_some() && settings.proxies.trusted.is_empty() {
             lines.insert(format!(
@@ -61,6 +66,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     lines.extend(settings.sites.iter().filter_map(throttle_without_users));
+    lines.extend(settings.sites.iter().flat_map(open_reports));
     lines.into_iter().collect()
 }
 
@@ -96,6 +102,56 @@ fn throttle_without_users(site: &SiteSettings) -> Option<String> {
     ))
 }
 
+/// Routes with reports that a large part of the Internet may read, without being users.
+fn open_reports(site: &SiteSettings) -> Vec<String> {
+    // Public addresses far from each other: a network with two of them is not that of an organization.
+    let samples = [
+        "8.8.8.8",
+        "45.33.32.1",
+        "93.184.216.1",
+        "130.59.31.1",
+        "185.15.59.1",
+        "203.119.0.1",
+        "2001:4860::1",
+        "2a02:ec80::1",
+    ];
+    let is_wide = |entry: &AccessEntry| match entry {
+        AccessEntry::Networks(networks) => {
+            let held = samples
+                .iter()
+                .filter(|address| address.parse().is_ok_and(|address: IpAddr| networks.contain(address)));
+            held.count() > 1
+        }
+        _ => false,
+    };
+    let limited = site
+        .routes
+        .iter()
+        .filter_map(|route| match (&route.action, &route.changes.access) {
+            (Action::Reports, Some(AccessUse::Limited(access))) => Some(access),
+            _ => None,
+        });
+    limited
+        .filter(|access| {
+            let mut rules = [&access.read, &access.write].into_iter();
+            rules.any(|rule| rule.entries.iter().any(is_wide) && (rule.require == Require::Any || !rule.names_users()))
+        })
+        .map(|access| {
+            format!(
+                "{}: reports: the networks in access let a large part of the Internet read paths and users, watch requests, and end the server: name \
+                 smaller ones, or users = \"FILE\" and require = \"all\"",
+                access.origin
+            )
+        })
+        .collect()
+}
+
+/// A file in which nothing is.
+fn empty_file(path: &Path) -> Option<String> {
+    let is_empty = metadata(path).is_ok_and(|about| about.is_file() && about.len() == 0);
+    is_empty.then(|| format!("{}: the file is empty", path.display()))
+}
+
 /// A file with hashes or groups that every user of this machine may read or change.
 fn open_file(path: &Path) -> Option<String> {
     let mode = metadata(path).ok()?.mode();
@@ -110,14 +166,18 @@ fn open_file(path: &Path) -> Option<String> {
     })
 }
 
-/// Users and groups of the rules that the files do not have, and groups without users.
-fn unknown_names(access: &AccessSettings) -> Vec<String> {
+/// Weak hashes, users and groups of the rules that the files do not have, and groups without users.
+fn wrong_names(access: &AccessSettings) -> Vec<String> {
     let source = &access.source;
     // What is wrong with the files is reported when they are opened.
     let Ok(loaded) = Loaded::read(source) else {
         return Vec::new();
     };
     let mut lines = Vec::new();
+    if let Some(path) = &source.users {
+        let weak = loaded.users.weak_hashes().into_iter();
+        lines.extend(weak.map(|line| format!("{}: {line}", path.display())));
+    }
     let has_only_file = source.users.is_some() && source.remote_user_from.is_none() && !source.certificate_user;
     for entry in rules_of(access) {
         let (names, kind): (&[String], _) = match entry {
@@ -132,10 +192,18 @@ fn unknown_names(access: &AccessSettings) -> Vec<String> {
                 _ => loaded.groups.has(name),
             };
             if !is_known {
-                lines.push(format!(
-                    "{}: {kind} \"{name}\" is not in the {kind} file",
-                    access.origin
-                ));
+                let (file, known) = match kind {
+                    "user" => (&source.users, loaded.users.names().collect::<Vec<_>>()),
+                    _ => (&source.groups, loaded.groups.names().collect()),
+                };
+                let place = match file {
+                    Some(path) => format!("is not in {}", path.display()),
+                    None => "is of no file: there is no groups = \"FILE\"".to_owned(),
+                };
+                let similar = similar(name, known.into_iter())
+                    .map(|known| format!("; did you mean \"{known}\"?"))
+                    .unwrap_or_default();
+                lines.push(format!("{}: {kind} \"{name}\" {place}{similar}", access.origin));
             }
         }
     }
@@ -153,7 +221,12 @@ fn unknown_names(access: &AccessSettings) -> Vec<String> {
                 .users()
                 .into_iter()
                 .filter(|user| loaded.users.hash(user).is_none());
-            lines.extend(unknown.map(|user| format!("{shown}: user \"{user}\" is not in the users file")));
+            let users = source
+                .users
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect::<String>();
+            lines.extend(unknown.map(|user| format!("{shown}: user \"{user}\" is not in {users}")));
         }
     }
     lines

@@ -43,6 +43,10 @@ pub(crate) fn alternatives<T: Display>(items: &[T]) -> String {
     }
 }
 
+/// The similarity of a key that is a word of the unknown one (`max` in `max_processes`). A key that differs from it by a letter or two as a
+/// whole is closer: `allow_writes` means `allow_write`, which is for others than `allow`.
+const IS_WORD: f64 = 0.95;
+
 /// The key most similar to `name`: as a whole, in its last word (`timout` and `reply_timeout`), or equal to a word of `name`
 /// (`max` in `max_processes`). Of equally similar keys the first.
 fn most_similar(name: &str, section: &dyn Described) -> Option<&'static str> {
@@ -51,7 +55,7 @@ fn most_similar(name: &str, section: &dyn Described) -> Option<&'static str> {
         let whole = strsim::jaro_winkler(&name, known);
         let last = known.rsplit('_').next().unwrap_or(known);
         let part = if name.split('_').any(|word| word == known) {
-            1.0
+            IS_WORD
         } else {
             strsim::jaro_winkler(&name, last)
         };
@@ -66,6 +70,15 @@ fn most_similar(name: &str, section: &dyn Described) -> Option<&'static str> {
         }
     }
     best.map(|(known, _)| known)
+}
+
+/// The name that was probably meant, of those that there are.
+pub(crate) fn similar<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let rated = known.map(|known| (known, strsim::jaro_winkler(name, known)));
+    let likely = rated.filter(|(_, similarity)| *similarity >= SIMILAR);
+    likely
+        .max_by(|one, other| one.1.total_cmp(&other.1))
+        .map(|(known, _)| known)
 }
 
 /// Where a key of exactly this name exists: `it belongs in [limits]`.
@@ -112,6 +125,14 @@ mod tests {
             ("headers", "[limits]", "head_fields"),
             ("enviroment", "[[site.route]].script", "environment"),
             ("env", "[[site.route]].script", "environment"),
+            ("allow_writes", "[[site.route]].access", "allow_write"),
+            ("allowwrite", "[[site.route]].access", "allow_write"),
+            ("remote_user", "[[site.route]].access", "remote_user_from"),
+            ("certificate_users", "[[site.route]].access", "certificate_user"),
+            ("users_file", "[[site.route]].access", "users"),
+            ("group_file", "[[site.route]].access", "groups"),
+            ("refused", "[[site.route]].access", "refused_for"),
+            ("agent_parameter", "[[site.route]].access", "agent_parameters"),
         ];
         for (name, title, meant) in cases {
             assert_eq!(most_similar(name, section(title)), Some(meant), "{name}");

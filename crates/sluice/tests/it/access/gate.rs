@@ -270,7 +270,51 @@ fn explain_says_who_has_access() {
         "{text}"
     );
     let (text, is_served) = explain(&["--user", "zoe"]);
-    assert!(!is_served && text.contains("401"), "{text}");
+    assert!(
+        !is_served && text.contains("401, wrong password or unknown user"),
+        "{text}"
+    );
+    assert!(text.contains("note     user \"zoe\" is not in /"), "{text}");
+    for user in [&["--user", "ann"][..], &[]] {
+        let (text, is_served) = explain(&[user, &["--client", "192.0.2.1"]].concat());
+        assert!(
+            !is_served && text.contains("403") && text.contains("clear text"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn explain_says_what_it_does_not_know() {
+    let setup = setup()
+        .route("path = \"/agent/*\"\naccess = { agent = \"/cgiplus-bin/agent\", allow = [\"group:staff\"] }\nfiles = { directory = \"htdocs/secret\" }")
+        .route("path = \"/certificate/*\"\naccess = { allow = [\"certificate:CN=ann,O=Example\"] }\nfiles = { directory = \"htdocs/secret\" }")
+        .script("agent", "");
+    setup.write_configuration();
+    let explain = |path: &str, arguments: &[&str]| {
+        let all = [&["check", "-c", "sluice.toml", "--explain", path], arguments].concat();
+        let ran = run(setup.directory(), &all);
+        assert_eq!(ran.errors, "");
+        ran.output
+    };
+    let text = explain("/agent/a.txt", &["--user", "carl"]);
+    for expected in [
+        "403",
+        "note     the agent /cgiplus-bin/agent was not asked: the password of \"carl\" is taken as right",
+        "note     the groups that the agent /cgiplus-bin/agent gives are not known here: a member of staff gets another answer",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let text = explain("/certificate/a.txt", &["--client-certificate"]);
+    assert!(
+        text.contains("403") && text.contains("note     the rules are about certificates: --certificate SUBJECT"),
+        "{text}"
+    );
+    let text = explain("/certificate/a.txt", &["--certificate", "CN=ann,O=Example"]);
+    assert!(
+        text.contains("note     no certificate is asked for at this address"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -114,6 +114,39 @@ fn passwords_are_set_removed_and_verified() {
 }
 
 #[test]
+fn a_file_that_is_no_users_file_is_left_as_it_is() {
+    let setup = setup();
+    setup.write_configuration();
+    let directory = setup.directory();
+    for (name, line) in [("groups", "groups:1: "), ("sluice.toml", "sluice.toml:1: ")] {
+        let before = fs::read(setup.path(name)).unwrap();
+        for arguments in [
+            &[name, "ann"][..],
+            &["--create", name, "ann"],
+            &["--delete", name, "ann"],
+        ] {
+            let refused = passwd(directory, arguments, "secret\n");
+            let errors = &refused.errors;
+            assert!(
+                !refused.status.success() && errors.contains("this is no users file"),
+                "{errors}"
+            );
+            assert!(errors.contains(line), "{errors}");
+        }
+        assert_eq!(fs::read(setup.path(name)).unwrap(), before);
+    }
+    // The line of the user may be wrong: the command puts it right.
+    fs::write(setup.path("users"), format!("ann:secret\nbob:{HASH}:Bob\n")).unwrap();
+    assert!(passwd(directory, &["users", "ann"], "secret\n").status.success());
+    let refused = passwd(directory, &["--create", "none/users", "ann"], "secret\n");
+    assert!(
+        refused.errors.contains("there is no directory none: make it first"),
+        "{}",
+        refused.errors
+    );
+}
+
+#[test]
 fn the_terminal_does_not_show_the_password() {
     let setup = Setup::new();
     // script(1) gives the program a terminal, and copies what it shows.
@@ -161,19 +194,25 @@ fn a_running_server_takes_a_new_password() {
 #[test]
 fn check_warns_of_files_and_names() {
     let setup = setup().route(
-        "path = \"/secret/*\"\naccess = { users = \"users\", groups = \"groups\", allow = [\"group:admins\", \"user:zoe\"] }",
-    );
+        "path = \"/secret/*\"\naccess = { users = \"users\", groups = \"groups\", allow = [\"group:admins\", \"user:zedd\"] }",
+    )
+    .route("path = \"/other/*\"\naccess = { users = \"users\" }");
     setup.write_configuration();
-    write_with_mode(&setup.path("users"), b"ann:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\n", 0o644);
+    write_with_mode(
+        &setup.path("users"),
+        b"ann:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\nzed:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\n",
+        0o644,
+    );
     write_with_mode(&setup.path("groups"), b"staff: ann bob\nempty:\n", 0o600);
     let text = run(setup.directory(), &["check"]).errors;
+    assert_eq!(text.matches("weak hash").count(), 1, "{text}");
     for expected in [
-        "users: weak hash of ann: {SHA} is SHA-1",
+        "users: weak hash of ann, zed: {SHA} is SHA-1",
         "users: every user of this machine may read it (mode 644): chmod o=",
-        "group \"admins\" is not in the group file",
-        "user \"zoe\" is not in the user file",
+        "group \"admins\" is not in /",
+        "/users; did you mean \"zed\"?",
         "groups: group \"empty\" has no users",
-        "groups: user \"bob\" is not in the users file",
+        "groups: user \"bob\" is not in /",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
