@@ -85,6 +85,22 @@ fn take_path(agent: &mut AgentDraft, path: &Path, written: &Written<'_>) -> Resu
     take(agent, text.unwrap_or_default(), written)
 }
 
+/// Takes the name of an entry (RFC 4514).
+fn take_entry(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(), String> {
+    // A comma may also be escaped, and then the rest is the end of a value.
+    let mut parts = text
+        .replace("\\,", "")
+        .split(',')
+        .map(str::to_owned)
+        .collect::<Vec<_>>()
+        .into_iter();
+    let is_attribute = |part: String| part.split_once('=').is_some_and(|(name, _)| !name.trim().is_empty());
+    if !parts.all(is_attribute) {
+        return Err("must be the name of an entry, as in \"ou=staff,dc=example,dc=org\"".to_owned());
+    }
+    take(agent, text, written)
+}
+
 /// Takes a template with the name of the user in it.
 fn take_template(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(), String> {
     match text.contains("%u") || written.name == "group_filter" && text.contains("%d") {
@@ -220,7 +236,8 @@ fn check_service(agent: &AgentDraft, line: usize, document: &Document<'_>) {
     let is_missing = |directory: &PathBuf| matches!(inspect(&directory.join(service)), FileKind::Missing(_));
     if directories.iter().all(is_missing) {
         let message = format!(
-            "pam: the service \"{service}\" has no file ({}): write one, as docs/guides/access.md shows",
+            "pam: the service \"{service}\" has no file ({}): write one, with a line as \"auth required pam_unix.so\" and one as \"account required \
+             pam_unix.so\"",
             directories[0].join(service).display()
         );
         document.report_missing(line, message);
@@ -241,7 +258,7 @@ static LDAP: Section<AgentDraft> = Section {
         },
         Key {
             name: "base",
-            kind: Kind::Text(take),
+            kind: Kind::Text(take_entry),
             default: Words("none: needed without `user_dn`"),
             text: "The entry below which the users are.",
             example: "\"ou=staff,dc=example,dc=org\"",
@@ -291,7 +308,7 @@ static LDAP: Section<AgentDraft> = Section {
         },
         Key {
             name: "group_base",
-            kind: Kind::Text(take),
+            kind: Kind::Text(take_entry),
             default: Words("none: the directory names no groups"),
             text: "The entry below which the groups are.",
             example: "\"ou=groups,dc=example,dc=org\"",

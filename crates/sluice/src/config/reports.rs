@@ -1,7 +1,7 @@
 //! `reports = true` of `[[site.route]]`: what such a route needs beside it.
 
 use sluice_settings::Action;
-use sluice_settings::rule::{AccessUse, Changes, Pattern};
+use sluice_settings::rule::{AccessEntry, AccessRule, AccessUse, Changes, Pattern, Require};
 
 use super::route::ACTIONS;
 use super::table::Table;
@@ -30,6 +30,15 @@ pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes:
             "every report has a name of its own: write path = \"/-/*\", or another path that ends with \"/*\"",
         );
     }
+    if let Some(AccessUse::Limited(access)) = &changes.access
+        && [&access.read, &access.write].into_iter().any(admits_everybody)
+    {
+        table.refuse(
+            "reports",
+            "\"all\" in access lets everybody who reaches this address read paths and users, watch requests, and end the server: name users, as in \
+             access = { users = \"FILE\" }, or networks, as in access = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }",
+        );
+    }
     // A mistake in `access` itself is reported there.
     let is_limited = matches!(changes.access, Some(AccessUse::Limited(_)));
     let is_wrong = changes.access.is_none() && table.has("access");
@@ -39,6 +48,15 @@ pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes:
             "the reports show paths, users and settings, so the same route must say who may have them: for this machine \
              access = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }, for users access = { users = \"FILE\" }",
         );
+    }
+}
+
+/// Whether a rule grants without a user, a network or a certificate. An exclusion makes no difference: most are still let in.
+fn admits_everybody(rule: &AccessRule) -> bool {
+    let is_all = |entry: &AccessEntry| *entry == AccessEntry::All;
+    match rule.require {
+        Require::Any => rule.entries.iter().any(is_all),
+        Require::All => rule.entries.iter().all(is_all),
     }
 }
 

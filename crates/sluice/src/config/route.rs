@@ -158,6 +158,8 @@ impl Draft {
         let named: Vec<&str> = of_directory.into_iter().chain(others).collect();
         match named.as_slice() {
             [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
+            // The key that was meant is misspelt, which is reported.
+            [] if table.has_unknown(&ROUTE) => {}
             [] => table.report(
                 "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
                  refuse = { status = 403 }, reports = true or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",

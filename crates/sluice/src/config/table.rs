@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+use super::description::Described;
 use super::document::{At, Document, FileKind};
 
 /// A section of the file.
@@ -58,6 +59,12 @@ impl Table<'_> {
     /// Whether no key is present.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+
+    /// Whether a key is present that the section does not know.
+    pub(crate) fn has_unknown(&self, section: &dyn Described) -> bool {
+        let is_known = |name: &str| section.keys().iter().any(|key| key.name == name);
+        self.values.keys().any(|key| !is_known(key.get_ref().as_ref()))
     }
 
     /// The line of a key, or of the section's header if the key is absent.

@@ -80,7 +80,7 @@ fn settings_of_agents_that_do_not_go_together_are_reported() {
             "pam = {}: either a users file or an agent verifies passwords",
         ),
         (
-            "pam = {}, ldap = { server = 'ldaps://a', base = 'x' }".to_owned(),
+            "pam = {}, ldap = { server = 'ldaps://a', base = 'o=x' }".to_owned(),
             "either PAM or LDAP verifies passwords",
         ),
         ("agent = 'ldap', pam = {}".to_owned(), "remove those of the other one"),
@@ -108,52 +108,56 @@ fn settings_of_agents_that_do_not_go_together_are_reported() {
 fn settings_of_ldap_that_do_not_go_together_are_reported() {
     const LDAP: &str = "server = 'ldaps://a'";
     assert_refused(&[
-        ("ldap = { base = 'x' }".to_owned(), "server"),
+        ("ldap = { base = 'o=x' }".to_owned(), "server"),
         (format!("ldap = {{ {LDAP} }}"), "where are the users? Add base"),
         (
-            "ldap = { server = 'ldap.example.org', base = 'x' }".to_owned(),
+            "ldap = { server = 'ldap.example.org', base = 'o=x' }".to_owned(),
             "must be an address as in \"ldaps://ldap.example.org\"",
         ),
         (
-            "ldap = { server = ['ldap://a', 'ldaps://b'], base = 'x' }".to_owned(),
+            "ldap = { server = ['ldap://a', 'ldaps://b'], base = 'o=x' }".to_owned(),
             "in the same way",
         ),
         (
-            format!("ldap = {{ {LDAP}, base = 'x', filter = 'uid=%u' }}"),
+            format!("ldap = {{ {LDAP}, base = 'o=x', filter = 'uid=%u' }}"),
             "must be a filter in parentheses",
         ),
         (
-            format!("ldap = {{ {LDAP}, base = 'x', filter = '(uid=ann)' }}"),
+            format!("ldap = {{ {LDAP}, base = 'o=x', filter = '(uid=ann)' }}"),
             "must have %u",
         ),
         (format!("ldap = {{ {LDAP}, user_dn = 'uid=ann' }}"), "must have %u"),
         (
-            format!("ldap = {{ {LDAP}, user_dn = 'uid=%u', base = 'x' }}"),
+            format!("ldap = {{ {LDAP}, user_dn = 'uid=%u', base = 'o=x' }}"),
             "either a search or a template",
         ),
         (
-            format!("ldap = {{ {LDAP}, base = 'x', bind_dn = 'cn=w' }}"),
+            format!("ldap = {{ {LDAP}, base = 'o=x', bind_dn = 'cn=w' }}"),
             "needs its password: add bind_password_file",
         ),
         (
-            format!("ldap = {{ {LDAP}, base = 'x', bind_password_file = 'y' }}"),
+            format!("ldap = {{ {LDAP}, base = 'o=x', bind_password_file = 'y' }}"),
             "whose password is it?",
         ),
         (
-            format!("ldap = {{ {LDAP}, base = 'x', clear_text = true }}"),
+            format!("ldap = {{ {LDAP}, base = 'o=x', clear_text = true }}"),
             "is for ldap:// only",
         ),
         (
-            format!("ldap = {{ {LDAP}, base = 'x', group_filter = '(a=%u)' }}"),
+            format!("ldap = {{ {LDAP}, base = 'o=x', group_filter = '(a=%u)' }}"),
             "there are no groups: add group_base",
         ),
         (format!("ldap = {{ {LDAP}, base = \"a\\tb\" }}"), "base"),
         (
-            format!("ldap = {{ {LDAP}, base = 'x' }}, allow = ['group:staff']"),
+            format!("ldap = {{ {LDAP}, base = 'not a dn' }}"),
+            "must be the name of an entry, as in \"ou=staff,dc=example,dc=org\"",
+        ),
+        (
+            format!("ldap = {{ {LDAP}, base = 'o=x' }}, allow = ['group:staff']"),
             "Add group_base = \"…\" in ldap",
         ),
         (
-            format!("ldap = {{ {LDAP}, base = 'x', bind_dn = 'a', bind_password_file = 'missing' }}"),
+            format!("ldap = {{ {LDAP}, base = 'o=x', bind_dn = 'a', bind_password_file = 'missing' }}"),
             "/etc/sluice/missing: No such file",
         ),
     ]);

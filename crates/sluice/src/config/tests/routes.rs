@@ -212,6 +212,22 @@ fn routes_hidden_by_an_earlier_one_are_refused() {
 }
 
 #[test]
+fn a_misspelt_key_of_a_route_is_the_only_mistake() {
+    for (route, message) in [
+        (
+            "path = '/a/*'\nfiles = { directory = 'a' }\naccess = { users = 'u', allow_writes = ['user:ann'] }",
+            r#"6: unknown key "allow_writes" in [[site.route]].access; did you mean "allow_write"?"#,
+        ),
+        (
+            "path = '/a/*'\nacces = { allow = ['all'] }",
+            r#"5: unknown key "acces" in [[site.route]]; did you mean "access"?"#,
+        ),
+    ] {
+        assert_mistake(&with_route(route), message);
+    }
+}
+
+#[test]
 fn unreachable_routes_are_refused() {
     let refuse = "path = '/a/*', refuse = {}";
     let never = |shown: &str, first: &str| {

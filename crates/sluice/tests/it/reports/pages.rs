@@ -205,6 +205,14 @@ fn a_route_with_reports_must_say_who_may_have_them() {
         ),
         ("path = \"/-/*\"\nreports = false", "a route without an answer"),
         (
+            "path = \"/-/*\"\nreports = true\naccess = { allow = [\"all\"] }",
+            "lets everybody who reaches this address read paths and users",
+        ),
+        (
+            "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:::1\"], allow_write = [\"all\", \"!net:10.0.0.0/8\"] }",
+            "end the server: name users",
+        ),
+        (
             "path = \"/status\"\nreports = true\naccess = { allow = [\"net:::1\"] }",
             "write path = \"/-/*\"",
         ),
@@ -214,6 +222,17 @@ fn a_route_with_reports_must_say_who_may_have_them() {
         let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
         assert_eq!(ran.status.code(), Some(1), "{route}");
         assert!(ran.errors.contains(words), "{route}: {}", ran.errors);
+    }
+    let wide = "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:0.0.0.0/0\"] }";
+    for (route, is_wide) in [(wide, true), (LOCAL, false)] {
+        let setup = Setup::new().route(route);
+        setup.write_configuration();
+        let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+        assert!(ran.status.success(), "{}", ran.errors);
+        let warns = ran
+            .errors
+            .contains("let a large part of the Internet read paths and users");
+        assert_eq!(warns, is_wide, "{route}: {}", ran.errors);
     }
     let setup = Setup::new().route(LOCAL);
     setup.write_configuration();
