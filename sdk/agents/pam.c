@@ -128,8 +128,19 @@ static void accept_user(pam_handle_t *pam, const char *asked)
     if (account) say_groups(account);
 }
 
+/* Whether an account is in the file of this machine, and not in a service that may be down. */
+static int is_local(const char *name)
+{
+    FILE *file = fopen("/etc/passwd", "re");
+    const struct passwd *account = NULL;
+    if (!file) return 0;
+    while ((account = fgetpwent(file)) && strcmp(account->pw_name, name)) continue;
+    fclose(file);
+    return account != NULL;
+}
+
 /* What a result means: the user's fault, or that of the system. */
-static void answer(pam_handle_t *pam, int result, const char *said)
+static void answer(pam_handle_t *pam, int result, const char *name, const char *said)
 {
     const char *text = pam_strerror(pam, result);
     switch (result) {
@@ -144,12 +155,14 @@ static void answer(pam_handle_t *pam, int result, const char *said)
         agent_refuse("%s%s", text, said);
         break;
     case PAM_AUTHINFO_UNAVAIL:
-        /* pam_unix, for passwords of others than the user of the process. */
-        if (geteuid()) {
-            agent_fail("PAM: %s%s: for pam_unix the server's user must be in the group that may read /etc/shadow", text, said);
+        /* pam_unix may not read the hash of this account. Another answer than for an unknown name would tell that it exists. */
+        if (is_local(name)) {
+            agent_refuse("%s%s", text, said);
+            fprintf(stderr, "PAM: %s%s: for pam_unix the server's user must be in the group that may read /etc/shadow\n", text, said);
             break;
         }
-        /* fall through */
+        agent_fail("PAM: %s%s", text, said);
+        break;
     default:
         agent_fail("PAM: %s%s", text, said);
     }
@@ -174,7 +187,7 @@ static void ask_modules(const struct agent_question *question, const char *servi
     if (result == PAM_SUCCESS)
         accept_user(pam, question->name);
     else
-        answer(pam, result, conversation.said);
+        answer(pam, result, question->name, conversation.said);
     pam_end(pam, result);
 }
 

@@ -13,15 +13,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::hmac;
+use icu_normalizer::DecomposingNormalizerBorrowed;
+use icu_normalizer::uts46::Uts46MapperBorrowed;
 use quick_cache::sync::Cache;
 use sluice_report::access::FailureReport;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::sleep_until;
 
 use crate::credentials::Credentials;
-use crate::failures::{FailureLimit, Failures, PasswordId, Sender, Who};
+use crate::failures::{DELAY_LEAST, FailureLimit, Failures, PasswordId, Sender, Who};
+use crate::hash::StoredHash;
 use crate::rules::User;
 use crate::store::UserStore;
+use crate::users::Users;
 use crate::verifier::{Job, QueueFull, Verifier};
 use crate::waiting::{Verification, Waiting};
 
@@ -30,6 +34,11 @@ const REMEMBERED_MAX: usize = 20_000;
 
 /// A hash for a file without users: argon2id as `sluice passwd` makes it.
 const NO_USERS: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2x1aWNlLXNhbHQtMDE$6iyQhXMlDUnCRJYSOHU4Lg4oXvCaWxFjZFnHPcNGzLE";
+
+/// Maps letters as hosts are mapped (UTS 46): compatible ones and capitals to one, invisible ones to none.
+const FOLD: Uts46MapperBorrowed<'static> = Uts46MapperBorrowed::new();
+/// Separates letters from their accents.
+const DECOMPOSE: DecomposingNormalizerBorrowed<'static> = DecomposingNormalizerBorrowed::new_nfkd();
 
 /// The proofs of users, for all workers.
 pub struct AccessControl {
@@ -94,6 +103,8 @@ pub struct Ticket {
     who: Who,
     limit: FailureLimit,
     lifetime: Duration,
+    /// When the question came.
+    begun: Instant,
     /// Whether it was counted as wrong.
     is_counted: bool,
 }
@@ -110,6 +121,8 @@ pub enum Attempt {
 
 /// Credentials that a thread verifies.
 pub struct PendingUser {
+    /// When the question came.
+    begun: Instant,
     answer: oneshot::Receiver<Outcome>,
 }
 
@@ -163,6 +176,7 @@ impl AccessControl {
             password: ticket.mac,
             generation: ticket.generation,
         };
+        let begun = ticket.begun;
         let (answer, is_first) = self.shared.waiting.join(of, ticket);
         if is_first {
             self.verifier.submit(Box::new(HashPassword {
@@ -173,7 +187,7 @@ impl AccessControl {
                 is_done: false,
             }))?;
         }
-        Ok(Attempt::Pending(PendingUser { answer }))
+        Ok(Attempt::Pending(PendingUser { begun, answer }))
     }
 
     /// What is known of credentials that something else verifies, such as an agent.
@@ -212,6 +226,7 @@ impl AccessControl {
             },
             limit: *limit,
             lifetime: question.lifetime,
+            begun: now,
             is_counted: false,
         })
     }
@@ -231,10 +246,16 @@ impl Question<'_> {
     }
 }
 
-/// The name under which wrong passwords are counted: directories know a user by several spellings (`ANN`, `ann `), which must not give
-/// an attacker as many attempts.
+/// The name under which wrong passwords are counted: directories know a user by several spellings (`ANN`, `ann `, `ａｎｎ`, `änn`), which must
+/// not give an attacker as many attempts. As RFC 4518 §2 prepares names: compatible letters, capitals, invisible ones and blanks; and without
+/// accents, as Active Directory compares.
 fn counted_name(name: &str) -> String {
-    let words: Vec<_> = name.split_whitespace().map(str::to_lowercase).collect();
+    let mapped: String = FOLD.map_normalize(name.chars()).collect();
+    let letters: String = DECOMPOSE
+        .normalize_iter(mapped.chars())
+        .filter(|letter| !('\u{300}'..='\u{36f}').contains(letter))
+        .collect();
+    let words: Vec<_> = letters.split_whitespace().collect();
     words.join(" ")
 }
 
@@ -252,13 +273,31 @@ impl Ticket {
         }
     }
 
-    /// Counts that they are wrong; returns how long the answer is delayed.
+    /// Counts that they are wrong, and waits until the answer may be sent.
+    pub async fn refuse(mut self) {
+        let at = answer_time(self.begun, self.wrong(), Instant::now());
+        sleep_until(at.into()).await;
+    }
+
+    /// Counts that they are wrong; returns how long after the question it is answered.
     #[must_use]
-    pub fn wrong(&mut self) -> Duration {
+    pub(crate) fn wrong(&mut self) -> Duration {
         self.is_counted = true;
         let failures = &self.shared.failures;
         failures.count(self.sender, &self.mac, &self.who, self.limit, Instant::now())
     }
+}
+
+/// When a question that came at `begun` is answered, if the password was found to be wrong by `now`: after its delay. The time that it took
+/// must not tell whether the user exists, so it is a part of the delay; if it took longer, the answer waits for a multiple of the shortest
+/// delay.
+fn answer_time(begun: Instant, delay: Duration, now: Instant) -> Instant {
+    let elapsed = now.saturating_duration_since(begun);
+    if elapsed <= delay {
+        return begun + delay;
+    }
+    let steps = elapsed.as_nanos().div_ceil(DELAY_LEAST.as_nanos());
+    begun + DELAY_LEAST.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
 }
 
 impl Drop for Ticket {
@@ -277,7 +316,7 @@ impl PendingUser {
     pub async fn wait(self) -> Result<Outcome, NotVerified> {
         let outcome = self.answer.await.map_err(|_| NotVerified)?;
         if let Outcome::Wrong(delay) = outcome {
-            sleep(delay).await;
+            sleep_until(answer_time(self.begun, delay, Instant::now()).into()).await;
         }
         Ok(outcome)
     }
@@ -357,241 +396,28 @@ impl HashPassword {
         let loaded = self.store.loaded(generation);
         let Credentials { name, password } = &self.credentials;
         let known = loaded.users.hash(name);
-        let is_right = match known.or_else(|| loaded.users.any_hash(self.number())) {
-            Some(hash) => hash.verify(password) && known.is_some(),
-            None => {
-                let _ = crate::hash::StoredHash::parse(NO_USERS).map(|hash| hash.verify(password));
-                false
-            }
-        };
+        let is_right = known.is_some_and(|hash| hash.verify(password));
+        if !is_right {
+            spend(&loaded.users, known, password);
+        }
         is_right.then(|| User {
             name: name.as_str().into(),
             groups: loaded.groups.of(name).into(),
             auth_type: "Basic",
         })
     }
+}
 
-    /// A number that depends on the name alone and that no client knows: an unknown user is compared with the same hash each time.
-    fn number(&self) -> u64 {
-        let tag = hmac::sign(&self.shared.key, self.credentials.name.as_bytes());
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&tag.as_ref()[..8]);
-        u64::from_le_bytes(bytes)
+/// Spends the time that a wrong password takes, besides that of the user's own hash: one hash of each kind in the file, so that the time tells
+/// neither who exists nor which kind a user has.
+fn spend(users: &Users, own: Option<&StoredHash>, password: &[u8]) {
+    for hash in users.hashes_besides(own) {
+        let _ = hash.verify(password);
+    }
+    if users.names().next().is_none() {
+        let _ = StoredHash::parse(NO_USERS).map(|hash| hash.verify(password));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use sluice_settings::rule::{AgentProgram, AgentSettings, UserSource};
-
-    use super::*;
-
-    const OPEN_SESAME: &str = "{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=";
-
-    fn store(directory: &Path) -> Arc<UserStore> {
-        let source = UserSource {
-            users: Some(directory.join("users")),
-            groups: Some(directory.join("groups")),
-            ..UserSource::default()
-        };
-        Arc::new(UserStore::open(&Arc::new(source)).unwrap())
-    }
-
-    fn question<'a>(store: &'a Arc<UserStore>, password: &str) -> Question<'a> {
-        Question {
-            store,
-            realm: "r",
-            site: 0,
-            scheme: "Basic",
-            credentials: Credentials {
-                name: "ann".to_owned(),
-                password: password.as_bytes().to_vec(),
-            },
-            client: "192.0.2.1".parse().unwrap(),
-            lifetime: Duration::from_secs(60),
-            limit: FailureLimit {
-                failures_max: 2,
-                refused_for: Duration::from_secs(60),
-            },
-        }
-    }
-
-    fn outcome(control: &AccessControl, store: &Arc<UserStore>, password: &str) -> Outcome {
-        match control.verify(question(store, password)).unwrap() {
-            Attempt::Pending(pending) => pending.answer.blocking_recv().unwrap(),
-            Attempt::Known(_) => panic!("known"),
-            Attempt::Refused(rest) => panic!("refused for {rest:?}"),
-        }
-    }
-
-    #[test]
-    fn a_right_password_is_remembered_until_the_files_change() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("users"), format!("ann:{OPEN_SESAME}\n")).unwrap();
-        fs::write(directory.path().join("groups"), "staff: ann\n").unwrap();
-        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
-        let Outcome::Right(user) = outcome(&control, &store, "open sesame") else {
-            panic!("wrong")
-        };
-        assert_eq!((&*user.name, user.groups.len()), ("ann", 1));
-        let again = control.verify(question(&store, "open sesame")).unwrap();
-        assert!(matches!(again, Attempt::Known(_)));
-        assert!(matches!(outcome(&control, &store, "open sesam"), Outcome::Wrong(_)));
-        // Another store never shares what this one knows.
-        let other = self::store(directory.path());
-        assert!(matches!(outcome(&control, &other, "open sesame"), Outcome::Right(_)));
-
-        let later = Instant::now() + Duration::from_secs(2);
-        fs::write(directory.path().join("groups"), "staff: bob\nothers: ann ann\n").unwrap();
-        assert_eq!(store.generation(later), 1);
-        // The group file has changed: `outcome` panics if the old answer is still remembered.
-        let Outcome::Right(user) = outcome(&control, &store, "open sesame") else {
-            panic!("wrong")
-        };
-        assert_eq!(*user.groups, [Arc::from("others")]);
-        // A broken file leaves the last good state.
-        fs::write(directory.path().join("users"), "ann:secret\n").unwrap();
-        assert_eq!(store.generation(later + Duration::from_secs(2)), 2);
-        assert!(matches!(outcome(&control, &store, "open sesame"), Outcome::Right(_)));
-    }
-
-    #[test]
-    fn wrong_passwords_and_unknown_users_have_the_same_outcome_and_are_refused_at_last() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("users"), format!("bob:{OPEN_SESAME}\n")).unwrap();
-        fs::write(directory.path().join("groups"), "").unwrap();
-        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
-        for millis in [300, 600] {
-            let outcome = outcome(&control, &store, "open sesame");
-            assert_eq!(
-                outcome,
-                Outcome::Wrong(Duration::from_millis(millis)),
-                "the hash of another user"
-            );
-        }
-        assert!(matches!(
-            control.verify(question(&store, "open sesame")).unwrap(),
-            Attempt::Refused(_)
-        ));
-    }
-
-    fn ticket(control: &AccessControl, question: &Question<'_>) -> Ticket {
-        match control.check(question) {
-            Check::Unknown(ticket) => ticket,
-            Check::Known(_) | Check::Refused(_) => panic!("not unknown"),
-        }
-    }
-
-    #[test]
-    fn guesses_at_once_are_as_few_as_one_after_the_other() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("users"), "").unwrap();
-        fs::write(directory.path().join("groups"), "").unwrap();
-        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
-        let guesses = ["a", "b"].map(|password| ticket(&control, &question(&store, password)));
-        let right = question(&store, "right");
-        assert!(matches!(control.check(&right), Check::Refused(_)));
-        drop(guesses);
-        drop(ticket(&control, &right));
-    }
-
-    #[test]
-    fn the_verdict_of_an_agent_is_for_its_site_and_the_address() {
-        let agent = |program| UserSource {
-            agent: Some(AgentSettings {
-                program,
-                parameters: String::new(),
-            }),
-            ..UserSource::default()
-        };
-        let script = agent(AgentProgram::Script("/agents/check".into()));
-        let store = Arc::new(UserStore::open(&Arc::new(script)).unwrap());
-        let control = AccessControl::new().unwrap();
-        let user = User {
-            name: "ann".into(),
-            groups: Arc::default(),
-            auth_type: "Basic",
-        };
-        ticket(&control, &question(&store, "right")).right(&user);
-        let is_known = |question| matches!(control.check(&question), Check::Known(_));
-        assert!(is_known(question(&store, "right")));
-        assert!(!is_known(Question {
-            site: 1,
-            ..question(&store, "right")
-        }));
-        let client = "192.0.2.2".parse().unwrap();
-        assert!(!is_known(Question {
-            client,
-            ..question(&store, "right")
-        }));
-    }
-
-    #[test]
-    fn requests_with_the_same_password_wait_for_one_thread() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("users"), format!("ann:{OPEN_SESAME}\n")).unwrap();
-        fs::write(directory.path().join("groups"), "").unwrap();
-        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
-        // More than the queue of the threads has places.
-        let right: Vec<_> = (0..1000)
-            .map(|_| control.verify(question(&store, "open sesame")).unwrap())
-            .collect();
-        for attempt in right {
-            match attempt {
-                Attempt::Pending(pending) => {
-                    assert!(matches!(pending.answer.blocking_recv().unwrap(), Outcome::Right(_)));
-                }
-                Attempt::Known(user) => assert_eq!(&*user.name, "ann"),
-                Attempt::Refused(rest) => panic!("refused for {rest:?}"),
-            }
-        }
-        assert_eq!(control.failures().refused, 0);
-    }
-
-    #[test]
-    fn spellings_of_a_name_have_one_counter() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("users"), "").unwrap();
-        fs::write(directory.path().join("groups"), "").unwrap();
-        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
-        let named = |name: &str| Question {
-            credentials: Credentials {
-                name: name.to_owned(),
-                password: b"wrong".to_vec(),
-            },
-            ..question(&store, "")
-        };
-        for name in ["Ann Author", " ann  AUTHOR"] {
-            let _ = ticket(&control, &named(name)).wrong();
-        }
-        assert!(matches!(control.check(&named("ann author")), Check::Refused(_)));
-        drop(ticket(&control, &named("annauthor")));
-        assert_eq!(control.failures().senders.len(), 1);
-    }
-
-    #[test]
-    fn wrong_tokens_of_one_client_do_not_refuse_another_token_of_its_address() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("users"), "").unwrap();
-        fs::write(directory.path().join("groups"), "").unwrap();
-        let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
-        let token = |token: &str| Question {
-            scheme: "Bearer",
-            credentials: Credentials::token(format!("Bearer {token}").as_bytes()).unwrap(),
-            ..question(&store, "")
-        };
-        for _ in 0..2 {
-            let _ = ticket(&control, &token("expired")).wrong();
-        }
-        assert!(matches!(control.check(&token("expired")), Check::Refused(_)));
-        drop(ticket(&control, &token("good")));
-    }
-
-    #[test]
-    fn the_hash_for_a_file_without_users_is_valid() {
-        assert!(crate::hash::StoredHash::parse(NO_USERS).is_ok());
-    }
-}
+mod tests;

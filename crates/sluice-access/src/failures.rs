@@ -27,8 +27,8 @@ const NAMED_MAX: usize = 1000;
 const ADDRESS_FACTOR: u32 = 10;
 
 /// The delay of the answer to the first wrong password, and to later ones.
-const DELAY_LEAST: Duration = Duration::from_millis(300);
-const DELAY_MOST: Duration = Duration::from_secs(3);
+pub(crate) const DELAY_LEAST: Duration = Duration::from_millis(300);
+pub(crate) const DELAY_MOST: Duration = Duration::from_secs(3);
 
 /// How many wrong passwords are allowed, and for how long further ones are refused.
 #[derive(Clone, Copy, Debug)]

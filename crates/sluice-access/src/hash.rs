@@ -32,21 +32,31 @@ const ARGON2_KIB_MAX: u32 = 128 * 1024;
 const ARGON2_PASSES_MAX: u32 = 16;
 const ARGON2_LANES_MAX: u32 = 16;
 
+/// The rounds of a hash of SHA-crypt that does not name them.
+const SHA_ROUNDS_USUAL: u64 = 5000;
+
 /// The hash of a password.
 #[derive(Clone, Debug)]
 pub struct StoredHash {
     kind: Kind,
+    /// How long it takes, compared with others of its kind.
+    cost: u64,
     /// As it was written.
     text: Box<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Argon2,
     Bcrypt,
     ShaCrypt,
     Apr1,
     Sha1,
+}
+
+impl Kind {
+    /// All of them.
+    pub(crate) const ALL: [Kind; 5] = [Kind::Argon2, Kind::Bcrypt, Kind::ShaCrypt, Kind::Apr1, Kind::Sha1];
 }
 
 impl StoredHash {
@@ -56,17 +66,28 @@ impl StoredHash {
     /// What is wrong with it and what to do instead, as the end of a sentence that begins with the user.
     pub fn parse(text: &str) -> Result<StoredHash, String> {
         let kind = kind_of(text)?;
-        match kind {
+        let cost = match kind {
             Kind::Argon2 => check_argon2(text)?,
             Kind::Bcrypt => check_bcrypt(text)?,
             Kind::ShaCrypt => check_sha_crypt(text)?,
             Kind::Apr1 => check(apr1::is_valid(text), text)?,
             Kind::Sha1 => check(sha1_of(text).is_some(), text)?,
-        }
+        };
         Ok(StoredHash {
             kind,
+            cost,
             text: text.into(),
         })
+    }
+
+    /// Its kind.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How long it takes, compared with others of its kind.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
     }
 
     /// Why the hash is weak. `None` if it is not.
@@ -167,10 +188,11 @@ fn is_des(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"./".contains(&byte))
 }
 
-fn check(is_valid: bool, text: &str) -> Result<(), String> {
+/// The cost of a kind of which all hashes cost the same.
+fn check(is_valid: bool, text: &str) -> Result<u64, String> {
     let kind = text.split_at_checked(6).map_or(text, |(begin, _)| begin);
     if is_valid {
-        Ok(())
+        Ok(1)
     } else {
         Err(format!("has a damaged hash ({kind}…): set the password again"))
     }
@@ -180,7 +202,8 @@ fn costs_too_much(what: &str, most: u32) -> String {
     format!("has a hash that takes too long: {what} may be at most {most}; set the password again")
 }
 
-fn check_argon2(text: &str) -> Result<(), String> {
+/// The cost: memory and passes.
+fn check_argon2(text: &str) -> Result<u64, String> {
     let parsed = phc::PasswordHash::new(text);
     let params = parsed
         .as_ref()
@@ -199,32 +222,36 @@ fn check_argon2(text: &str) -> Result<(), String> {
             return Err(costs_too_much(what, most));
         }
     }
-    Ok(())
+    Ok(u64::from(params.m_cost()) * u64::from(params.t_cost()))
 }
 
-fn check_bcrypt(text: &str) -> Result<(), String> {
+fn check_bcrypt(text: &str) -> Result<u64, String> {
     let parts = text.parse::<bcrypt::HashParts>();
     let Ok(parts) = parts else { return check(false, text) };
     match parts.get_cost() {
         cost if cost > BCRYPT_COST_MAX => Err(costs_too_much("the cost of bcrypt", BCRYPT_COST_MAX)),
-        _ => Ok(()),
+        cost => Ok(u64::from(cost)),
     }
 }
 
-fn check_sha_crypt(text: &str) -> Result<(), String> {
+/// The cost: rounds, of SHA-256 or SHA-512, which take about the same time.
+fn check_sha_crypt(text: &str) -> Result<u64, String> {
+    let mut cost = SHA_ROUNDS_USUAL;
     let mut fields = text[3..].split('$');
     let mut salt = fields.next().unwrap_or_default();
     if let Some(rounds) = salt.strip_prefix("rounds=") {
-        if rounds.parse::<u32>().is_ok_and(|rounds| rounds > SHA_ROUNDS_MAX) {
+        let rounds = rounds.parse::<u32>().unwrap_or_default();
+        if rounds > SHA_ROUNDS_MAX {
             return Err(costs_too_much("rounds of SHA-crypt", SHA_ROUNDS_MAX));
         }
-        check(rounds.parse::<u32>().is_ok_and(|rounds| rounds >= 1000), text)?;
+        check(rounds >= 1000, text)?;
+        cost = u64::from(rounds);
         salt = fields.next().unwrap_or_default();
     }
     let (hash, rest) = (fields.next().unwrap_or_default(), fields.next());
     let characters = if text.starts_with("$5$") { 43 } else { 86 };
     let is_valid = salt.len() <= 16 && hash.len() == characters && rest.is_none();
-    check(is_valid && sha_crypt::PasswordHashRef::new(text).is_ok(), text)
+    check(is_valid && sha_crypt::PasswordHashRef::new(text).is_ok(), text).map(|_| cost)
 }
 
 /// The 20 bytes of `{SHA}…`.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::hash::StoredHash;
+use crate::hash::{Kind, StoredHash};
 
 /// Bytes of a user's or group's name.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -22,6 +22,8 @@ pub struct Users {
     by_name: HashMap<Box<str>, StoredHash>,
     /// The names in the order of the file.
     names: Vec<Box<str>>,
+    /// The slowest hash of each kind.
+    slowest: Vec<StoredHash>,
 }
 
 impl Users {
@@ -48,6 +50,11 @@ impl Users {
             }
             users.names.push(name.into());
         }
+        let of_kind = |kind: Kind| {
+            let hashes = users.by_name.values().filter(|hash| hash.kind() == kind);
+            hashes.max_by_key(|hash| hash.cost()).cloned()
+        };
+        users.slowest = Kind::ALL.into_iter().filter_map(of_kind).collect();
         Ok(users)
     }
 
@@ -57,12 +64,11 @@ impl Users {
         self.by_name.get(name)
     }
 
-    /// The hash with this number, counted in a circle: what the password of an unknown user is compared with, so that this takes as long
-    /// as for one of the file. `None` if the file has no users.
-    #[must_use]
-    pub fn any_hash(&self, number: u64) -> Option<&StoredHash> {
-        let index = usize::try_from(number.checked_rem(self.names.len() as u64)?).ok()?;
-        self.by_name.get(self.names.get(index)?)
+    /// The slowest hash of each kind in the file but that of `own`: what a wrong password is compared with besides the user's own hash, so
+    /// that it takes the same time for each user and for an unknown one. Empty if the file has no other kinds.
+    pub fn hashes_besides(&self, own: Option<&StoredHash>) -> impl Iterator<Item = &StoredHash> {
+        let own = own.map(StoredHash::kind);
+        self.slowest.iter().filter(move |hash| Some(hash.kind()) != own)
     }
 
     /// The names, in the order of the file.
@@ -209,8 +215,26 @@ mod tests {
             weak.len() == 1 && weak[0].starts_with("weak hash of ann, bob: {SHA}"),
             "{weak:?}"
         );
-        assert!((0..5).all(|number| users.any_hash(number).is_some()));
-        assert!(Users::parse("").unwrap().any_hash(7).is_none());
+    }
+
+    #[test]
+    fn a_wrong_password_costs_one_hash_of_each_kind_whoever_the_user_is() {
+        let fast = "$2y$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW";
+        let slow = fast.replace("$05$", "$12$");
+        let rounds = "$6$rounds=1000$saltsalt$/IiX/CoEcxCZ9SksEXnbjfCT1LGvD4z5OpJkaFYl/T37OAwuKZ8I8BixDhruhPLkw6lS7dw/6wQWgQnGo7lLg/";
+        let usual =
+            "$6$saltsalt$e/5XKibXPLqVcfjpD.ouauaJrAOL5V0uo80Lt7n7EbRdRiCx3HbQ90yjOHr.G0T.mx79PEMRy8nmtr0qSYhQp1";
+        let text = format!("ann:{HASH}\nbob:{fast}\neve:{slow}\nzoe:{rounds}\nzac:{usual}\n");
+        let users = Users::parse(&text).unwrap();
+        let besides = |name| -> Vec<(Kind, u64)> {
+            let hashes = users.hashes_besides(users.hash(name));
+            hashes.map(|hash| (hash.kind(), hash.cost())).collect()
+        };
+        let (bcrypt, sha_crypt, sha1) = ((Kind::Bcrypt, 12), (Kind::ShaCrypt, 5000), (Kind::Sha1, 1));
+        assert_eq!(besides("nobody"), [bcrypt, sha_crypt, sha1]);
+        assert_eq!(besides("ann"), [bcrypt, sha_crypt]);
+        assert_eq!(besides("eve"), [sha_crypt, sha1]);
+        assert_eq!(besides("zac"), [bcrypt, sha1]);
     }
 
     #[test]

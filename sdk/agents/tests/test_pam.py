@@ -61,6 +61,7 @@ class Exec(PamCase):
         ("/denied", 'pam = { service = "denies", directory = "pam.d" }'),
         ("/broken", 'pam = { service = "broken", directory = "pam.d" }'),
         ("/lost", 'pam = { service = "lost", directory = "pam.d" }'),
+        ("/unreadable", 'pam = { service = "unreadable", directory = "pam.d" }'),
         ("/permitted", 'pam = { service = "permits", directory = "pam.d" }'),
     )
     files = {
@@ -70,6 +71,7 @@ class Exec(PamCase):
         "pam.d/denies": "auth required pam_deny.so\naccount required pam_deny.so\n",
         "pam.d/broken": "auth required pam_no_such_module.so\naccount required pam_permit.so\n",
         "pam.d/permits": "auth required pam_permit.so\naccount required pam_permit.so\n",
+        "pam.d/unreadable": "auth required pam_debug.so auth=authinfo_unavail\naccount required pam_permit.so\n",
         "pam.d/lost": "auth required pam_deny.so\n",
     }
 
@@ -95,6 +97,11 @@ class Exec(PamCase):
 
     def test_an_account_of_the_system_has_its_groups(self):
         self.assertEqual(self.ask("/permitted", "daemon", "open sesame"), "daemon|")
+
+    def test_an_account_whose_hash_cannot_be_read_is_refused_as_an_unknown_name_is(self):
+        self.assertEqual(self.ask("/unreadable", "daemon", "open sesame"), 401)
+        self.assert_log("must be in the group that may read /etc/shadow")
+        self.assertEqual(self.ask("/unreadable", "ann", "open sesame"), 502, "no account of this machine: a service is down")
 
     def test_tokens_are_not_for_it(self):
         self.assertEqual(self.server.get("/page", [("Authorization", "Bearer abc")]).status, 401)

@@ -22,7 +22,6 @@ use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettings, UserSource};
 use sluice_watch::Phase;
-use tokio::time::sleep;
 
 use crate::dispatch::{Config, Site};
 use crate::serve::decide::{ScriptAnswer, agent_script};
@@ -128,7 +127,7 @@ impl PendingAnswer {
     ///
     /// # Errors
     /// The agent's: it has failed, is silent, has said nothing, or has named an impossible user.
-    pub(crate) async fn ask(mut self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
+    pub(crate) async fn ask(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let site = Arc::clone(request.site());
         let answer = match &self.agent.program {
             AgentProgram::Script(path) => agent_script(&site, path)?,
@@ -150,7 +149,7 @@ impl PendingAnswer {
         });
         if let Some(reason) = refused {
             tracing::debug!(id = %exchange.id, "{}: refused: {reason:?}", file.display());
-            sleep(self.ticket.wrong()).await;
+            self.ticket.refuse().await;
             request.identity.note_wrong(self.source, self.credentials.name.into());
             return Ok(());
         }
