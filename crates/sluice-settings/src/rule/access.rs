@@ -13,6 +13,7 @@ use http::{HeaderName, Method};
 use ipnet::IpNet;
 
 use crate::rule::glob::Word;
+use crate::rule::names::{names, written};
 use crate::rule::network::Network;
 
 /// The kinds of entries, for messages.
@@ -282,7 +283,16 @@ impl AccessRule {
                 Some(entry) => (&mut but, entry),
                 None => (&mut entries, text),
             };
-            list.push(AccessEntry::parse(entry).map_err(|message| format!("\"{text}\": {message}"))?);
+            let parsed = AccessEntry::parse(entry).map_err(|message| format!("\"{text}\": {message}"))?;
+            // Whoever is meant by a name with a blank would be let in.
+            if text.starts_with('!')
+                && let Some(example) = parsed.ambiguity(entry)
+            {
+                return Err(format!(
+                    "\"{text}\": is this one name with a blank, or several names? Write '!{example}', or an entry for each name"
+                ));
+            }
+            list.push(parsed);
         }
         if entries.is_empty() {
             return Err(format!(
@@ -344,14 +354,13 @@ impl AccessEntry {
             Some((kind, rest)) => (kind, rest.trim()),
             None => (text, ""),
         };
-        let names = || -> Vec<String> { rest.split_whitespace().map(str::to_owned).collect() };
         match (kind, rest) {
             ("all", "") => Ok(AccessEntry::All),
             ("any-user", "") => Ok(AccessEntry::AnyUser),
             ("valid-user" | "*", "") => Err("every user is written \"any-user\"".to_owned()),
             ("user" | "group" | "net" | "certificate", "") => Err(format!("names nothing: write {ENTRIES}")),
-            ("user", _) => Ok(AccessEntry::Users(names())),
-            ("group", _) => Ok(AccessEntry::Groups(names())),
+            ("user", _) => names(rest).map(AccessEntry::Users),
+            ("group", _) => names(rest).map(AccessEntry::Groups),
             ("net", _) => {
                 let networks: Result<_, _> = rest.split_whitespace().map(Network::read).collect();
                 networks.map(|networks| AccessEntry::Networks(Networks(networks)))
@@ -375,6 +384,23 @@ impl AccessEntry {
             }
             _ => Err(format!("must be {ENTRIES}")),
         }
+    }
+
+    /// How an entry about users or groups is written if its text is one name with blanks; `None` if the text cannot be meant so.
+    fn ambiguity(&self, text: &str) -> Option<String> {
+        match self {
+            AccessEntry::Users(names) | AccessEntry::Groups(names) if names.len() > 1 && !text.contains('"') => {
+                let (kind, name) = text.split_once(':')?;
+                Some(format!("{kind}:\"{}\"", name.trim()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The entry as it is written if its names, which have no blanks, are the words of one name; `None` if it has one name.
+    #[must_use]
+    pub fn as_one_name(&self) -> Option<String> {
+        self.ambiguity(&self.to_string())
     }
 
     /// Whether it needs to know the user.
@@ -424,8 +450,8 @@ impl fmt::Display for AccessEntry {
         match self {
             AccessEntry::All => out.write_str("all"),
             AccessEntry::AnyUser => out.write_str("any-user"),
-            AccessEntry::Users(names) => write!(out, "user:{}", names.join(" ")),
-            AccessEntry::Groups(names) => write!(out, "group:{}", names.join(" ")),
+            AccessEntry::Users(names) => write!(out, "user:{}", written(names)),
+            AccessEntry::Groups(names) => write!(out, "group:{}", written(names)),
             AccessEntry::Networks(Networks(networks)) => {
                 let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
                 write!(out, "net:{}", networks.join(" "))
@@ -512,78 +538,4 @@ impl Access {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(texts: &[&str]) -> Result<AccessRule, String> {
-        AccessRule::parse(Require::Any, texts.iter().copied())
-    }
-
-    #[test]
-    fn entries_are_read_and_shown_as_they_are_written() {
-        let texts = [
-            "all",
-            "any-user",
-            "user:ann bob",
-            "group:staff",
-            "net:192.0.2.0/24 ::1",
-            "certificate:CN=ann,O=Example",
-        ];
-        for text in texts {
-            assert_eq!(parse(&[text]).unwrap().to_string(), text);
-        }
-        assert_eq!(
-            parse(&["any-user", "net:10.0.0.0/8", "!user:eve", "!net:10.0.0.1"])
-                .unwrap()
-                .to_string(),
-            "any-user or net:10.0.0.0/8, but not user:eve or net:10.0.0.1"
-        );
-    }
-
-    #[test]
-    fn wrong_entries_are_reported_with_what_to_write() {
-        for (text, expected) in [
-            ("ann", "a user is written \"user:ann\""),
-            ("valid-user", "\"any-user\""),
-            ("user:", "names nothing"),
-            ("users:ann", "is written \"user:ann\""),
-            ("192.0.2.1", "a network is written \"net:192.0.2.1\""),
-            ("ip:192.0.2.1", "networks are written \"net:192.0.2.1\""),
-            ("net:example.org", "must be an address or a network"),
-            ("certificate:ann", "is not an attribute"),
-            ("a-b", "must be \"any-user\""),
-            ("!all", "nobody would have access"),
-            ("!user:eve", "nobody would have access"),
-        ] {
-            let error = parse(&[text]).unwrap_err();
-            assert!(error.contains(expected), "{text}: {error}");
-        }
-        assert!(parse(&[]).unwrap_err().contains("nobody would have access"));
-    }
-
-    #[test]
-    fn names_are_split_at_commas_that_are_not_escaped() {
-        assert_eq!(
-            split_name("CN=Ann\\, Miss, O=A\\\\,C=X"),
-            ["CN=Ann\\, Miss", "O=A\\\\", "C=X"]
-        );
-        assert_eq!(split_name("CN=a\\  , O=b\\\\ "), ["CN=a\\ ", "O=b\\\\"]);
-    }
-
-    #[test]
-    fn safe_methods_read() {
-        for (method, expected) in [
-            ("GET", true),
-            ("PROPFIND", true),
-            ("POST", false),
-            ("PUT", false),
-            ("get", false),
-        ] {
-            assert_eq!(
-                is_read(&Method::from_bytes(method.as_bytes()).unwrap()),
-                expected,
-                "{method}"
-            );
-        }
-    }
-}
+mod tests;

@@ -16,6 +16,7 @@ mod change;
 mod condition;
 mod glob;
 mod head_change;
+mod names;
 mod network;
 mod pattern;
 mod replacement;

@@ -48,6 +48,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
             ));
         }
         let own = source.agent.as_ref().and_then(AgentSettings::own);
+        lines.extend(names_with_blanks(access));
         if own.is_some_and(|own| own.kind == OwnAgentKind::Ldap)
             && source
                 .agent
@@ -68,6 +69,21 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     lines.extend(settings.sites.iter().filter_map(throttle_without_users));
     lines.extend(settings.sites.iter().flat_map(open_reports));
     lines.into_iter().collect()
+}
+
+/// Entries with several names that may be one name with blanks, as those of Active Directory: an agent has other names than files.
+fn names_with_blanks(access: &AccessSettings) -> Vec<String> {
+    if access.source.agent.is_none() {
+        return Vec::new();
+    }
+    let line = |entry: &AccessEntry| {
+        let one = entry.as_one_name()?;
+        Some(format!(
+            "{}: {entry} means several names: if it is one name with a blank, write '{one}', otherwise an entry for each name",
+            access.origin
+        ))
+    };
+    rules_of(access).filter_map(line).collect()
 }
 
 /// The rules grant something to clients of this machine, and a trusted proxy has an address of it: its clients are not of this machine,

@@ -220,3 +220,41 @@ fn an_agent_that_is_no_script_is_reported_at_the_start() {
         );
     }
 }
+
+#[test]
+fn a_group_whose_name_has_a_blank_is_written_in_quotation_marks() {
+    let says = "  printf '%s\\n100 USER x\\n100 GROUP Domain Admins\\n%s\\n%s\\n' \"$CGIPLUSESC\" \"$CGIPLUSEOT\" \"$CGIPLUSEOF\"";
+    let access = |allow: &str| {
+        format!("path = \"/secret/*\"\naccess = {{ agent = \"/agents/yes\", failures = 100, allow = [{allow}] }}")
+    };
+    let configured = |allow: &str| with_agent("yes", &shell(says)).route(&access(allow));
+    for (allow, expected) in [
+        (r#"'group:"Domain Admins"'"#, 200),
+        (r#""group:\"Domain Admins\" staff""#, 200),
+        ("'group:Domain Admins'", 403),
+        (r#"'any-user', '!group:"Domain Admins"'"#, 403),
+        ("'any-user', '!group:\"Domain\" \"Admins\"'", 200),
+    ] {
+        let server = configured(allow).start();
+        assert_eq!(
+            ask_as(&server, "ann", "GET", "/secret/a.txt").status,
+            expected,
+            "{allow}"
+        );
+    }
+    for (allow, expected) in [
+        (
+            "'group:Domain Admins'",
+            "group:Domain Admins means several names: if it is one name with a blank, write 'group:\"Domain Admins\"'",
+        ),
+        (
+            "'any-user', '!group:Domain Admins'",
+            "Write '!group:\"Domain Admins\"', or an entry for each name",
+        ),
+    ] {
+        let setup = configured(allow);
+        setup.write_configuration();
+        let errors = run(setup.directory(), &["check"]).errors;
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
