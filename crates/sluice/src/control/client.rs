@@ -112,7 +112,7 @@ fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
                 .map_err(|_| format!("--server {text}: must be a process id, or the path of a socket with a slash"))?;
             return of_pid(&directory, pid);
         }
-        None => return only_one(&directory),
+        None => return only_one(&directory, Path::new(SYSTEM_SOCKET)),
     };
     match connect(&socket) {
         Ok(stream) => Ok((socket, stream)),
@@ -215,8 +215,12 @@ fn of_configuration(file: &Path) -> Result<(PathBuf, UnixStream), String> {
 }
 
 /// The only server that this user runs, or the one with the usual socket of the system.
-fn only_one(directory: &Path) -> Result<(PathBuf, UnixStream), String> {
-    let mut running = running(directory)?;
+fn only_one(directory: &Path, system: &Path) -> Result<(PathBuf, UnixStream), String> {
+    let mut running = match running(directory) {
+        // Root's own directory is the one that packages make for the user of their server, and root may give that server commands.
+        Err(_) if geteuid().is_root() && system.starts_with(directory) && system.exists() => Vec::new(),
+        found => found?,
+    };
     if running.len() > 1 {
         let servers: Vec<String> = running
             .into_iter()
@@ -230,13 +234,12 @@ fn only_one(directory: &Path) -> Result<(PathBuf, UnixStream), String> {
     if let Some(server) = running.pop() {
         return Ok((server.socket, server.stream));
     }
-    let system = PathBuf::from(SYSTEM_SOCKET);
     let none = format!("no running server of this user was found in {}", directory.display());
     let others = "a server whose configuration has control = \"…\" is found with -c FILE, or --server SOCKET";
-    match connect(&system) {
-        Ok(stream) => Ok((system, stream)),
+    match connect(system) {
+        Ok(stream) => Ok((system.to_owned(), stream)),
         Err(error) if found::is_absent(&error) => Err(format!("{none}; {others}")),
-        Err(error) => Err(format!("{none}; {others}; {}", found::refusal(&system, &error))),
+        Err(error) => Err(format!("{none}; {others}; {}", found::refusal(system, &error))),
     }
 }
 
@@ -277,4 +280,39 @@ fn exchange(mut stream: UnixStream, command: &Command) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn root_finds_the_socket_of_the_system_in_a_directory_of_another_user() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("sluice");
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o750)).unwrap();
+        let system = directory.join("control.sock");
+        let _listener = UnixListener::bind(&system).unwrap();
+        assert_eq!(
+            only_one(&directory, &system).unwrap().0,
+            system,
+            "a directory of this user"
+        );
+        if !geteuid().is_root() {
+            // Only root can give a directory to another user.
+            return;
+        }
+        for path in [&directory, &system] {
+            chown(path, Some(65_534), Some(65_534)).unwrap();
+        }
+        assert_eq!(only_one(&directory, &system).unwrap().0, system);
+        let other = root.path().join("control.sock");
+        let _other = UnixListener::bind(&other).unwrap();
+        let error = only_one(&directory, &other).unwrap_err();
+        assert!(error.ends_with("belongs to user 65534"), "{error}");
+    }
 }
