@@ -24,13 +24,10 @@ use sluice_settings::FollowLinks;
 use sluice_settings::rule::Wildcard;
 
 use crate::links;
-use crate::withheld::{WithheldFile, WithheldFiles};
+use crate::withheld::{COMPRESSED, WithheldFile, WithheldFiles};
 
 /// Names of directories that hold scripts by convention: no file in them is sent, although no route may run it yet.
 const SCRIPT_DIRECTORIES: [&str; 2] = ["cgi-bin", "cgiplus-bin"];
-
-/// Suffixes of compressed files: a name that is withheld, or that of a script, is also withheld with one of these.
-const COMPRESSED: [&str; 5] = [".gz", ".br", ".zst", ".xz", ".bz2"];
 
 /// The identity of an open directory. The same path opened again has another id, because its rules may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,6 +11,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+/// Suffixes of compressed files: a file or name that is withheld, or that of a script, is also withheld with one of these.
+pub(crate) const COMPRESSED: [&str; 5] = [".gz", ".br", ".zst", ".xz", ".bz2"];
+
 /// Files that no client gets, whichever path leads to them.
 #[derive(Default)]
 pub struct WithheldFiles {
@@ -31,7 +34,7 @@ pub(crate) struct WithheldFile {
     names: WithheldNames,
 }
 
-/// Which names beside its own belong to a file.
+/// Which names beside its own, also with the suffix of a compressed file, belong to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WithheldNames {
     One,
@@ -155,10 +158,18 @@ impl WithheldFile {
         name.eq_ignore_ascii_case(own)
             && match (self.names, more) {
                 (_, []) | (WithheldNames::WithRotated, [b'.', ..]) => true,
+                (WithheldNames::One, more) => is_compressed(more),
                 (WithheldNames::WithRotated, [b'-' | b'_', digit, ..]) => digit.is_ascii_digit(),
                 _ => false,
             }
     }
+}
+
+/// Whether the rest of a name is the suffix of a compressed file.
+fn is_compressed(more: &[u8]) -> bool {
+    COMPRESSED
+        .iter()
+        .any(|suffix| more.eq_ignore_ascii_case(suffix.as_bytes()))
 }
 
 #[cfg(test)]
@@ -185,7 +196,9 @@ mod tests {
         let is_at = |path: &str| below.iter().any(|file| file.is_at(Path::new(path)));
         for path in [
             "key.pem",
+            "key.pem.gz",
             "real/key.pem",
+            "real/key.pem.ZST",
             "real/access.log",
             "real/access.log.20261121-235958",
             "real/access.log.1.gz",

@@ -243,7 +243,18 @@ fn users_files_are_never_sent() {
     let text = fs::read(setup.path("users")).unwrap();
     let server = setup.file("users", text).file("groups", "staff: ann").start();
     assert_eq!(ask_as(&server, "ann", "GET", "/secret/a.txt").status, 200);
-    for path in ["/users", "/groups"] {
+    // The server would send a compressed file instead of the other one, and administrators make copies.
+    for name in ["users.gz", "users.zst", "groups.br", "groups.GZ"] {
+        fs::write(server.path("htdocs").join(name), "ann").unwrap();
+    }
+    for path in [
+        "/users",
+        "/groups",
+        "/users.gz",
+        "/users.zst",
+        "/groups.br",
+        "/groups.GZ",
+    ] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
 }
