@@ -40,7 +40,8 @@ x.swp, x.swo), the access log of this server, and everything below a cgi-bin: th
 to /cgi-bin/x (CGI), and is kept running for requests to /cgiplus-bin/x (CGIplus). Programs need an execute bit (chmod +x).
 Scripts DIR/rte/x.py, x.pl and x.php are run for requests to /rte/ by an interpreter that is kept.
 
-On loopback addresses /-/ shows clients of this machine what the server does (docs/guides/reports.md).
+On loopback addresses /-/ shows clients of this machine, whatever their account, what the server does, and lets them end it \
+(docs/guides/reports.md).
 
 Other keys, logs and configurations in the directory are sent like any file; a warning at the start names those at its top.
 
