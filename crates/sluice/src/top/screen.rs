@@ -75,7 +75,15 @@ impl Screen {
         if is_gone() {
             return Ok(Input::Signal(HUNG_UP));
         }
-        let arrived = poll(limit).map_err(failed)?;
+        // `poll` never returns from a terminal that is closed meanwhile, so it does not wait; nor do keys that were read with an earlier one.
+        let mut arrived = poll(Duration::ZERO).map_err(failed)?;
+        if !arrived {
+            wait_for_input(limit);
+            if is_gone() {
+                return Ok(Input::Signal(HUNG_UP));
+            }
+            arrived = poll(Duration::ZERO).map_err(failed)?;
+        }
         let code = self.signal.load(Ordering::Relaxed);
         if code != 0 {
             return Ok(Input::Signal(code));
@@ -131,6 +139,15 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
+}
+
+/// Waits until the terminal has input or is closed, or a signal arrives, no longer than this.
+fn wait_for_input(limit: Duration) {
+    let input = std::io::stdin();
+    let mut polled = [PollFd::new(&input, PollFlags::IN)];
+    let limit = Timespec::try_from(limit).unwrap_or_default();
+    // A signal is no error: what has happened is found out by the next call.
+    let _ = rustix::event::poll(&mut polled, Some(&limit));
 }
 
 /// Whether the terminal was closed.

@@ -49,6 +49,7 @@ mod sites;
 mod slow_clients;
 mod targets;
 mod tls;
+mod top;
 mod turns;
 mod watch;
 mod watch_in_progress;
