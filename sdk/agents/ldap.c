@@ -181,7 +181,7 @@ static int bind_for_search(void)
     if (bytes < 0) return LDAP_LOCAL_ERROR;
     int result = simple_bind(search.ldap, dn, secret, (size_t)bytes);
     explicit_bzero(secret, sizeof secret);
-    if (result != LDAP_SUCCESS) agent_fail("bind as \"%s\": %s", dn, detail(search.ldap, result));
+    if (result != LDAP_SUCCESS) agent_fail("%s: bind as \"%s\": %s", agent_setting("server", ""), dn, detail(search.ldap, result));
     return result;
 }
 
@@ -217,7 +217,7 @@ static LDAPMessage *find(struct connection *connection, const char *base, int sc
             if (result == LDAP_SIZELIMIT_EXCEEDED)
                 agent_fail("%s finds more than %d entries below \"%s\"", filter, most, base);
             else
-                agent_fail("search below \"%s\": %s", base, detail(connection->ldap, result));
+                agent_fail("%s: search below \"%s\": %s", agent_setting("server", ""), base, detail(connection->ldap, result));
         }
         if (is_broken(result)) disconnect(connection);
         if (!is_again) return NULL;
@@ -273,7 +273,7 @@ static int bind_user(const char *dn, const char *password)
             return 0;
         default:
             if (!is_broken(result) || result == LDAP_TIMEOUT || !binds.is_used)
-                agent_fail("bind as \"%s\": %s", dn, detail(binds.ldap, result));
+                agent_fail("%s: bind as \"%s\": %s", agent_setting("server", ""), dn, detail(binds.ldap, result));
             if (is_broken(result)) disconnect(&binds);
             if (agent_is_answered()) return 0;
         }

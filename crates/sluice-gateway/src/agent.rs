@@ -6,7 +6,7 @@
 //! | `100 USER text` | the user has the right password; the text is a display name |
 //! | `100 REMOTE-USER name` | the name of the user, if it is another one than that of the request |
 //! | `100 GROUP name` | a group of the user |
-//! | `100 …` | anything else is ignored, such as WASD's `100 VMS-USER` |
+//! | `100 …` | anything else says nothing of the user, such as WASD's `100 VMS-USER`; the first one is kept for the log |
 //! | `401 reason` | there is no such user, or the password is another one |
 //! | other codes | the agent has failed |
 
@@ -15,6 +15,8 @@
 pub enum AgentLine {
     /// Says nothing of the user.
     Ignored,
+    /// Has an unknown keyword, or a known one without the name that it needs.
+    Unknown(String),
     /// The user is accepted.
     User,
     /// The user is accepted, under this name.
@@ -40,6 +42,10 @@ pub struct AgentAnswer {
     pub refused: Option<String>,
     /// Why the agent has failed.
     pub failed: Option<String>,
+    /// The first line that is not known.
+    pub unknown: Option<String>,
+    /// Whether there was any line.
+    pub is_heard: bool,
 }
 
 /// Groups that are kept of one answer; further ones are ignored.
@@ -64,7 +70,8 @@ impl AgentLine {
             (b"100", "USER") => AgentLine::User,
             (b"100", "REMOTE-USER") if !rest.is_empty() => AgentLine::RemoteUser(rest),
             (b"100", "GROUP") if !rest.is_empty() => AgentLine::Group(rest),
-            (b"000" | b"100", _) => AgentLine::Ignored,
+            (b"000", _) => AgentLine::Ignored,
+            (b"100", _) => AgentLine::Unknown(text),
             (b"401", _) => AgentLine::Refused(text),
             _ => AgentLine::Failed(text),
         })
@@ -74,7 +81,9 @@ impl AgentLine {
 impl AgentAnswer {
     /// Adds a line.
     pub fn take(&mut self, line: AgentLine) {
+        self.is_heard = true;
         match line {
+            AgentLine::Unknown(text) => drop(self.unknown.get_or_insert(text)),
             AgentLine::User => self.is_accepted = true,
             AgentLine::RemoteUser(name) => {
                 self.is_accepted = true;
@@ -105,10 +114,10 @@ mod tests {
             ("100 USER", Some(AgentLine::User)),
             ("100 REMOTE-USER ann", Some(AgentLine::RemoteUser("ann".to_owned()))),
             ("100 GROUP staff", Some(AgentLine::Group("staff".to_owned()))),
-            ("100 GROUP", Some(AgentLine::Ignored)),
+            ("100 GROUP", Some(AgentLine::Unknown("GROUP".to_owned()))),
             ("100 user", Some(AgentLine::User)),
-            ("100 VMS-USER ANN", Some(AgentLine::Ignored)),
-            ("100 AUTHAGENT-CALLOUT", Some(AgentLine::Ignored)),
+            ("100 VMS-USER ANN", Some(AgentLine::Unknown("VMS-USER ANN".to_owned()))),
+            ("100 USERR yes", Some(AgentLine::Unknown("USERR yes".to_owned()))),
             ("000 bind took 3 ms", Some(AgentLine::Ignored)),
             (
                 "401 no such user\r",

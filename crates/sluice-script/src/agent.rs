@@ -24,9 +24,16 @@ pub async fn ask(job: Rc<Job>) -> Result<AgentAnswer, Fault> {
     session.begin_unwanted_body(StatusCode::OK);
     session.abandon();
     let failure = match &answer.failed {
-        Some(reason) => reason.as_str(),
-        None if !answer.is_complete() => "it has said nothing of the user",
-        None => return Ok(answer),
+        Some(reason) => reason.clone(),
+        None if answer.is_complete() => return Ok(answer),
+        None => {
+            let line = answer
+                .unknown
+                .iter()
+                .map(|text| format!("; the line 100 {text} is not known"));
+            let known = "a line 100 USER, 100 REMOTE-USER NAME, 401 REASON or 500 REASON says it";
+            format!("it has said nothing of the user{}: {known}", line.collect::<String>())
+        }
     };
-    Err(ScriptFault::agent(&script, failure).into())
+    Err(ScriptFault::agent(&script, &failure).into())
 }

@@ -19,9 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use sluice_gateway::{
-    AgentAnswer, ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead, ScriptControl,
-};
+use sluice_gateway::{ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead, ScriptControl};
 use sluice_http::fault::Fault;
 use sluice_http::progress::Progress;
 use sluice_launch::Exit;
@@ -107,8 +105,8 @@ impl Conversation {
                 ReplyEvent::Mailbox(bytes) => bytes,
                 ReplyEvent::Bulk(_) => continue,
                 ReplyEvent::End if self.relay.callouts.control.error.is_some() => return Ok(self.without_head()),
-                // An agent writes lines of callouts alone.
-                ReplyEvent::End if self.relay.callouts.agent.as_ref().is_some_and(AgentAnswer::is_complete) => {
+                // An agent writes lines of callouts alone. What they lack is said by `agent`.
+                ReplyEvent::End if self.relay.callouts.agent.as_ref().is_some_and(|agent| agent.is_heard) => {
                     return Ok(self.without_head());
                 }
                 ReplyEvent::End => return Err(self.bad_head(parser.finish()).await),

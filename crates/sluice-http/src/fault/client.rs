@@ -96,7 +96,7 @@ pub enum Credentials {
     Missing,
     /// Something other than a name and a password (RFC 7617).
     Unusable,
-    /// This name, which no user has, or with another password than theirs: the log does not say which, as neither does the response.
+    /// A token, if it is empty. Otherwise this name, which no user has, or with another password than theirs: the log does not say which, as neither does the response.
     Wrong(Box<str>),
 }
 
@@ -429,12 +429,18 @@ impl Unauthorized {
 
 impl Display for RefusedUser {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "too many wrong passwords for user {} from this address: no other is verified for {} s",
-            Quoted(&self.user),
-            seconds_rounded_up(self.wait)
-        )
+        let wait = seconds_rounded_up(self.wait);
+        match &*self.user {
+            "" => write!(
+                out,
+                "too many wrong tokens from this address: no other is verified for {wait} s"
+            ),
+            user => write!(
+                out,
+                "too many wrong passwords for user {} from this address: no other is verified for {wait} s",
+                Quoted(user)
+            ),
+        }
     }
 }
 
@@ -453,6 +459,7 @@ impl Display for Unauthorized {
                 out,
                 "needs a user of {realm}, and the field Authorization has no name and password (scheme Basic)"
             ),
+            Credentials::Wrong(user) if user.is_empty() => write!(out, "wrong token for {realm}"),
             Credentials::Wrong(user) => write!(out, "wrong password or unknown user {} of {realm}", Quoted(user)),
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! Not here: how it is asked (`sluice_script::agent`), and what is remembered of its answers (`sluice_access::control`).
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub(crate) struct PendingAnswer {
     source: Arc<UserSource>,
     agent: AgentSettings,
     realm: Box<str>,
+    /// The place of the rules, for messages.
+    origin: Box<str>,
     scheme: &'static str,
     pub(crate) credentials: Credentials,
 }
@@ -101,6 +104,7 @@ pub(crate) fn begin(
             source: Arc::clone(&access.source),
             agent: agent.clone(),
             realm: access.realm.as_str().into(),
+            origin: access.origin.as_str().into(),
             scheme,
             credentials: question.credentials,
         })),
@@ -134,7 +138,8 @@ impl PendingAnswer {
             AgentProgram::Own(_) => own_agent_script(request, &self.agent)?,
         };
         let file = answer.script.file.clone();
-        let said = agent::ask(Rc::new(self.job(exchange, request, &site, answer))).await?;
+        let asked = agent::ask(Rc::new(self.job(exchange, request, &site, answer))).await;
+        let said = asked.inspect_err(|fault| self.note_failure(exchange, &file, fault))?;
         let AgentAnswer {
             name, groups, refused, ..
         } = said;
@@ -168,6 +173,13 @@ impl PendingAnswer {
         self.ticket.right(&user);
         request.identity.note_user(self.source, user);
         Ok(())
+    }
+
+    /// Says which rules the agent is of: the request is for another path, and its own line names the script alone.
+    fn note_failure(&self, exchange: &Exchange, file: &Path, fault: &Fault) {
+        let (origin, file) = (&self.origin, file.display());
+        tracing::warn!(id = %exchange.id, "access rules at {origin}: the authentication agent {file} has not answered, so nobody is let in: {fault}");
+        note_access(exchange, || format!("agent {file} ({origin}): no answer: {fault}"));
     }
 
     fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: ScriptAnswer) -> Job {

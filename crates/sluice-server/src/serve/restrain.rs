@@ -98,7 +98,7 @@ pub(crate) fn enter(
             throttle: Arc::clone(throttle),
             place,
         }))),
-        Entered::Refused => Err(throttled(settings).into()),
+        Entered::Refused => Err(throttled(settings, " nor a place in the queue").into()),
     }
 }
 
@@ -135,15 +135,19 @@ impl Queued {
             }
             Ok(None) | Err(_) => {
                 throttle.note_timeout();
-                Err(throttled(&settings))
+                Err(throttled(
+                    &settings,
+                    &format!(" after {:.1?} in the queue", settings.queue_timeout),
+                ))
             }
         }
     }
 }
 
-fn throttled(settings: &ThrottleSettings) -> Fault {
+/// The fault of a request that found no room; `how` says what else it has tried.
+fn throttled(settings: &ThrottleSettings, how: &str) -> Fault {
     Fault::from(ClientFault::Throttled(Box::new(LimitReached {
-        limit: format!("no room: {settings}: throttle").into(),
+        limit: format!("no room{how}: {settings}: throttle").into(),
         origin: settings.origin.as_str().into(),
         wait: RETRY_AFTER,
     })))

@@ -84,6 +84,7 @@ fn the_example_in_c_accepts_a_token() {
     for token in ["s3cres", "s3cret1", "s"] {
         assert_eq!(with_token(token).status, 401, "{token}");
     }
+    server.log_line("wrong token for \"Restricted\"");
     let challenges = |response: &crate::harness::Response| response.head.values("www-authenticate").join("; ");
     let basic = "Basic realm=\"Restricted\", charset=\"UTF-8\"; Bearer realm=\"Restricted\"";
     assert_eq!(challenges(&server.get("/cgi-bin/who")), basic);
@@ -185,6 +186,36 @@ fn agents_that_hang_die_or_lie_let_nobody_in() {
         assert_eq!(response.status, expected, "{answer}");
         assert!(!response.text().contains("SECRET"), "{answer}");
         assert_eq!(server.get("/a.txt").status, 200);
+    }
+}
+
+#[test]
+fn what_an_agent_lacks_is_in_the_log_with_its_rules() {
+    let callout =
+        |lines: &str| format!("printf '%s\\n{lines}%s\\n%s\\n' \"$CGIPLUSESC\" \"$CGIPLUSEOT\" \"$CGIPLUSEOF\"");
+    for (answer, expected) in [
+        (
+            callout("100 USERR yes\\n"),
+            "it has said nothing of the user; the line 100 USERR yes is not known: a line 100 USER",
+        ),
+        (
+            callout("100 GROUP staff\\n"),
+            "it has said nothing of the user: a line 100 USER",
+        ),
+        (
+            "exit 3".to_owned(),
+            "/agents/bad has not answered, so nobody is let in: ",
+        ),
+    ] {
+        let server = with_agent("bad", &shell(&answer))
+            .route("path = \"/secret/*\"\naccess = { agent = \"/agents/bad\" }")
+            .start();
+        assert_eq!(ask_as(&server, "ann", "GET", "/secret/a.txt").status, 502);
+        let line = server.log_line("access rules at sluice.toml:");
+        assert!(
+            line.contains("the authentication agent /") && line.contains(expected),
+            "{line}"
+        );
     }
 }
 

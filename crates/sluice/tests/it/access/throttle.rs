@@ -56,6 +56,23 @@ fn a_rate_counts_before_passwords_are_verified() {
 }
 
 #[test]
+fn the_log_says_how_long_a_request_has_waited() {
+    let setup = setup()
+        .script("wait", WAITING_SCRIPT)
+        .route("path = \"/cgi-bin/wait\"\nthrottle = { at_once = 1, queue = 1, queue_timeout = \"10ms\" }");
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let mut first = server.connect();
+    first.get("/cgi-bin/wait");
+    assert_eq!(events.line(), "begun");
+    assert_eq!(server.get("/cgi-bin/wait").status, 503);
+    let line = server.log_line("no room after 10.0ms in the queue: 1 request at once");
+    assert!(line.contains("throttle of the route at sluice.toml:"), "{line}");
+    gate.open();
+    assert_eq!(first.response().text(), "done");
+}
+
+#[test]
 fn requests_wait_for_a_permit_and_too_many_are_refused() {
     let setup = setup()
         .script("wait", WAITING_SCRIPT)
@@ -74,7 +91,7 @@ fn requests_wait_for_a_permit_and_too_many_are_refused() {
         }
         let refused = responses.recv_timeout(DEADLINE).unwrap();
         assert_eq!((refused.status, refused.field("retry-after")), (503, Some("5")));
-        server.log_line("throttle of the route at sluice.toml:");
+        server.log_line("no room nor a place in the queue: 1 request at once");
         assert_eq!(server.get("/a.txt").status, 200);
         gate.open();
         assert_eq!(first.response().text(), "done");
