@@ -227,7 +227,14 @@ pub struct UnknownItem(pub String);
 
 impl fmt::Display for UnknownItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown item {:?}: write a list of ", self.0)?;
+        if self.0.is_empty() {
+            return f.write_str("nothing is left: every item is removed");
+        }
+        write!(f, "unknown item {:?}: ", self.0)?;
+        if let Some(similar) = self.similar() {
+            write!(f, "did you mean {similar}? ")?;
+        }
+        f.write_str("write a list of ")?;
         let groups = Items::GROUPS.iter().map(|(name, _)| *name);
         let items = Item::ALL.iter().map(|item| item.name());
         for (index, name) in groups.chain(items).enumerate() {
@@ -235,6 +242,36 @@ impl fmt::Display for UnknownItem {
         }
         f.write_str("; a \"-\" before a name removes it")
     }
+}
+
+impl UnknownItem {
+    /// The item or group that was probably meant: two letters differ at most.
+    fn similar(&self) -> Option<&'static str> {
+        let groups = Items::GROUPS.iter().map(|(name, _)| *name);
+        let names = groups.chain(Item::ALL.iter().map(|item| item.name()));
+        let rated = names.map(|name| (distance(&self.0, name), name));
+        let (distance, name) = rated.min_by_key(|(distance, _)| *distance)?;
+        (distance <= 2).then_some(name)
+    }
+}
+
+/// How many letters must be added, removed or replaced to make one word of the other (Levenshtein). Counts the bytes of long words as all different.
+fn distance(one: &str, other: &str) -> usize {
+    const BYTES_MAX: usize = 32;
+    if one.len() > BYTES_MAX {
+        return one.len();
+    }
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, known) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(letter != known);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 impl std::error::Error for UnknownItem {}
@@ -265,7 +302,11 @@ impl FromStr for Items {
                 (Some(items), false) => items.union(named),
             });
         }
-        Ok(items.unwrap_or(Items::GROUPS[0].1))
+        let items = items.unwrap_or(Items::GROUPS[0].1);
+        match items.iter().next() {
+            Some(_) => Ok(items),
+            None => Err(UnknownItem(String::new())),
+        }
     }
 }
 
@@ -316,7 +357,7 @@ mod tests {
         assert!(
             wrong
                 .to_string()
-                .starts_with("unknown item \"mappings\": write a list of usual, request")
+                .starts_with("unknown item \"mappings\": did you mean mapping? write a list of usual, request")
         );
     }
 }

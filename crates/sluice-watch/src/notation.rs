@@ -1,6 +1,7 @@
 //! What a watcher asks for, as text: the options of the command line, the query of the page, and the line that says what is watched.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::item::Items;
@@ -14,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 const TEXT_BYTES_MAX: usize = 1024;
 
 const TIME_FORM: &str = "must be a time such as 500ms, 2s or 1m, of a day at most";
-const SIZE_FORM: &str = "must be a number of bytes such as 65536, 64k or 4M";
+const SIZE_FORM: &str = "must be a number of bytes such as 65536, 64k or 4M, 16 MiB at most";
 const STATUS_FORM: &str = "must be a status such as 404, or a class such as 5xx";
 const TRIGGER_FORM: &str = "must be bytes=TEXT, status>=500 or slower=2s";
 
@@ -99,7 +100,12 @@ fn switch(text: &str) -> Result<bool, String> {
 fn client(text: &str) -> Result<Pattern, String> {
     match text.contains('/') {
         true => Err("must be an address, with * for any characters (192.0.2.*) instead of a network".to_owned()),
-        false => Ok(Pattern::new(text)),
+        false if text.contains('*') => Ok(Pattern::new(text)),
+        // Addresses are shown in one form, whatever was typed: ::1, 192.0.2.7.
+        false => match text.parse::<IpAddr>() {
+            Ok(address) => Ok(Pattern::new(address.to_canonical().to_string())),
+            Err(_) => Err("must be an address such as 192.0.2.7 or ::1; * stands for any characters".to_owned()),
+        },
     }
 }
 
@@ -271,6 +277,10 @@ mod tests {
             ("status", "6xx", "a class such as 5xx"),
             ("status", "50", "a status such as 404"),
             ("client", "192.0.2.0/24", "instead of a network"),
+            ("client", "foo", "must be an address such as 192.0.2.7"),
+            ("octets-max", "99G", "16 MiB at most"),
+            ("items", "maping", "did you mean mapping?"),
+            ("items", "timing,-timing", "nothing is left"),
             ("slower-than", "5", "500ms, 2s or 1m"),
             ("slower-than", "-5s", "500ms, 2s or 1m"),
             ("slower-than", "NaNs", "500ms, 2s or 1m"),

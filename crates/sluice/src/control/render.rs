@@ -66,16 +66,21 @@ pub(super) fn render(state: &State) -> String {
         line(
             "file cache",
             format!(
-                "{} files, {} bytes; {} hits{share}, {} misses, {} evicted",
-                number(cache.files),
+                "{}, {} bytes; {}{share}, {}, {} evicted",
+                counted(cache.files, "file", "files"),
                 number(cache.bytes),
-                number(cache.hits),
-                number(cache.misses),
+                counted(cache.hits, "hit", "hits"),
+                counted(cache.misses, "miss", "misses"),
                 number(cache.evicted)
             ),
         );
     }
     out
+}
+
+/// `1 file`, `2 files`.
+fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { several })
 }
 
 /// A pool of script processes: how many there are, and what happened to requests for it.
