@@ -134,7 +134,6 @@ impl Server {
         let counts: Box<[Arc<WorkerCounts>]> = (0..workers).map(|_| Arc::default()).collect();
         let config = Arc::new(ArcSwap::from_pointee(config));
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
-        let watches = watches(settings);
         let parts = Parts {
             access: Arc::clone(gate.control()),
             addresses: addresses.iter().map(ToString::to_string).collect(),
@@ -143,13 +142,14 @@ impl Server {
             resources: Arc::clone(&resources),
             config: Arc::clone(&config),
             commands: command_sender,
-            watches: Arc::clone(&watches),
+            watches: watches(settings),
             retire_path: retire::by_path,
         };
         let (overall, questions) = Overall::new(settings, parts).map_err(StartError)?;
         let shared = Arc::new(Shared {
             resources,
             config,
+            watches: Arc::clone(&overall.parts().watches),
             overall: Arc::new(overall),
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             launcher: Arc::new(launcher),
@@ -159,7 +159,6 @@ impl Server {
             script_files_max,
             busy_workers: watch::Sender::new(workers),
             counts,
-            watches,
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
         });
         let activity = start_activity(&shared.overall)?;
