@@ -346,7 +346,7 @@ impl Verification {
     }
 }
 
-/// What is wrong with a password. Clients are not told; who watches is the administrator.
+/// What is wrong with a password. Clients are not shown this; who watches is the administrator.
 fn wrong_text(store: &UserStore, name: &str) -> String {
     let file = store.source().users.as_deref().map(Path::display);
     let file = file.map_or_else(String::new, |file| format!(" in {file}"));
