@@ -111,8 +111,7 @@ impl Server {
         // First, because the file cache takes a part of the limit.
         let script_files_max = descriptors::raise_limit();
         let config = open_config(settings, &listen, &log, None)?;
-        config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
-        config.weak_hashes().iter().for_each(|line| tracing::warn!("{line}"));
+        log_notices(&config);
         let workers = settings.workers.get();
         let mut bound = bind_all(settings)?;
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
@@ -228,8 +227,7 @@ impl Server {
 
     fn replace_config(&self, mut config: Config) {
         config.continue_counters(&self.shared.config.load());
-        config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
-        config.weak_hashes().iter().for_each(|line| tracing::warn!("{line}"));
+        log_notices(&config);
         let replaced = self.shared.config.swap(Arc::new(config));
         // Idle processes end now, busy ones after their reply.
         for route in replaced.script_routes() {
@@ -407,6 +405,12 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, 
 /// As for `check`.
 pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<ExposedPrograms>, StartError> {
     Ok(exposed_programs::search(&open_without_logs(settings)?, entries_max))
+}
+
+/// Logs what the administrator may want to know of a configuration that is in force.
+fn log_notices(config: &Config) {
+    config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
+    config.weak_hashes().iter().for_each(|line| tracing::warn!("{line}"));
 }
 
 fn open_config(
