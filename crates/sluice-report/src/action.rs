@@ -21,14 +21,21 @@ impl Buttons<'_> {
         self.button_with(action, text, &[])
     }
 
+    /// The fields of every form.
+    fn hidden(&self, action: &str) -> Markup {
+        html! {
+            input type="hidden" name="action" value=(action);
+            input type="hidden" name="token" value=(self.token);
+            input type="hidden" name="page" value=(self.page);
+        }
+    }
+
     /// A button for an action with further values, each with its name.
     #[must_use]
     pub fn button_with(&self, action: &str, text: &str, values: &[(&str, &str)]) -> Markup {
         html! {
             form.action method="post" action="action" {
-                input type="hidden" name="action" value=(action);
-                input type="hidden" name="token" value=(self.token);
-                input type="hidden" name="page" value=(self.page);
+                (self.hidden(action))
                 @for (name, value) in values { input type="hidden" name=(name) value=(value); }
                 button type="submit" { (text) }
             }
@@ -56,6 +63,9 @@ pub struct Offered {
     pub text: &'static str,
     /// The names of the further values that it needs.
     pub values: &'static [&'static str],
+    /// It cannot be undone by another one: the page asks first.
+    #[serde(skip)]
+    pub is_final: bool,
 }
 
 impl View for Actions {
@@ -65,14 +75,30 @@ impl View for Actions {
             div.wide { table {
                 @for action in &self.actions {
                     tr {
-                        td {
-                            @if action.values.is_empty() { (buttons.button(action.name, action.title)) }
-                            @else { (action.title) }
-                        }
+                        td { (action.form(buttons)) }
                         td { (action.text) }
                     }
                 }
             } }
+        }
+    }
+}
+
+impl Offered {
+    /// Its button, with fields for the values that it needs. One that ends the server is pressed twice.
+    fn form(&self, buttons: &Buttons<'_>) -> Markup {
+        html! {
+            @if self.values.is_empty() && self.is_final {
+                details { summary { (self.title) " …" } (buttons.button(self.name, "Yes, do it now")) }
+            } @else if self.values.is_empty() {
+                (buttons.button(self.name, self.title))
+            } @else {
+                form.action method="post" action="action" {
+                    (buttons.hidden(self.name))
+                    @for name in self.values { label { (name) ": " input type="text" name=(name) required size="24"; } " " }
+                    button type="submit" { (self.title) }
+                }
+            }
         }
     }
 }

@@ -112,17 +112,17 @@ pub struct Request {
 impl View for Requests {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
         let columns = [
-            "request",
+            "",
+            "asked for",
             "state",
             "time",
             "client",
-            "asked for",
-            "protocol",
+            "answered by",
             "in",
             "out",
-            "answered by",
+            "request",
+            "protocol",
             "worker",
-            "",
         ];
         let rows: Vec<_> = self
             .requests
@@ -147,21 +147,21 @@ impl View for Requests {
 impl Request {
     fn row(&self, buttons: &Buttons<'_>) -> Vec<Markup> {
         vec![
-            html! { code { (self.id) } },
+            end_button(buttons, &self.id),
+            html! { span.long { (self.method) " " (self.host) (self.target) } },
             html! { (self.state.name()) },
             html! { (text::time(Duration::from_millis(self.age_ms))) },
             html! { (self.client) @if let Some(user) = &self.user { br; "user " (user) } },
-            html! { (self.method) " " (self.host) (self.target) },
-            html! { (self.protocol) },
-            html! { (text::bytes(self.received_bytes)) },
-            html! { (text::bytes(self.sent_bytes)) },
             html! {
                 (self.handler)
                 @if let Some(script) = &self.script { br; (script) }
                 @if let Some(pid) = self.pid { br; "process " (pid) }
             },
+            html! { (text::bytes(self.received_bytes)) },
+            html! { (text::bytes(self.sent_bytes)) },
+            html! { code { (self.id) } },
+            html! { (self.protocol) },
             html! { (self.worker) },
-            end_button(buttons, &self.id),
         ]
     }
 }

@@ -25,7 +25,7 @@ impl View for AccessReport {
                 (table(&["user", "address", "realm", "wrong", "refused", "last", "refused until"], &senders))
             }))
             (section("throttles", "Throttles", &table(
-                &["route", "limit", "answered", "waiting", "refused", "waited too long", "whose"], &throttles)))
+                &["route", "limit", "being answered", "waiting", "refused", "waited too long", "whose"], &throttles)))
             (section("rates", "Rates", &table(&["route", "limit", "clients", "refused", "without a request left"], &rates)))
         }
     }

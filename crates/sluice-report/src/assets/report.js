@@ -1,6 +1,9 @@
 // Replaces the content of a live page by what the server sends (server-sent events). Without it the page is as it was loaded.
 "use strict";
 (() => {
+  // On a phone the navigation scrolls by itself.
+  const current = document.querySelector("nav a[aria-current]");
+  if (current) current.scrollIntoView({ inline: "center", block: "nearest" });
   const content = document.getElementById("content");
   const shown = document.getElementById("liveness");
   if (!content || !content.dataset.live || !window.EventSource) return;

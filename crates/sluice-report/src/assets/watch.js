@@ -169,9 +169,25 @@
 
   const isAtEnd = () => document.documentElement.scrollHeight - window.scrollY - window.innerHeight < 60;
 
+  // The page follows the events until the visitor scrolls up, and again from the end on. What is drawn gets its height later than the page is scrolled.
+  let isFollowing = true, scrolledTo = 0;
+  const toEnd = () => {
+    window.scrollTo(0, document.documentElement.scrollHeight);
+    scrolledTo = window.scrollY;
+  };
+  window.addEventListener("scroll", () => {
+    if (window.scrollY < scrolledTo - 4) isFollowing = false;
+    if (isAtEnd()) isFollowing = true;
+    scrolledTo = window.scrollY;
+  });
+  const follow = () => {
+    if (!isFollowing || only !== null || kept.length === 0) return;
+    toEnd();
+    requestAnimationFrame(() => { if (isFollowing) toEnd(); });
+  };
+
   const draw = () => {
     frame = 0;
-    const follow = isAtEnd();
     const batch = document.createDocumentFragment();
     for (const event of waiting.splice(0, PER_FRAME)) batch.append(node(event));
     lines.append(batch);
@@ -180,7 +196,7 @@
       hidden++;
     }
     if (waiting.length) frame = requestAnimationFrame(draw);
-    if (follow) window.scrollTo(0, document.documentElement.scrollHeight);
+    follow();
     show();
   };
 
@@ -216,7 +232,13 @@
     buttons.save.disabled = buttons.json.disabled = buttons.clear.disabled = kept.length === 0;
   };
 
-  const choose = (number) => { only = number; lit = null; redraw(); };
+  const choose = (number) => {
+    only = number;
+    lit = null;
+    redraw();
+    // The picture stands above the lines, where a visitor at their end does not see it.
+    if (picture.firstChild) picture.scrollIntoView({ block: "start" });
+  };
 
   const save = (type, name, content) => {
     const link = document.createElement("a");

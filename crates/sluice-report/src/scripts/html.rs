@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use super::{Ended, Pool, Process, Refused, Request, Scripts, Waiter};
+use super::{Ended, Phase, Pool, Process, Refused, Request, Scripts, Waiter};
 use crate::action::Buttons;
 use crate::html::{Fact, fact, facts, section, table};
 use crate::text;
@@ -28,6 +28,7 @@ impl View for Scripts {
         html! {
             p { (text::number(self.running as u64)) " of " (text::number(self.max as u64)) " processes run." }
             @if self.pools.is_empty() { p { "No script has run yet." } }
+            @else { (self.summary()) }
             @for (number, pool) in self.pools.iter().enumerate() {
                 (section(&format!("pool-{number}"), &pool.script, &html! {
                     (facts(&pool.facts()))
@@ -40,6 +41,40 @@ impl View for Scripts {
                 }))
             }
         }
+    }
+}
+
+impl Scripts {
+    /// A line for each pool, which leads to its section.
+    fn summary(&self) -> Markup {
+        let row = |(number, pool): (usize, &Pool)| {
+            let count = |phase: Phase| pool.processes.iter().filter(|process| process.phase == phase).count();
+            let ended = pool.ended.first().map(|ended| ended.exit.as_str());
+            vec![
+                html! { a href=(format!("#pool-{number}")) { (pool.script) } },
+                html! { (pool.mode) },
+                html! { (pool.origin) },
+                html! { (count(Phase::Busy)) },
+                html! { (count(Phase::Idle)) },
+                html! { (pool.waiting) },
+                html! { (text::number(pool.refused.total())) },
+                html! { (text::number(pool.started)) },
+                html! { (ended.unwrap_or("–")) },
+            ]
+        };
+        let rows: Vec<_> = self.pools.iter().enumerate().map(row).collect();
+        let columns = [
+            "script",
+            "mode",
+            "route",
+            "busy",
+            "idle",
+            "waiting",
+            "refused",
+            "started",
+            "the last one ended with",
+        ];
+        table(&columns, &rows)
     }
 }
 

@@ -90,6 +90,10 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
         "report.js" => return Ok(answer::file("text/javascript; charset=utf-8", SCRIPT)),
         _ => {}
     }
+    // The name that the first page has with a suffix, `overview.json`.
+    if ask.name == "overview" {
+        ask.name.clear();
+    }
     let page = PAGES.iter().find(|page| page.link.name == ask.name);
     let page = *page.ok_or_else(|| ClientFault::NotFound(Absent::Report(ask.name.as_str().into())))?;
     match page.content {

@@ -55,7 +55,9 @@ pub(super) fn render(state: &State) -> String {
         "scripts",
         format!("{} of {} processes", processes.running, number(processes.max as u64)),
     );
-    for pool in &state.scripts.pools {
+    // Every script that ever ran has a pool.
+    let has_news = |pool: &&Pool| !pool.processes.is_empty() || pool.waiting > 0 || pool.refused.total() > 0;
+    for pool in state.scripts.pools.iter().filter(has_news) {
         line("", pool_line(pool));
     }
     if let Some(cache) = &status.cache {
