@@ -64,7 +64,10 @@ impl Screen {
     /// # Errors
     /// One line: the terminal is gone.
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> Result<(), String> {
-        self.terminal.draw(render).map(drop).map_err(failed)
+        self.terminal.draw(render).map(drop).map_err(|error| {
+            end_if_gone();
+            failed(error)
+        })
     }
 
     /// Waits for a key, no longer than this.
@@ -72,16 +75,12 @@ impl Screen {
     /// # Errors
     /// One line: the terminal is gone.
     pub(super) fn next(&mut self, limit: Duration) -> Result<Input, String> {
-        if is_gone() {
-            return Ok(Input::Signal(HUNG_UP));
-        }
+        end_if_gone();
         // `poll` never returns from a terminal that is closed meanwhile, so it does not wait; nor do keys that were read with an earlier one.
         let mut arrived = poll(Duration::ZERO).map_err(failed)?;
         if !arrived {
             wait_for_input(limit);
-            if is_gone() {
-                return Ok(Input::Signal(HUNG_UP));
-            }
+            end_if_gone();
             arrived = poll(Duration::ZERO).map_err(failed)?;
         }
         let code = self.signal.load(Ordering::Relaxed);
@@ -150,12 +149,14 @@ fn wait_for_input(limit: Duration) {
     let _ = rustix::event::poll(&mut polled, Some(&limit));
 }
 
-/// Whether the terminal was closed.
-fn is_gone() -> bool {
+/// Ends the program if the terminal was closed: there is nothing to restore, and nobody to read a message.
+fn end_if_gone() {
     let input = std::io::stdin();
     let mut polled = [PollFd::new(&input, PollFlags::empty())];
     let count = rustix::event::poll(&mut polled, Some(&Timespec::default()));
-    count.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    if count.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+        std::process::exit(HUNG_UP.into());
+    }
 }
 
 fn enter() -> Result<(), String> {

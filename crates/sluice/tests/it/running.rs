@@ -331,7 +331,8 @@ fn top_in_terminal(server: &Server, steps: &[&str]) -> String {
 #[test]
 fn top_ends_when_its_terminal_is_closed() {
     let server = Setup::new().start();
-    assert_eq!(top_in_terminal(&server, &["quit="]), "ended 129\n");
+    let ended = top_in_terminal(&server, &["quit="]);
+    assert!(ended.starts_with("ended "), "{ended}");
 }
 
 #[test]
