@@ -37,7 +37,7 @@ pub fn check(bytes: &[u8]) {
         auth_type: "Basic",
     };
     let visitor = Visitor {
-        client,
+        client: (flags & 16 == 0).then_some(client),
         certificate: (flags & 8 != 0).then_some(subject),
         user: (flags & 4 != 0).then_some(&user),
     };
@@ -62,7 +62,7 @@ fn check_entry(text: &str, client: IpAddr) {
         return;
     };
     let visitor = Visitor {
-        client,
+        client: Some(client),
         certificate: None,
         user: None,
     };

@@ -498,7 +498,7 @@ mod tests {
         for (arguments, message) in [
             (
                 ["--items", "mappings"],
-                "unknown item \"mappings\": write a list of usual",
+                "unknown item \"mappings\": did you mean mapping? write a list of usual",
             ),
             (["--path", "a"], "must begin with / or *"),
             (["--path", ""], "must not be empty"),

@@ -69,7 +69,7 @@ mod tests {
             wrong
                 .unwrap_err()
                 .to_string()
-                .contains("unknown item \"mappings\": write a list of")
+                .contains("unknown item \"mappings\": did you mean mapping?")
         );
     }
 
