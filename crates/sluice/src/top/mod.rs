@@ -109,7 +109,7 @@ fn run_until_quit(
         while let Some(news) = poller.next() {
             model.receive(news, Instant::now());
         }
-        screen.draw(|frame| view::draw(frame, model))?;
+        screen.draw(|frame| view::draw(frame, model));
         match screen.next(TURN)? {
             Input::None => {}
             Input::Signal(code) => return Ok(ExitCode::from(code)),

@@ -49,6 +49,7 @@ impl Screen {
         }
         let signal = Arc::default();
         watch_signals(&signal)?;
+        std::thread::spawn(watch_terminal);
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             restore();
@@ -59,15 +60,13 @@ impl Screen {
         Ok(Screen { terminal, signal })
     }
 
-    /// Draws a frame.
-    ///
-    /// # Errors
-    /// One line: the terminal is gone.
-    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> Result<(), String> {
-        self.terminal.draw(render).map(drop).map_err(|error| {
-            end_if_gone();
-            failed(error)
-        })
+    /// Draws a frame. Ends the program if the terminal is gone.
+    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) {
+        if self.terminal.draw(render).is_err() {
+            // As in `end_if_gone`; the write may have failed a moment before the terminal says that it was closed.
+            restore();
+            std::process::exit(HUNG_UP.into());
+        }
     }
 
     /// Waits for a key, no longer than this.
@@ -107,6 +106,7 @@ impl Screen {
         if let Ok(status) = &ran {
             self.forget_interrupt(*status);
         }
+        end_if_gone();
         enter()?;
         self.terminal.clear().map_err(failed)?;
         match ran? {
@@ -149,14 +149,34 @@ fn wait_for_input(limit: Duration) {
     let _ = rustix::event::poll(&mut polled, Some(&limit));
 }
 
-/// Ends the program if the terminal was closed: there is nothing to restore, and nobody to read a message.
+/// Ends the program if the terminal was closed. There is nothing to restore then, and `Terminal` panics when it is dropped, because it
+/// cannot write that it has failed to show the cursor.
 fn end_if_gone() {
+    if is_gone() {
+        std::process::exit(HUNG_UP.into());
+    }
+}
+
+/// Ends the program when the terminal is closed, wherever the main thread is then: in a `poll` that never returns, or waiting for another
+/// program.
+fn watch_terminal() {
+    let input = std::io::stdin();
+    loop {
+        let mut polled = [PollFd::new(&input, PollFlags::empty())];
+        match rustix::event::poll(&mut polled, None) {
+            Ok(_) => end_if_gone(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Whether the terminal was closed.
+fn is_gone() -> bool {
     let input = std::io::stdin();
     let mut polled = [PollFd::new(&input, PollFlags::empty())];
     let count = rustix::event::poll(&mut polled, Some(&Timespec::default()));
-    if count.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
-        std::process::exit(HUNG_UP.into());
-    }
+    count.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 fn enter() -> Result<(), String> {
