@@ -219,11 +219,11 @@ mod tests {
         }
         let text = timing.to_string();
         assert!(
-            text.starts_with("12.340 ms\n     0.000 ms      0.000 ms  unwatched "),
+            text.starts_with("14.808 ms\n     0.000 ms      0.000 ms  unwatched "),
             "{text}"
         );
         assert_eq!(text.parse(), Ok(timing.clone()));
-        assert_eq!(timing.total_us(), 12_340);
+        assert_eq!(timing.total_us(), 14_808);
         let json = serde_json::to_string(&timing.moments[1]).unwrap();
         assert_eq!(json, r#"{"phase":"decided","at_us":1234}"#);
         assert_eq!("1 ms\nx".parse::<Timing>(), Err(NotATiming));
