@@ -67,7 +67,7 @@ fn wrong_options_are_refused_with_what_to_write() {
     for (options, expected) in [
         (
             &["--items", "mapping,scripts"][..],
-            "unknown item \"scripts\": write a list of usual, request",
+            "unknown item \"scripts\": did you mean script? write a list of usual, request",
         ),
         (&["--path", "cgi-bin"], "must begin with / or *"),
         (

@@ -97,7 +97,7 @@ fn plain_text_of_one_request_ends_with_it() {
 fn what_cannot_be_watched_is_refused_with_the_reason() {
     let server = setup().start();
     for (query, expected) in [
-        ("items=mappings", "unknown item \"mappings\": write a list of"),
+        ("items=mappings", "unknown item \"mappings\": did you mean mapping?"),
         ("path=a", "path: must begin with / or *"),
         ("trigger-slower=2", "trigger-slower: must be a time such as 500ms"),
         ("colour=red", "colour: unknown option"),
