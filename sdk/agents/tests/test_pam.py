@@ -189,12 +189,12 @@ class Check(unittest.TestCase):
             subprocess.run(["make", "-s", "-C", AGENTS, "install", f"DESTDIR={directory}"], check=True, env=environment, stdout=subprocess.DEVNULL)
             installed = f"{directory}/usr/local/lib/sluice"
             testing.need_file(f"{installed}/agents/sluice-ldap")
-            text = f'[server]\nsdk = "{installed}"\n' + configuration(("/page", 'ldap = { server = "ldaps://127.0.0.1", base = "b" }')).split("\n", 2)[2]
+            text = f'[server]\nsdk = "{installed}"\n' + configuration(("/page", 'ldap = { server = "ldaps://127.0.0.1", base = "dc=b" }')).split("\n", 2)[2]
             with testing.Server(text, {"who.sh": WHO}) as server:
                 self.assertEqual(server.get("/page").status, 401)
 
     def test_an_agent_that_is_not_built_is_reported(self):
-        text = '[server]\nsdk = "empty"\n[[site]]\nroot = "htdocs"\n[[site.route]]\npath = "/a/*"\naccess = { ldap = { server = "ldaps://a", base = "b" } }\n'
+        text = '[server]\nsdk = "empty"\n[[site]]\nroot = "htdocs"\n[[site.route]]\npath = "/a/*"\naccess = { ldap = { server = "ldaps://a", base = "dc=b" } }\n'
         self.assertIn("the agent for LDAP is not there", self.check(text, "empty"))
 
 
