@@ -127,8 +127,8 @@ fn assert_reason(server: &Server, path: &str, reasons: &[&str]) {
 #[test]
 fn the_end_of_a_process_is_shown_with_its_reason() {
     let head = "printf 'Content-Type: text/plain\\n";
-    let server = player("max = 2, reply_timeout = \"2s\", output_timeout = \"2s\", kill_grace = \"1s\"")
-        .cgi("reply_timeout = \"1s\", output_timeout = \"1s\", kill_grace = \"1s\"")
+    let server = player("max = 2, reply_timeout = \"6s\", output_timeout = \"6s\", kill_grace = \"1s\"")
+        .cgi("reply_timeout = \"3s\", output_timeout = \"3s\", kill_grace = \"1s\"")
         .script("exits", "echo bad luck >&2; exit 3")
         .script("killed", &format!("{head}\\nbegun'; kill -9 $$"))
         .script("short", &format!("{head}Content-Length: 100\\n\\nshort'"))
@@ -161,7 +161,7 @@ fn the_end_of_a_process_is_shown_with_its_reason() {
         (
             "/cgi-bin/silent",
             &[
-                "is stopped: silent for 1.0 s",
+                "is stopped: silent for 3.0 s",
                 "SIGTERM, then SIGKILL",
                 "ended by signal 15 (SIGTERM)",
             ],
@@ -177,7 +177,7 @@ fn the_end_of_a_process_is_shown_with_its_reason() {
             &["end-of-file", "did not end with the sentinel", "exit code 0"],
         ),
         ("/cgiplus-bin/player?failed", &["failed: no luck"]),
-        ("/cgiplus-bin/player?hang", &["is stopped: silent for 2.0 s"]),
+        ("/cgiplus-bin/player?hang", &["is stopped: silent for 6.0 s"]),
     ] {
         assert_reason(&server, path, reasons);
     }
