@@ -246,7 +246,6 @@ fn prompt(text: &str) -> io::Result<Vec<u8>> {
         .write(true)
         .custom_flags(0)
         .open("/dev/tty")?;
-    terminal.write_all(text.as_bytes())?;
     let before = tcgetattr(&terminal)?;
     let mut silent = before.clone();
     // Without signals: Ctrl-C would end the command before the terminal is as before.
@@ -254,6 +253,8 @@ fn prompt(text: &str) -> io::Result<Vec<u8>> {
         .local_modes
         .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
     tcsetattr(&terminal, OptionalActions::Flush, &silent)?;
+    // Not before, because an answer that comes at once would be shown, and discarded.
+    terminal.write_all(text.as_bytes())?;
     let read = read_keys(io::BufReader::new(&terminal));
     tcsetattr(&terminal, OptionalActions::Flush, &before)?;
     (&terminal).write_all(b"\n")?;
