@@ -8,6 +8,7 @@
 //! What is remembered is a MAC of store, realm, name and password (for an agent also of site and address) under a key of this process, so that neither a dump of the memory nor a
 //! collision of hashes gives a password away. Wrong ones are not remembered, only counted.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -184,7 +185,7 @@ impl AccessControl {
                 of,
                 store: Arc::clone(question.store),
                 credentials: question.credentials,
-                is_done: false,
+                is_done: Cell::new(false),
             }))?;
         }
         Ok(Attempt::Pending(PendingUser { begun, answer }))
@@ -361,17 +362,19 @@ struct HashPassword {
     of: Verification,
     store: Arc<UserStore>,
     credentials: Credentials,
-    is_done: bool,
+    /// Nobody waits for it any more: they have the result, or have left.
+    is_done: Cell<bool>,
 }
 
 impl Job for HashPassword {
     fn is_abandoned(&self) -> bool {
-        self.shared.waiting.is_abandoned(self.of)
+        self.is_done.set(self.shared.waiting.is_abandoned(self.of));
+        self.is_done.get()
     }
 
-    fn run(mut self: Box<Self>) {
+    fn run(self: Box<Self>) {
         let user = self.user();
-        self.is_done = true;
+        self.is_done.set(true);
         self.shared.waiting.finish(self.of, user);
     }
 }
@@ -379,7 +382,7 @@ impl Job for HashPassword {
 impl Drop for HashPassword {
     fn drop(&mut self) {
         // The queue was full, or a panic.
-        if !self.is_done {
+        if !self.is_done.get() {
             self.shared.waiting.abandon(self.of);
         }
     }

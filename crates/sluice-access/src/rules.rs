@@ -55,7 +55,7 @@ enum Holds {
 /// Whether a visitor satisfies a rule.
 #[must_use]
 pub fn check(rule: &AccessRule, visitor: &Visitor<'_>) -> Permission {
-    // An unknown user is none of those who are excluded. An unknown address may be.
+    // A client without a user is not excluded by an entry about users. A client without a known address is excluded by each entry about networks.
     let may_be_meant = |entry: &AccessEntry| match entry {
         AccessEntry::Networks(_) if visitor.client.is_none() => true,
         entry => matches!(holds(entry, visitor), Holds::Yes(_)),

@@ -103,11 +103,10 @@ impl UserStore {
         })
     }
 
-    /// Whether the files have a user of this name; without a users file every name is one.
+    /// Whether the files had a user of this name when they were last read; without a users file every name is one. Does not wait.
     #[must_use]
     pub fn knows(&self, name: &str) -> bool {
-        let loaded = self.loaded(self.generation(Instant::now()));
-        self.source.users.is_none() || loaded.users.hash(name).is_some()
+        self.source.users.is_none() || self.lock_current().loaded.users.hash(name).is_some()
     }
 
     /// What is read from the files now, in the store of before: verified passwords are remembered across a reload that changes nothing

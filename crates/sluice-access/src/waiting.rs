@@ -7,6 +7,7 @@
 //! Not here: the threads (`verifier`), and whether a password is right (`control`).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -37,16 +38,27 @@ impl Waiting {
     pub(crate) fn join(&self, of: Verification, ticket: Ticket) -> (oneshot::Receiver<Outcome>, bool) {
         let (answer, receiver) = oneshot::channel();
         let mut table = self.lock();
-        let waiters = table.entry(of).or_default();
+        let (waiters, is_first) = match table.entry(of) {
+            Entry::Occupied(entry) => (entry.into_mut(), false),
+            Entry::Vacant(entry) => (entry.insert(Vec::new()), true),
+        };
+        if waiters.len() == waiters.capacity() {
+            // Before more memory is taken: clients that send a password and leave, again and again, must not fill it.
+            waiters.retain(|waiter| !waiter.answer.is_closed());
+        }
         waiters.push(Waiter { ticket, answer });
-        (receiver, waiters.len() == 1)
+        (receiver, is_first)
     }
 
-    /// Whether nobody waits any more.
+    /// Whether nobody waits any more. Then the password is forgotten, and the next request with it is a first one again.
     pub(crate) fn is_abandoned(&self, of: Verification) -> bool {
-        let table = self.lock();
-        let waiters = table.get(&of);
-        waiters.is_none_or(|waiters| waiters.iter().all(|waiter| waiter.answer.is_closed()))
+        let mut table = self.lock();
+        let is_left = |waiters: &Vec<Waiter>| waiters.iter().all(|waiter| waiter.answer.is_closed());
+        let is_abandoned = table.get(&of).is_none_or(is_left);
+        if is_abandoned {
+            table.remove(&of);
+        }
+        is_abandoned
     }
 
     /// Gives the result, the user or nobody, to all that wait. A wrong password counts once, however many requests had it.
@@ -79,5 +91,55 @@ impl Waiting {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Verification, Vec<Waiter>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::control::{AccessControl, Check, Question};
+    use crate::credentials::Credentials;
+    use crate::failures::FailureLimit;
+    use crate::store::UserStore;
+
+    #[test]
+    fn clients_that_leave_take_no_memory() {
+        let control = AccessControl::new().unwrap();
+        let store = Arc::new(UserStore::open(&Arc::default()).unwrap());
+        let question = Question {
+            store: &store,
+            realm: "r",
+            site: 0,
+            scheme: "Basic",
+            credentials: Credentials {
+                name: "ann".to_owned(),
+                password: b"guess".to_vec(),
+            },
+            client: "192.0.2.1".parse().unwrap(),
+            lifetime: Duration::ZERO,
+            limit: FailureLimit {
+                failures_max: 2,
+                refused_for: Duration::from_secs(60),
+            },
+        };
+        let waiting = Waiting::default();
+        let of = Verification {
+            password: [0; 32],
+            generation: 0,
+        };
+        for number in 0..10_000 {
+            let Check::Unknown(ticket) = control.check(&question) else {
+                panic!("known or refused")
+            };
+            let (answer, is_first) = waiting.join(of, ticket);
+            drop(answer);
+            assert_eq!(is_first, number == 0);
+        }
+        assert!(waiting.lock()[&of].capacity() < 16);
+        assert!(waiting.is_abandoned(of));
+        assert!(waiting.lock().is_empty());
     }
 }
