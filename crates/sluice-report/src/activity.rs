@@ -110,7 +110,7 @@ impl Period {
         }
     }
 
-    /// The period with this name; `None` if there is none.
+    /// The period with this name; `None` if no period has it.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Period> {
         Period::ALL.into_iter().find(|period| period.name() == name)

@@ -181,7 +181,7 @@ impl Activity {
         parts.join(", ")
     }
 
-    /// The page that shows a bar with more bars; `None` if there is none.
+    /// The address of the page that divides a bar into more bars; `None` for the finest page.
     fn finer(&self, bucket: &Bucket) -> Option<String> {
         let last = bucket.start + self.bucket_seconds - 1;
         let finer = self.shown.finer()?;

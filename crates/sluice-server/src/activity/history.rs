@@ -31,7 +31,7 @@ pub(super) struct History {
     ring: Option<RingFile>,
     /// Why the file is not used.
     problem: Option<String>,
-    /// What is not in the file yet.
+    /// The minutes that are not yet in the file.
     waiting: BTreeMap<u32, Minute>,
     /// The sums when the last minute was recorded, and when that was.
     recorded: Sums,

@@ -115,7 +115,7 @@ impl RingFile {
         Err(format!("{}: it is replaced again and again", path.display()))
     }
 
-    /// What the header says. `None` if there is none of this layout.
+    /// The content of the header. `None` if the file has no header of this layout.
     fn before(&self) -> Option<Before> {
         let header = self.read_records(0, 1).ok()?.into_iter().next()?;
         let is_known = header[..8] == MAGIC

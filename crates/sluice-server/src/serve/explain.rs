@@ -68,7 +68,7 @@ pub struct Explanation {
     pub rounds: Vec<Round>,
     /// The answer.
     pub answer: Answer,
-    /// What is not known of the request, and may lead to another answer.
+    /// Facts that the question leaves open and that may lead to another answer, a sentence each.
     pub notes: Vec<String>,
     /// Whether the request would be written to the access log.
     pub is_logged: bool,

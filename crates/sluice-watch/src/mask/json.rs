@@ -2,7 +2,7 @@
 //!
 //! The text need not be valid; what a mask does not understand it shows, except in a secret.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes};
 
 /// The mask of a JSON text.
 #[derive(Clone, Debug)]
@@ -50,15 +50,10 @@ impl JsonMask {
     }
 
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            let is_masked = match self.string {
-                Some(state) => self.within_string(state, *byte),
-                None => self.outside(*byte),
-            };
-            if is_masked {
-                *byte = b'*';
-            }
-        }
+        mask_bytes(bytes, |byte| match self.string {
+            Some(state) => self.within_string(state, byte),
+            None => self.outside(byte),
+        });
     }
 
     /// A byte of a string; whether it is masked.

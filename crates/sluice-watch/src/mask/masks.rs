@@ -275,6 +275,15 @@ fn digit(byte: u8) -> u8 {
     }
 }
 
+/// Masks the bytes for which `is_masked` says so, which sees each once, in their order.
+pub(super) fn mask_bytes(bytes: &mut [u8], mut is_masked: impl FnMut(u8) -> bool) {
+    for byte in bytes {
+        if is_masked(*byte) {
+            *byte = b'*';
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! The secrets in `name=value`, wherever it stands: queries in targets and Referer, parameters, forms.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, may_be_in_name};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes, may_be_in_name};
 
 /// The mask of pairs. A value ends where one of a query does, or at the quotation mark with which it has begun: `token="…"`, `password: \"…\"`.
 #[derive(Clone, Debug)]
@@ -44,13 +44,11 @@ impl PairMask {
     }
 
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            let (state, is_masked) = self.after(*byte);
+        mask_bytes(bytes, |byte| {
+            let (state, is_masked) = self.after(byte);
             self.state = state;
-            if is_masked {
-                *byte = b'*';
-            }
-        }
+            is_masked
+        });
     }
 
     /// The state after a byte, and whether the byte is masked.

@@ -2,7 +2,7 @@
 //!
 //! Names are compared without their prefix. Within a secret everything is masked up to its end tag, which is masked too.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes};
 
 /// The mask of an XML text, which need not be valid.
 #[derive(Clone, Debug)]
@@ -44,13 +44,11 @@ impl XmlMask {
     }
 
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            let (state, is_masked) = self.after(*byte);
+        mask_bytes(bytes, |byte| {
+            let (state, is_masked) = self.after(byte);
             self.state = state;
-            if is_masked {
-                *byte = b'*';
-            }
-        }
+            is_masked
+        });
     }
 
     /// The state after a byte, and whether the byte is masked.

@@ -1,5 +1,5 @@
-//! Access rules for a hypothetical request: what `authorize` would say, and what is not known, because no agent is asked and no password is
-//! verified.
+//! Access rules for the request of `check --explain`: the answer of `authorize`, and notes on what it would also need. No agent is asked, and no
+//! password is verified.
 
 use sluice_access::rules::{Permission, User};
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden};

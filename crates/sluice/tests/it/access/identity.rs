@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rcgen::ExtendedKeyUsagePurpose;
+use rustls::ClientConfig;
 use rustls::version::TLS13;
 
 use super::{ask_as, base64, basic, request, setup, status, users};
@@ -272,6 +273,16 @@ fn only_a_trusted_proxy_names_the_user() {
     assert_eq!(server.send(request("GET", "/cgi-bin/who", field)).text(), "");
 }
 
+/// A client with a certificate whose subject has this common name alone.
+fn client_named(authority: &Authority, name: &str) -> Arc<ClientConfig> {
+    let named = |params: &mut rcgen::CertificateParams| {
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    };
+    Arc::new(authority.client_with(&[&TLS13], Some(authority.issue_with(&[name], named))))
+}
+
 #[test]
 fn certificates_are_entries_and_users() {
     let authority = Authority::new();
@@ -286,12 +297,7 @@ fn certificates_are_entries_and_users() {
         .route("path = \"/secret/bob\"\naccess = { allow = [\"certificate:CN=bob\"] }")
         .route("path = \"/cgi-bin/who\"\naccess = { groups = \"groups\", certificate_user = true, allow = [\"group:editors\"] }")
         .start();
-    let named = |params: &mut rcgen::CertificateParams| {
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(rcgen::DnType::CommonName, "ann");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    };
-    let with = Arc::new(authority.client_with(&[&TLS13], Some(authority.issue_with(&["ann"], named))));
+    let with = client_named(&authority, "ann");
     let without = Arc::new(authority.client(&[&TLS13]));
     let ask = |config, path: &str| {
         let mut client = TlsClient::connect(server.tls_address(), "localhost", config).unwrap();
@@ -325,12 +331,7 @@ fn the_certificate_of_a_trusted_proxy_is_not_that_of_its_visitors() {
         .route("path = \"/cgi-bin/who\"\naccess = { certificate_user = true }")
         .route("path = \"/a.txt\"\nclient_certificates = \"required\"")
         .start();
-    let named = |params: &mut rcgen::CertificateParams| {
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(rcgen::DnType::CommonName, "proxy");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    };
-    let config = Arc::new(authority.client_with(&[&TLS13], Some(authority.issue_with(&["proxy"], named))));
+    let config = client_named(&authority, "proxy");
     let ask = |path: &str| {
         let mut client = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
         let request = format!(
