@@ -84,9 +84,7 @@ impl Waiting {
 
     /// Forgets those that wait; they notice it.
     pub(crate) fn abandon(&self, of: Verification) {
-        let waiters = self.lock().remove(&of);
-        // Not while the table is locked: tickets lock another one.
-        drop(waiters);
+        self.lock().remove(&of);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Verification, Vec<Waiter>>> {
