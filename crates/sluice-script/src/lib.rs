@@ -9,7 +9,7 @@
 //!     │     └─ cgiplus ──┤
 //!     │                  ├─ job ── request, route       the request, the program, the variables
 //!     │                  │    └─ engine ── sdk          the program that runs many scripts
-//!     │                  ├─ pools ── lease ── pool      which request gets which process (idle_process)
+//!     │                  ├─ pools ── shared_pool ── pool   which request gets which process: its lease (idle_process)
 //!     │                  │    │    ├─ process_limit     bounds that pools share; default_processes
 //!     │                  │    │    └─ recent_scripts    what a process of an engine has run
 //!     │                  │    └─ watched_files          changes that replace kept processes
@@ -59,7 +59,7 @@ mod idle_process;
 mod idle_timer;
 mod input;
 pub mod job;
-pub mod lease;
+mod lease;
 mod mailbox;
 mod misbehaviour;
 mod observed_process;
@@ -82,6 +82,7 @@ mod request_pipe;
 mod request_state;
 pub mod resources;
 pub mod route;
+mod script;
 mod script_events;
 mod script_log;
 pub mod scripts;
@@ -89,6 +90,7 @@ mod sdk;
 pub mod search_path;
 pub mod serve;
 mod session;
+mod shared_pool;
 mod shebang;
 pub mod stamp;
 mod stderr;

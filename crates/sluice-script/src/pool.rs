@@ -1,7 +1,7 @@
 //! The pool of one script as pure state: events in, decisions out, the time as an argument.
 //!
 //! Here: which request gets which process, waits or is refused, and which process ends and why. Not here: processes, locks and
-//! timers (`lease`), so that a simulation can test all of this.
+//! timers (`shared_pool`), so that a simulation can test all of this.
 //!
 //! ```text
 //!             request: start                released
@@ -11,41 +11,28 @@
 //!                 └── ended, while a request waits ◀─────────┴──▶ (nothing)
 //! ```
 
+mod backoff;
+mod queue;
+mod reason;
+mod slot;
 mod view;
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use sluice_settings::PoolSettings;
 
 use crate::recent_scripts::{RecentScripts, ScriptId};
+use backoff::Backoff;
+pub(crate) use queue::Ticket;
+use queue::{Queue, Waiting};
+pub(crate) use reason::{Cause, Departure, Reason};
+pub(crate) use slot::ProcessId;
+use slot::Slot;
 pub(crate) use view::{Career, PoolView, SlotView};
 
 /// A process of another worker is used instead of starting a new one, if it has been idle for this long. Its own worker needs
 /// it if it was busy more recently: under load every worker soon has processes of its own, and none moves.
 const SPARE_AFTER: Duration = Duration::from_millis(10);
-
-/// A waiter older than this gets the next process whichever its worker; before, waiters on the process's own worker come first.
-const FAIRNESS: Duration = Duration::from_millis(5);
-
-/// Waiters that are searched for one on the same worker.
-const LOOK_AHEAD: usize = 32;
-
-/// Processes in a row that may end before their first reply before starts are delayed.
-const FAILURES_FREE: u32 = 3;
-/// The first delay; it doubles with each further failure.
-const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// The longest delay.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-
-/// Identifies a process within its pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ProcessId(u64);
-
-/// Identifies a request that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ticket(u64);
 
 /// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
 /// taken.
@@ -95,60 +82,6 @@ pub(crate) enum Release {
     Retire(Reason),
 }
 
-/// Why the pool ends a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// It was idle for its lifetime.
-    Idle,
-    /// It has served its number of requests.
-    Requests,
-    /// The script's file has changed.
-    ScriptChanged,
-    /// A watched file has changed.
-    WatchedFileChanged,
-    /// The server ends or has another configuration.
-    Shutdown,
-    /// Requests for other scripts wait for room.
-    RoomForOthers,
-    /// The administrator has retired the script.
-    Asked,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Reason::Idle => "idle for its lifetime",
-            Reason::Requests => "served its number of requests",
-            Reason::ScriptChanged => "its file has changed",
-            Reason::WatchedFileChanged => "a watched file has changed",
-            Reason::Shutdown => "the server ends or has another configuration",
-            Reason::RoomForOthers => "requests for other scripts wait for a process",
-            Reason::Asked => "retired by the administrator",
-        })
-    }
-}
-
-/// Why the pool starts a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A request came, and there was no process.
-    First,
-    /// A request came, and no process was free.
-    AllBusy,
-    /// A request had waited for room.
-    Waited,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Cause::First => "a request came, and there was none",
-            Cause::AllBusy => "a request came, and none was free",
-            Cause::Waited => "a request had waited for room",
-        })
-    }
-}
-
 /// A consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -158,24 +91,6 @@ pub(crate) enum Action {
     Start(Ticket, ProcessId),
 }
 
-/// How the last process of a pool has left it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departure {
-    /// The pool has ended it.
-    Retired(Reason),
-    /// By itself, or it was stopped after its exchange.
-    Ended,
-}
-
-impl fmt::Display for Departure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Departure::Retired(reason) => write!(out, "retired: {reason}"),
-            Departure::Ended => out.write_str("ended by itself, or stopped"),
-        }
-    }
-}
-
 /// The processes of one script and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -183,52 +98,11 @@ pub(crate) struct Pool {
     /// Whether processes that end before their first reply delay the next start.
     backs_off: bool,
     processes: Vec<Slot>,
-    queue: VecDeque<Waiting>,
+    queue: Queue,
     last_number: u64,
-    failures: u32,
-    not_before: Option<Instant>,
+    backoff: Backoff,
     last_departure: Option<Departure>,
     is_closed: bool,
-}
-
-#[derive(Debug)]
-struct Slot {
-    id: ProcessId,
-    worker: usize,
-    idle_since: Option<Instant>,
-    /// The same of the time before its present exchange.
-    was_idle_since: Option<Instant>,
-    /// When it was given its last request.
-    busy_since: Instant,
-    started: Instant,
-    cause: Cause,
-    /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
-    lifetime: Option<Option<Duration>>,
-    served: u64,
-    /// What it has run, if it is an engine.
-    recent: RecentScripts,
-    /// Why it gets no further request, if so.
-    stale: Option<Reason>,
-    /// It is about to end; it counts until it has ended.
-    is_ending: bool,
-}
-
-impl Slot {
-    fn lend(&mut self, worker: usize, script: Option<ScriptId>, now: Instant) -> ProcessId {
-        self.was_idle_since = self.idle_since.take();
-        self.busy_since = now;
-        self.worker = worker;
-        self.recent.add(script);
-        self.id
-    }
-}
-
-#[derive(Debug)]
-struct Waiting {
-    ticket: Ticket,
-    worker: usize,
-    script: Option<ScriptId>,
-    since: Instant,
 }
 
 impl Pool {
@@ -238,10 +112,9 @@ impl Pool {
             settings,
             backs_off: false,
             processes: Vec::new(),
-            queue: VecDeque::new(),
+            queue: Queue::default(),
             last_number: 0,
-            failures: 0,
-            not_before: None,
+            backoff: Backoff::default(),
             last_departure: None,
             is_closed: false,
         }
@@ -284,7 +157,7 @@ impl Pool {
             return Decision::Use(id);
         }
         if self.processes.len() < self.settings.max {
-            if let Some(wait) = self.backoff(now) {
+            if let Some(wait) = self.backoff.wait(now) {
                 return Decision::Refuse(Refusal::BackOff(wait));
             }
             if room() {
@@ -302,7 +175,7 @@ impl Pool {
             return Decision::Refuse(Refusal::QueueFull);
         }
         let ticket = Ticket(self.next_number());
-        self.queue.push_back(Waiting {
+        self.queue.push(Waiting {
             ticket,
             worker,
             script,
@@ -317,7 +190,7 @@ impl Pool {
             return None;
         }
         if self.processes.len() < self.settings.max {
-            return self.backoff(now).map(Refusal::BackOff);
+            return self.backoff.wait(now).map(Refusal::BackOff);
         }
         (self.queue.len() >= self.settings.queue_max).then_some(Refusal::QueueFull)
     }
@@ -334,7 +207,7 @@ impl Pool {
 
     /// A waiting request has gone.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
-        self.queue.retain(|waiting| waiting.ticket != ticket);
+        self.queue.cancel(ticket);
     }
 
     /// A process has replied completely and could serve again. It is ended if others have a claim to its room, unless that leaves
@@ -397,20 +270,14 @@ impl Pool {
         let slot = self.remove(id)?;
         self.last_departure = Some(Departure::Ended);
         if self.backs_off && slot.served == 0 && slot.idle_since.is_none() && !slot.is_ending {
-            self.failures += 1;
-            if self.failures > FAILURES_FREE {
-                let doublings = (self.failures - FAILURES_FREE - 1).min(8);
-                let wait = BACKOFF_MIN * 2_u32.pow(doublings);
-                self.not_before = Some(now + wait.min(BACKOFF_MAX));
-            }
+            self.backoff.fail(now);
         }
         self.start_for_waiting(now, room)
     }
 
     /// The last processes did not fail by themselves: the next start is not delayed.
     pub(crate) fn excuse(&mut self) {
-        self.failures = 0;
-        self.not_before = None;
+        self.backoff.excuse();
     }
 
     /// Sets a process's own idle lifetime; `None` is without limit.
@@ -475,7 +342,7 @@ impl Pool {
         let Some(worker) = self.slot(id).map(|slot| slot.worker) else {
             return Release::Retire(Reason::Shutdown);
         };
-        if let Some(waiting) = self.next_waiting(worker, now)
+        if let Some(waiting) = self.queue.take_next(worker, now)
             && let Some(slot) = self.slot(id)
         {
             slot.lend(waiting.worker, waiting.script, now);
@@ -487,29 +354,13 @@ impl Pool {
         Release::Keep
     }
 
-    /// The oldest waiter; while it is younger than `FAIRNESS`, the first waiter on the process's own worker, because moving a process
-    /// between event loops costs more than the wait.
-    fn next_waiting(&mut self, worker: usize, now: Instant) -> Option<Waiting> {
-        let oldest = self.queue.front()?;
-        if now.duration_since(oldest.since) < FAIRNESS
-            && let Some(at) = self
-                .queue
-                .iter()
-                .take(LOOK_AHEAD)
-                .position(|waiting| waiting.worker == worker)
-        {
-            return self.queue.remove(at);
-        }
-        self.queue.pop_front()
-    }
-
     /// Starts a process for the oldest waiter, if there is one and a process may be started.
     pub(crate) fn start_for_waiting(&mut self, now: Instant, room: Room<'_>) -> Option<Action> {
         let is_full = self.processes.len() >= self.settings.max;
-        if self.queue.is_empty() || is_full || self.backoff(now).is_some() || !room() {
+        if self.queue.is_empty() || is_full || self.backoff.wait(now).is_some() || !room() {
             return None;
         }
-        let waiting = self.queue.pop_front()?;
+        let waiting = self.queue.take_oldest()?;
         let id = self.add(waiting.worker, waiting.script, Cause::Waited, now);
         Some(Action::Start(waiting.ticket, id))
     }
@@ -527,12 +378,6 @@ impl Pool {
             self.last_departure = Some(Departure::Retired(reason));
         }
         retired
-    }
-
-    fn backoff(&self, now: Instant) -> Option<Duration> {
-        self.not_before
-            .and_then(|time| time.checked_duration_since(now))
-            .filter(|wait| !wait.is_zero())
     }
 
     /// Lends the idle process that was busy last, of those that are meant.

@@ -1,16 +1,17 @@
 //! What WATCH shows of a request that asks a pool for a process: which it gets, or why it waits.
 //!
-//! Not here: the decision (`pool`), and how it is carried out (`lease`).
+//! Not here: the decision (`pool`), and how it is carried out (`shared_pool`).
 
 use std::time::Instant;
 
 use sluice_watch::Item;
 
-use crate::lease::{Lease, SharedPool};
+use crate::lease::Lease;
 use crate::observed_process::time_text;
 use crate::pool::{Career, PoolView, Release};
 use crate::process::Process;
 use crate::script_events::{ScriptEvents, counted};
+use crate::shared_pool::SharedPool;
 
 /// A request, and the state of the pool before it. Nothing if nobody watches.
 pub(crate) struct PoolNote<'a>(Option<Asked<'a>>);

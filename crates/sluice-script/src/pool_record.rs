@@ -1,7 +1,7 @@
 //! What is remembered of the pools of each script, for reports: how many processes were started and requests refused, and how the last
 //! processes ended. A record outlives its pools, which are dropped when they are empty, and when the configuration is replaced.
 //!
-//! Not here: the pools themselves (`lease`).
+//! Not here: the pools themselves (`shared_pool`).
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use super::backoff::{BACKOFF_MIN, FAILURES_FREE};
+use super::queue::FAIRNESS;
 use super::*;
 
 fn pool(max: usize, queue_max: usize) -> Pool {
@@ -339,7 +341,7 @@ fn no_simulation_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
             assert_eq!(pool.processes.len(), idle + busy, "seed {seed}: a process is lost");
             assert_eq!(pool.queue.len(), world.waiting.len(), "seed {seed}: a waiter is lost");
             assert!(pool.queue.len() <= queue_max);
-            let may_start = idle + busy < max && pool.backoff(now).is_none();
+            let may_start = idle + busy < max && pool.backoff.wait(now).is_none();
             assert!(
                 world.waiting.is_empty() || idle == 0,
                 "seed {seed}: a request waits beside an idle process"

@@ -2,7 +2,7 @@
 //! settings are the same share them.
 //!
 //! Here: which pool a script has, and what the tick of the worker does with all of them. Not here: what a pool decides (`pool`), and
-//! how it is carried out (`lease`).
+//! how it is carried out (`shared_pool`).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use sluice_settings::ScriptSettings;
 use tokio::task::spawn_blocking;
 
 use crate::engine::{Engines, watched_paths};
-use crate::lease::SharedPool;
 use crate::pool::Reason;
 use crate::pool_record::PoolLabel;
 use crate::process_limit::{PoolLimits, ProcessLimit};
 use crate::resources::Resources;
 use crate::route::Script;
+use crate::shared_pool::SharedPool;
 use crate::watched_files::WatchedFiles;
 
 /// The pools of a route's scripts.

@@ -7,7 +7,7 @@
 //! A pool that gets no permit keeps its request in its queue and is remembered here. The next permit that is dropped wakes
 //! the pools in that order. Meanwhile the process that has been idle for longest, of any pool, is ended to make room.
 //!
-//! Not here: which request of a pool is served (`pool`, `lease`).
+//! Not here: which request of a pool is served (`pool`, `shared_pool`).
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,13 +1,14 @@
-//! The parts of a site that scripts need: the route, the program that it leads to, and the map of paths and files.
+//! The parts of a site that scripts need: the route, and the map of paths and files.
+//!
+//! Not here: the program that a route leads to (`script`).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use sluice_settings::{Mode, ScriptSettings, ScriptSource};
 
-use crate::engine::{EngineProgram, Engines};
+use crate::engine::Engines;
 use crate::pools::Pools;
-use crate::stamp::Stamp;
+pub use crate::script::Script;
 
 /// A route that runs scripts, with their processes.
 pub struct ScriptRoute {
@@ -43,40 +44,6 @@ impl ScriptRoute {
             (Some(prefix), Some(below)) => format!("request {prefix}{} instead", below.display()),
             _ => format!("write mode = \"{}\" for its route ({})", mode.name(), self.origin),
         }
-    }
-}
-
-/// The program behind a request.
-#[derive(Clone, Debug)]
-pub struct Script {
-    /// SCRIPT_FILENAME, absolute.
-    pub file: PathBuf,
-    /// SCRIPT_NAME: the part of the decoded path that names it.
-    pub name: String,
-    /// PATH_INFO: the rest of the decoded path; begins with a slash.
-    pub path_info: Option<String>,
-    /// The program that runs the file. `None` if the file is executed itself.
-    pub interpreter: Option<PathBuf>,
-    /// The engine that runs the file. `None` in other modes than `rte`.
-    pub engine: Option<Arc<EngineProgram>>,
-    /// Shows whether the file is still the one from which a kept process was started.
-    pub stamp: Stamp,
-}
-
-impl Script {
-    /// Identifies its pool among those of its route: scripts of one engine share a pool.
-    pub(crate) fn pool_key(&self) -> &Path {
-        self.engine.as_ref().map_or(&self.file, |engine| engine.key())
-    }
-
-    /// Whether PHP runs it: by its engine, by an interpreter of the route, because the program itself is PHP, or by the `#!` line of a file `*.php`.
-    pub(crate) fn is_php(&self) -> bool {
-        if let Some(engine) = &self.engine {
-            return engine.is_php();
-        }
-        let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_owned());
-        let program = name(self.interpreter.as_ref().unwrap_or(&self.file)).unwrap_or_default();
-        program.starts_with(b"php") || (self.interpreter.is_none() && program.ends_with(b".php"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The events that an exchange with a script notes for WATCH.
 //!
 //! Here: with what they are noted, what masks the secrets of the exchange in them, and the count of the bytes of a reply. Not here: when
-//! something happens (`relay`, `ending`, `lease`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
+//! something happens (`relay`, `ending`, `shared_pool`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
 //! process does (`observed_process`).
 //!
 //! Masked are: what is secret by its name (`Masks`) in variables and in what the script writes; the values of such header fields of the request,

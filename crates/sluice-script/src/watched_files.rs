@@ -3,7 +3,7 @@
 //! Here: the list of these files with their stamps, and the comparison of two lists. A thread makes a list once a second while the
 //! route has processes; requests pay nothing, and a change is seen about a second later. Every file system reports modification
 //! times, whereas inotify(7) is silent about those of other machines, and needs a watch for each directory. Not here: which
-//! processes are replaced (`lease`).
+//! processes are replaced (`shared_pool`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
