@@ -61,6 +61,12 @@ pub struct Refused {
     pub queue_full: u64,
     /// Because they had waited for too long.
     pub timed_out: u64,
+    /// Because they had waited for too long for room in the bounds that scripts share (`limits.processes`, `processes` of the route).
+    #[serde(default)]
+    pub no_room: u64,
+    /// Because their client had its share of the processes and of the queue (`requests_per_client`).
+    #[serde(default)]
+    pub client_share: u64,
     /// Because starts are delayed after processes that failed.
     pub backed_off: u64,
 }
@@ -69,7 +75,7 @@ impl Refused {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.queue_full + self.timed_out + self.backed_off
+        self.queue_full + self.timed_out + self.no_room + self.client_share + self.backed_off
     }
 }
 
@@ -85,7 +91,8 @@ pub struct Waiter {
 /// The phase of a process's life.
 ///
 /// ```text
-///             its first request      the reply is complete
+///     ┌──── in advance (min, replacement): it is ready ──────┐
+///     │       its first request      the reply is complete   ▼
 ///  Starting ────────────────────▶ Busy ───────────────────▶ Idle
 ///                                 ▲ │ ▲                      │ │
 ///                                 │ │ └──── next request ────┘ │ idle too long, replaced, retired, room for others
@@ -93,7 +100,8 @@ pub struct Waiter {
 ///                              Draining ─────────────────▶ Ending ──▶ (gone: `Ended`)
 ///                                   a fault, or not in time    end of file on CGIPLUSIN, SIGTERM, SIGKILL
 /// ```
-/// A process of CGI is `Busy` once and then `Ending`; a draining one that is kept becomes `Idle`. Any process may end by itself.
+/// A process of CGI is `Busy` once and then `Ending`; a draining one that is kept becomes `Idle`. A process that is due (requests, lifetime,
+/// memory) goes on until its successor is `Idle`. Any process may end by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {

@@ -32,7 +32,8 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
     let pool = job.route.pools.pool(&job.script, settings, job.scripts.resources());
     let events = job.events();
     job.request.progress.set_step(Step::AwaitingProcess);
-    let mut lease = pool.acquire(job.scripts.worker, None, job.request.id, &events).await?;
+    let applicant = pool.applicant(job.scripts.worker, None, job.request.client());
+    let mut lease = pool.acquire(applicant, job.request.id, &events).await?;
     let sentinels = new_sentinels()?;
     let variables = job.variables(Some(&sentinels), content_length);
     events.begin_process(&sentinels);

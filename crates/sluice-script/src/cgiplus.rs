@@ -48,9 +48,8 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
             .pools
             .pool(&job.script, job.settings(), job.scripts.resources());
         job.request.progress.set_step(Step::AwaitingProcess);
-        let mut lease = pool
-            .acquire(job.scripts.worker, script, job.request.id, &events)
-            .await?;
+        let applicant = pool.applicant(job.scripts.worker, script, job.request.client());
+        let mut lease = pool.acquire(applicant, job.request.id, &events).await?;
         let (idle, age) = match lease.take() {
             Some(idle) => match rebind_to_worker(&job, idle, &events)? {
                 Some(idle) => {
@@ -137,7 +136,7 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Resu
 }
 
 /// Starts a process for the lease.
-async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<IdleProcess, Fault> {
+pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<IdleProcess, Fault> {
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let engine = job.script.engine.as_ref().map(|engine| engine.name());
@@ -170,7 +169,7 @@ async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<Id
 }
 
 /// Prepares the request's record for CGIPLUSIN; the relay writes it.
-fn begin(
+pub(crate) fn begin(
     job: &Job,
     idle: IdleProcess,
     pump: Option<Pump>,

@@ -8,7 +8,7 @@
 //! | a fault | stopped | stopped |
 //! | a fault of the client in its body | stopped | stopped; an engine of this server learns it, and is drained within `client_grace` |
 //! | the script has failed, and says so (FAILED) | drained within `client_grace`, then as above | the same |
-//! | the client has disconnected | stopped | drained within `client_grace`, with failing bulk writes |
+//! | the client has disconnected | stopped; drained within `client_grace` if the route names it | drained within `client_grace`, with failing bulk writes |
 //! | the client is sent elsewhere (local redirect, a file instead of a body) | the same as CGIplus above | the same |
 //!
 //! To drain is to read the output to its end in a background task, so that the last callouts are answered and the process
@@ -69,13 +69,15 @@ pub(crate) enum Audience {
 impl Ending {
     /// For an exchange that its client leaves.
     pub(crate) fn of_left(conversation: &Conversation) -> Ending {
-        let settings = conversation.settings();
+        let (settings, timeouts) = (conversation.settings(), &conversation.settings().timeouts);
+        // Where no process is kept, only the configuration gives the script time.
+        let grace = timeouts.client_grace.filter(|grace| !grace.is_zero());
         if conversation.is_ended() {
             Ending::Stop(EndCause::RequestEnded)
         } else if conversation.filter.is_satisfied() {
-            Ending::Drain(settings.timeouts.output)
-        } else if settings.mode.keeps_process() {
-            Ending::ClientGone(settings.timeouts.client_grace)
+            Ending::Drain(timeouts.output)
+        } else if settings.mode.keeps_process() || grace.is_some() {
+            Ending::ClientGone(timeouts.client_grace())
         } else {
             Ending::Stop(EndCause::ClientGone)
         }
@@ -86,7 +88,7 @@ impl Ending {
         let input = conversation.relay.channels.input.as_ref();
         let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
         match can_be_kept || conversation.relay.has_failed_well() {
-            true => Ending::ClientGone(conversation.settings().timeouts.client_grace),
+            true => Ending::ClientGone(conversation.settings().timeouts.client_grace()),
             false => Ending::Stop(EndCause::Fault),
         }
     }
@@ -293,8 +295,63 @@ fn complete(conversation: Conversation) {
     }
 }
 
+/// A process that is ready for its next request, but for the memory that it may have to release.
+struct Restored {
+    idle: IdleProcess,
+    segment: Segment,
+    lease: Lease,
+    events: ScriptEvents,
+}
+
+/// The process of a complete exchange in which no client took part, ready for its next request, and its lease. `None` if it cannot be made
+/// ready: it is stopped then.
+pub(crate) async fn reclaim(conversation: Conversation) -> Option<(IdleProcess, Lease)> {
+    let Conversation {
+        scripts, relay, lease, ..
+    } = conversation;
+    if relay.process.errors.has_bytes() {
+        relay.process.read_errors().await;
+    }
+    let Restored {
+        idle,
+        mut segment,
+        lease,
+        ..
+    } = restore(&scripts, relay, lease)?;
+    if segment.needs_trim() {
+        let trimmed = spawn_blocking(move || {
+            segment.trim();
+            segment
+        });
+        segment = trimmed.await.ok()?;
+    }
+    Some((idle.with_segment(segment), lease))
+}
+
 /// Returns a process to its pool, ready for its next request; stops it if it cannot be made ready.
 fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
+    let Some(restored) = restore(scripts, relay, lease) else {
+        return;
+    };
+    if restored.segment.needs_trim() {
+        scripts.tasks().spawn(trim(restored));
+        return;
+    }
+    let Restored {
+        idle,
+        segment,
+        lease,
+        events,
+    } = restored;
+    let process = events.is_on().then(|| Arc::clone(&idle.process));
+    let released = release(lease, idle.with_segment(segment), &events);
+    if let (Some(process), Release::Retire(_)) = (process, released) {
+        note_end(scripts, &process, &events);
+    }
+}
+
+/// Makes a process ready for its next request; stops it if that is not possible.
+fn restore(scripts: &Scripts, relay: Relay, lease: Lease) -> Option<Restored> {
     relay.events.error_lines(relay.process.take_watched_lines());
     relay.process.end_exchange();
     let Relay {
@@ -319,7 +376,7 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         });
         process.stop(EndCause::Misbehaved);
         note_end(scripts, &process, &events);
-        return;
+        return None;
     }
     if has_body && let Some(Err(error)) = channels.input.as_mut().map(Input::restore) {
         scripts.warn(format_args!(
@@ -328,11 +385,11 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         ));
         process.stop(EndCause::Unusable);
         note_end(scripts, &process, &events);
-        return;
+        return None;
     }
     let Some(mut segment) = channels.segment.take() else {
         process.stop(EndCause::Unusable);
-        return;
+        return None;
     };
     scanner.restart();
     channels.mailbox.end_reply();
@@ -344,20 +401,23 @@ fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
         encoding: callouts.encoding.unwrap_or_default(),
         scanner,
     };
-    if segment.needs_trim() {
-        scripts.tasks().spawn(trim(segment, idle, lease, events));
-    } else {
-        let process = events.is_on().then(|| Arc::clone(&idle.process));
-        let released = release(lease, idle.with_segment(segment), &events);
-        if let (Some(process), Release::Retire(_)) = (process, released) {
-            note_end(scripts, &process, &events);
-        }
-    }
+    Some(Restored {
+        idle,
+        segment,
+        lease,
+        events,
+    })
 }
 
 /// Returns a process to its pool after a thread has released the memory that an idle process does not keep. A write of the
 /// script to that memory delays the thread, and so the script's own process.
-async fn trim(mut segment: Segment, idle: IdleProcess, lease: Lease, events: ScriptEvents) {
+async fn trim(restored: Restored) {
+    let Restored {
+        idle,
+        mut segment,
+        lease,
+        events,
+    } = restored;
     let trimmed = spawn_blocking(move || {
         segment.trim();
         segment

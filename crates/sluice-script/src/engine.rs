@@ -140,9 +140,9 @@ impl Engines {
     }
 
     /// All of them.
-    fn all(&self) -> impl Iterator<Item = &EngineProgram> {
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Arc<EngineProgram>> {
         let by_suffix = self.by_suffix.iter().map(|(_, engine)| engine);
-        let mut all: Vec<&EngineProgram> = self.engine.iter().chain(by_suffix).map(|engine| &**engine).collect();
+        let mut all: Vec<_> = self.engine.iter().chain(by_suffix).collect();
         all.sort_by_key(|engine| engine.key());
         all.dedup_by_key(|engine| engine.key());
         all.into_iter()
@@ -208,7 +208,7 @@ pub(crate) fn watched_paths(settings: &ScriptSettings, engines: &Engines) -> Vec
         ScriptSource::File(file) => file.parent(),
         ScriptSource::Root => None,
     };
-    for engine in engines.all() {
+    for engine in engines.programs() {
         watched.extend(engine.found.iter().map(|command| all(command.file.clone())));
         // PHP compiles a changed file again itself, except in an application, which stays loaded.
         let is_kept = engine.engine != Engine::Php || settings.engines.app.is_some();

@@ -7,10 +7,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::idle_process::IdleProcess;
-use crate::pool::{Career, Pool, ProcessId, Release};
+use crate::pool::{Career, Pool, ProcessId, Release, Trial};
 use crate::pool_record::{EndedProcess, PoolRecord};
 use crate::process::Process;
 use crate::process_limit::{Member as _, Permit};
+use crate::script::Script;
 use crate::shared_pool::{Removal, SharedPool};
 
 /// The right to one process of a pool.
@@ -87,6 +88,16 @@ impl Lease {
         self.pool.record.counts.started.add_one();
         let mut state = self.pool.lock();
         state.processes.insert(self.id, Arc::downgrade(process));
+        let cause = state
+            .pool
+            .slots()
+            .find(|slot| slot.id == self.id)
+            .map(|slot| slot.cause);
+        drop(state);
+        if let Some(cause) = cause {
+            let script = process.script();
+            tracing::debug!(pid = process.pid, script = &*script, "script process started: {cause}");
+        }
     }
 
     /// The process has set its own idle lifetime (callout LIFETIME); `None` is without limit.
@@ -105,14 +116,41 @@ impl Lease {
     pub(crate) fn release(mut self, idle: IdleProcess) -> Release {
         self.state = LeaseState::Returned;
         let claim = self.pool.limits.claim(|| self.pool.member());
+        let memory_bytes = self.pool.measured_bytes(idle.process.pid);
         let mut state = self.pool.lock();
-        let mut permit = None;
-        let mut room = || self.pool.take_permit(&mut permit);
-        let (release, action) = state.pool.release(self.id, Instant::now(), claim, &mut room);
-        let orphan = action.and_then(|action| self.pool.start(&mut state, action, &mut || permit.take()));
-        self.pool.put(state, self.id, idle, release);
-        drop(orphan);
+        let mut permits = Vec::new();
+        let (release, actions) = state.pool.release(
+            self.id,
+            memory_bytes,
+            Instant::now(),
+            claim,
+            &mut self.pool.room(&mut permits),
+        );
+        self.pool.put(state, self.id, idle, release, actions, permits);
         release
+    }
+
+    /// Returns a process that was started in advance on this worker, and can serve.
+    pub(crate) fn ready(mut self, idle: IdleProcess, trial: Trial) {
+        self.state = LeaseState::Returned;
+        let mut state = self.pool.lock();
+        let (release, actions) = state.pool.ready(self.id, idle.worker, trial, Instant::now());
+        self.pool.put(state, self.id, idle, release, actions, Vec::new());
+    }
+
+    /// The process was started in advance, and has failed before it could serve: the next start is delayed.
+    pub(crate) fn note_failure(&self) {
+        self.pool.lock().pool.failed(self.id, Instant::now());
+    }
+
+    /// The script is not there: no more processes are started in advance.
+    pub(crate) fn note_gone(&self) {
+        self.pool.lock().pool.set_gone();
+    }
+
+    /// The script of its pool.
+    pub(crate) fn script(&self) -> &Script {
+        &self.pool.script
     }
 }
 
@@ -127,7 +165,7 @@ impl Drop for Lease {
                 Some(idle) => {
                     let mut state = self.pool.lock();
                     let release = state.pool.give_back(self.id, Instant::now());
-                    self.pool.put(state, self.id, idle, release);
+                    self.pool.put(state, self.id, idle, release, Vec::new(), Vec::new());
                 }
             },
         }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
-//!     │     └─ cgiplus ──┤
+//!     │     └─ cgiplus ──┤    in_advance: processes before there is a request
 //!     │                  ├─ job ── request, route       the request, the program, the variables
 //!     │                  │    └─ engine ── sdk          the program that runs many scripts
 //!     │                  ├─ pools ── shared_pool ── pool   which request gets which process: its lease (idle_process)
@@ -47,6 +47,7 @@ mod buffer;
 mod callout;
 mod cgi;
 mod cgiplus;
+mod client_id;
 mod conversation;
 mod default_environment;
 mod default_processes;
@@ -57,10 +58,12 @@ mod escalation;
 mod framing;
 mod idle_process;
 mod idle_timer;
+pub mod in_advance;
 mod input;
 pub mod job;
 mod lease;
 mod mailbox;
+mod memory_use;
 mod misbehaviour;
 mod observed_process;
 pub mod own_agent;

@@ -5,13 +5,17 @@
 //!
 //! ```text
 //!             request: start                released
-//!   (nothing) ─────────────▶ busy ────────────────────────▶ idle
+//!   (nothing) ─────────────▶ busy ────────────────────────▶ idle ◀── ready ── being started in advance ◀── min, replacement
 //!                 ▲            ▲  │ given to a waiter        │ idle too long, script changed,
-//!                 │            └──┴──────── request ─────────┤ requests served
+//!                 │            └──┴──────── request ─────────┤ its successor is ready
 //!                 └── ended, while a request waits ◀─────────┴──▶ (nothing)
 //! ```
+//! A process that is *due* (requests, lifetime, memory) serves on until its successor is ready. Only for the successor there may be one
+//! process more than `max`; there are never more busy ones.
 
+mod advance;
 mod backoff;
+mod decision;
 mod queue;
 mod reason;
 mod slot;
@@ -21,75 +25,21 @@ use std::time::{Duration, Instant};
 
 use sluice_settings::PoolSettings;
 
-use crate::recent_scripts::{RecentScripts, ScriptId};
+use crate::client_id::ClientId;
+use crate::recent_scripts::RecentScripts;
+pub(crate) use advance::Trial;
 use backoff::Backoff;
+pub(crate) use decision::{Action, Claim, Decision, Need, Refusal, Release, Room};
 pub(crate) use queue::Ticket;
 use queue::{Queue, Waiting};
 pub(crate) use reason::{Cause, Departure, Reason};
-pub(crate) use slot::ProcessId;
-use slot::Slot;
+use slot::{Advance, MemoryUse, Slot};
+pub(crate) use slot::{Applicant, ProcessId};
 pub(crate) use view::{Career, PoolView, SlotView};
 
 /// A process of another worker is used instead of starting a new one, if it has been idle for this long. Its own worker needs
 /// it if it was busy more recently: under load every worker soon has processes of its own, and none moves.
 const SPARE_AFTER: Duration = Duration::from_millis(10);
-
-/// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
-/// taken.
-pub(crate) type Room<'a> = &'a mut dyn FnMut() -> bool;
-
-/// Whether requests for other scripts wait for room in the bounds that pools share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Claim {
-    /// None waits.
-    None,
-    /// Some wait: they get a process for which none of its own script waits.
-    Young,
-    /// Some have waited for long: they get the next process.
-    Old,
-}
-
-/// The answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// This idle process.
-    Use(ProcessId),
-    /// Permission to start a process with this id.
-    Start(ProcessId),
-    /// An entry in the queue.
-    Wait(Ticket),
-    /// Neither a process nor an entry in the queue.
-    Refuse(Refusal),
-}
-
-/// Why a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The queue is full.
-    QueueFull,
-    /// The last processes ended before their first reply; the next start is after this delay.
-    BackOff(Duration),
-}
-
-/// The fate of a process whose exchange is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Release {
-    /// It becomes idle.
-    Keep,
-    /// It serves this waiter.
-    Hand(Ticket),
-    /// It is ended.
-    Retire(Reason),
-}
-
-/// A consequence of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// End this idle process.
-    Retire(ProcessId, Reason),
-    /// This waiter may start a process with this id.
-    Start(Ticket, ProcessId),
-}
 
 /// The processes of one script and the requests that wait for them.
 #[derive(Debug)]
@@ -97,6 +47,12 @@ pub(crate) struct Pool {
     settings: PoolSettings,
     /// Whether processes that end before their first reply delay the next start.
     backs_off: bool,
+    /// Whether processes can be started in advance.
+    prepares: bool,
+    /// The script is not there: no process is started in advance.
+    is_gone: bool,
+    /// For the jitter of limits.
+    random: u64,
     processes: Vec<Slot>,
     queue: Queue,
     last_number: u64,
@@ -111,6 +67,9 @@ impl Pool {
         Pool {
             settings,
             backs_off: false,
+            prepares: false,
+            is_gone: false,
+            random: 0,
             processes: Vec::new(),
             queue: Queue::default(),
             last_number: 0,
@@ -128,16 +87,11 @@ impl Pool {
         }
     }
 
-    /// A request on `worker` needs a process. In this order: an idle one of its own worker, one that another worker can spare, a
-    /// new one, any idle one, an entry in the queue. `script` is what an engine is to run: of engines, other workers can spare every idle
-    /// one, and one of the first two that has run it comes before both.
-    pub(crate) fn request(
-        &mut self,
-        worker: usize,
-        script: Option<ScriptId>,
-        now: Instant,
-        room: Room<'_>,
-    ) -> Decision {
+    /// A request needs a process. In this order: an idle one of its own worker, one that another worker can spare, a
+    /// new one, any idle one, an entry in the queue. Of engines, other workers can spare every idle one, and one of the first two that has run
+    /// the script comes before both.
+    pub(crate) fn request(&mut self, applicant: Applicant, now: Instant, room: Room<'_>) -> Decision {
+        let Applicant { worker, script, .. } = applicant;
         let spare_since = now.checked_sub(SPARE_AFTER);
         let is_own = |slot: &Slot| slot.worker == worker;
         // The start of an engine costs more than its move from another worker, which may want it back soon.
@@ -145,14 +99,14 @@ impl Pool {
         let has_run = |slot: &Slot| slot.recent.has(script);
         if script.is_some()
             && let Some(id) = self
-                .lend_youngest(worker, script, now, |slot| is_own(slot) && has_run(slot))
-                .or_else(|| self.lend_youngest(worker, script, now, |slot| is_spare(slot) && has_run(slot)))
+                .lend_youngest(applicant, now, |slot| is_own(slot) && has_run(slot))
+                .or_else(|| self.lend_youngest(applicant, now, |slot| is_spare(slot) && has_run(slot)))
         {
             return Decision::Use(id);
         }
         if let Some(id) = self
-            .lend_youngest(worker, script, now, is_own)
-            .or_else(|| self.lend_youngest(worker, script, now, is_spare))
+            .lend_youngest(applicant, now, is_own)
+            .or_else(|| self.lend_youngest(applicant, now, is_spare))
         {
             return Decision::Use(id);
         }
@@ -160,28 +114,38 @@ impl Pool {
             if let Some(wait) = self.backoff.wait(now) {
                 return Decision::Refuse(Refusal::BackOff(wait));
             }
-            if room() {
-                let cause = match self.processes.is_empty() {
-                    true => Cause::First,
-                    false => Cause::AllBusy,
-                };
-                return Decision::Start(self.add(worker, script, cause, now));
+            let (need, cause) = match self.processes.is_empty() {
+                true => (Need::First, Cause::First),
+                false => (Need::Further, Cause::AllBusy),
+            };
+            if room(need) {
+                return Decision::Start(self.add(applicant, cause, now));
             }
         }
-        if let Some(id) = self.lend_youngest(worker, script, now, |_| true) {
+        if let Some(id) = self.lend_youngest(applicant, now, |_| true) {
             return Decision::Use(id);
         }
-        if self.queue.len() >= self.settings.queue_max {
-            return Decision::Refuse(Refusal::QueueFull);
+        if let Some(refusal) = self.full_queue(applicant) {
+            return Decision::Refuse(refusal);
         }
         let ticket = Ticket(self.next_number());
         self.queue.push(Waiting {
             ticket,
-            worker,
-            script,
+            applicant,
             since: now,
         });
         Decision::Wait(ticket)
+    }
+
+    /// Why a request cannot wait.
+    fn full_queue(&self, applicant: Applicant) -> Option<Refusal> {
+        let queue_max = self.settings.queue_max;
+        if self.queue.len() >= queue_max {
+            return Some(Refusal::QueueFull);
+        }
+        let (client, client_max) = (applicant.client?, self.settings.client_requests_max?);
+        let own = self.busy_for(client) + self.queue.of_client(client);
+        (own >= client_max && 2 * self.queue.len() >= queue_max).then_some(Refusal::ClientShare)
     }
 
     /// Why a request would be refused now; `None` if it would get a process or wait. Nothing changes.
@@ -210,51 +174,73 @@ impl Pool {
         self.queue.cancel(ticket);
     }
 
-    /// A process has replied completely and could serve again. It is ended if others have a claim to its room, unless that leaves
-    /// fewer than `min`.
+    /// A process has replied completely and could serve again. `memory_bytes` is what it uses, if that matters. It is ended if others
+    /// have a claim to its room, unless that leaves fewer than `min`; its successor is started if it is due.
     pub(crate) fn release(
         &mut self,
         id: ProcessId,
+        memory_bytes: Option<u64>,
         now: Instant,
         claim: Claim,
         room: Room<'_>,
-    ) -> (Release, Option<Action>) {
+    ) -> (Release, Vec<Action>) {
         self.excuse();
-        let requests_max = self.settings.requests_max.unwrap_or(u64::MAX);
         let is_closed = self.is_closed;
+        let memory = match (memory_bytes, self.settings.memory_bytes_max) {
+            (Some(bytes), Some(max)) if bytes > max => MemoryUse::TooMuch,
+            _ => MemoryUse::Fits,
+        };
         let gives_room = self.processes.len() > self.settings.min
             && (claim == Claim::Old || claim == Claim::Young && self.queue.is_empty());
         let Some(slot) = self.slot(id) else {
-            return (Release::Retire(Reason::Shutdown), None);
+            return (Release::Retire(Reason::Shutdown), Vec::new());
         };
         slot.served += 1;
+        slot.note_due(now, memory);
+        let is_due = slot.due.is_some();
         let reason = match slot {
             _ if is_closed => Some(Reason::Shutdown),
             slot if slot.stale.is_some() => slot.stale,
-            slot if slot.served >= requests_max => Some(Reason::Requests),
             _ if gives_room => Some(Reason::RoomForOthers),
             _ => None,
+        };
+        let mut actions = Vec::new();
+        let reason = match reason {
+            None if is_due => self.replace(id, now, room, &mut actions),
+            reason => reason,
         };
         if let Some(reason) = reason {
             self.remove(id);
             self.last_departure = Some(Departure::Retired(reason));
-            return (Release::Retire(reason), self.start_for_waiting(now, room));
+            self.fill(now, room, &mut actions);
+            return (Release::Retire(reason), actions);
         }
-        (self.keep(id, now), None)
+        (self.keep(id, now), actions)
     }
 
     /// A process was leased and not used.
     pub(crate) fn give_back(&mut self, id: ProcessId, now: Instant) -> Release {
-        if self.is_closed && self.remove(id).is_some() {
-            return Release::Retire(Reason::Shutdown);
+        let stale = self.slot(id).and_then(|slot| slot.stale);
+        let reason = stale.or(self.is_closed.then_some(Reason::Shutdown));
+        if let Some(reason) = reason
+            && self.remove(id).is_some()
+        {
+            return Release::Retire(reason);
         }
         self.keep(id, now)
     }
 
     /// A process was never started.
-    pub(crate) fn not_started(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Option<Action> {
-        self.remove(id)?;
-        self.start_for_waiting(now, room)
+    pub(crate) fn not_started(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(slot) = self.remove(id) {
+            // Whoever waits for another gets the fault, and the next request tries again.
+            if slot.advance == Advance::Starting {
+                self.fail(now);
+            }
+            self.fill(now, room, &mut actions);
+        }
+        actions
     }
 
     /// A process is about to be stopped: it gets no further request, and its end is not a failure.
@@ -266,13 +252,22 @@ impl Pool {
     }
 
     /// A process has ended by itself.
-    pub(crate) fn ended(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Option<Action> {
-        let slot = self.remove(id)?;
-        self.last_departure = Some(Departure::Ended);
-        if self.backs_off && slot.served == 0 && slot.idle_since.is_none() && !slot.is_ending {
+    pub(crate) fn ended(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(slot) = self.remove(id) {
+            self.last_departure = Some(Departure::Ended);
+            if slot.has_failed(now) {
+                self.fail(now);
+            }
+            self.fill(now, room, &mut actions);
+        }
+        actions
+    }
+
+    fn fail(&mut self, now: Instant) {
+        if self.backs_off {
             self.backoff.fail(now);
         }
-        self.start_for_waiting(now, room)
     }
 
     /// The last processes did not fail by themselves: the next start is not delayed.
@@ -290,6 +285,7 @@ impl Pool {
     /// The script's file, or one that it has loaded, has changed: processes that were started before get no further requests.
     pub(crate) fn replace_all(&mut self, reason: Reason) -> Vec<Action> {
         self.excuse();
+        self.is_gone = false;
         for slot in &mut self.processes {
             slot.stale = Some(reason);
         }
@@ -302,7 +298,8 @@ impl Pool {
         self.retire_idle(usize::MAX, Reason::Shutdown, |_| true)
     }
 
-    /// Time has passed: ends processes that were idle for too long, and starts those that were delayed.
+    /// Time has passed: ends processes that were idle for too long, replaces those that are due, and starts those that were delayed or are
+    /// missing.
     pub(crate) fn tick(&mut self, now: Instant, room: Room<'_>) -> Vec<Action> {
         let (idle, min) = (self.settings.idle, self.settings.min);
         let idle_now = self.processes.iter().filter(|slot| slot.idle_since.is_some()).count();
@@ -310,13 +307,15 @@ impl Pool {
         let mut actions = self.retire_idle(spare, Reason::Idle, |slot| {
             let limit = slot.lifetime.unwrap_or(Some(idle));
             match (limit, slot.idle_since) {
-                (Some(limit), Some(since)) => now.duration_since(since) >= limit,
+                (Some(limit), Some(since)) => now.duration_since(slot.unused_since.unwrap_or(since)) >= limit,
                 _ => false,
             }
         });
+        self.replace_due(now, room, &mut actions);
         while let Some(action) = self.start_for_waiting(now, room) {
             actions.push(action);
         }
+        self.fill(now, room, &mut actions);
         actions
     }
 
@@ -326,10 +325,10 @@ impl Pool {
         idle().min().filter(|_| idle().count() > self.settings.min)
     }
 
-    /// Ends that process, to make room for others.
-    pub(crate) fn end_idle(&mut self) -> Option<Action> {
+    /// Ends that process, for this reason.
+    pub(crate) fn end_idle(&mut self, reason: Reason) -> Option<Action> {
         let oldest = self.idle_since()?;
-        let actions = self.retire_idle(1, Reason::RoomForOthers, |slot| slot.idle_since == Some(oldest));
+        let actions = self.retire_idle(1, reason, |slot| slot.idle_since == Some(oldest));
         actions.into_iter().next()
     }
 
@@ -342,26 +341,87 @@ impl Pool {
         let Some(worker) = self.slot(id).map(|slot| slot.worker) else {
             return Release::Retire(Reason::Shutdown);
         };
-        if let Some(waiting) = self.queue.take_next(worker, now)
+        // Of more processes than `max` one is a successor, which waits until one of the others is free.
+        let may_serve = self.processes.len() <= self.settings.max || self.busy() <= self.settings.max;
+        if may_serve
+            && let Some(waiting) = self.take_waiting(worker, now)
             && let Some(slot) = self.slot(id)
         {
-            slot.lend(waiting.worker, waiting.script, now);
+            slot.lend(waiting.applicant, now);
             return Release::Hand(waiting.ticket);
         }
         if let Some(slot) = self.slot(id) {
             slot.idle_since = Some(now);
+            slot.client = None;
         }
         Release::Keep
+    }
+
+    fn take_waiting(&mut self, worker: usize, now: Instant) -> Option<Waiting> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let crowding = self.crowding();
+        self.queue.take_next(worker, now, &crowding)
+    }
+
+    /// The clients with so many processes that their further requests wait behind those of others.
+    fn crowding(&self) -> Vec<ClientId> {
+        let Some(client_max) = self.settings.client_requests_max else {
+            return Vec::new();
+        };
+        let mut clients: Vec<_> = self.processes.iter().filter_map(|slot| slot.client).collect();
+        clients.retain(|client| self.busy_for(*client) >= client_max);
+        clients
+    }
+
+    /// Processes that work for a client.
+    fn busy_for(&self, client: ClientId) -> usize {
+        self.processes.iter().filter(|slot| slot.client == Some(client)).count()
+    }
+
+    /// Processes that work for requests, or end.
+    fn busy(&self) -> usize {
+        self.processes.iter().filter(|slot| slot.is_busy()).count()
+    }
+
+    /// What follows when a process has left: waiters get idle processes, or start one, and processes are started that `min` lacks.
+    fn fill(&mut self, now: Instant, room: Room<'_>, actions: &mut Vec<Action>) {
+        while let Some(action) = self.hand_idle(now) {
+            actions.push(action);
+        }
+        actions.extend(self.start_for_waiting(now, room));
+        self.start_missing(now, room, actions);
+    }
+
+    /// Gives an idle process to a waiter. There are both only while there are more processes than `max`.
+    fn hand_idle(&mut self, now: Instant) -> Option<Action> {
+        if self.queue.is_empty() || !self.may_lend() {
+            return None;
+        }
+        let idle = self.processes.iter().find(|slot| slot.idle_since.is_some())?;
+        let (id, worker) = (idle.id, idle.worker);
+        let waiting = self.take_waiting(worker, now)?;
+        self.slot(id)?.lend(waiting.applicant, now);
+        Some(Action::Hand(waiting.ticket, id))
     }
 
     /// Starts a process for the oldest waiter, if there is one and a process may be started.
     pub(crate) fn start_for_waiting(&mut self, now: Instant, room: Room<'_>) -> Option<Action> {
         let is_full = self.processes.len() >= self.settings.max;
-        if self.queue.is_empty() || is_full || self.backoff.wait(now).is_some() || !room() {
+        if self.queue.is_empty() || is_full || self.backoff.wait(now).is_some() {
             return None;
         }
-        let waiting = self.queue.take_oldest()?;
-        let id = self.add(waiting.worker, waiting.script, Cause::Waited, now);
+        let need = match self.processes.is_empty() {
+            true => Need::First,
+            false => Need::Further,
+        };
+        if !room(need) {
+            return None;
+        }
+        let crowding = self.crowding();
+        let waiting = self.queue.take_oldest(&crowding)?;
+        let id = self.add(waiting.applicant, Cause::Waited, now);
         Some(Action::Start(waiting.ticket, id))
     }
 
@@ -380,35 +440,50 @@ impl Pool {
         retired
     }
 
+    /// Whether an idle process may get a request.
+    fn may_lend(&self) -> bool {
+        self.processes.len() <= self.settings.max || self.busy() < self.settings.max
+    }
+
     /// Lends the idle process that was busy last, of those that are meant.
     fn lend_youngest(
         &mut self,
-        worker: usize,
-        script: Option<ScriptId>,
+        applicant: Applicant,
         now: Instant,
         which: impl Fn(&Slot) -> bool,
     ) -> Option<ProcessId> {
+        if !self.may_lend() {
+            return None;
+        }
         let idle = self.processes.iter_mut();
         let idle = idle.filter(|slot| slot.idle_since.is_some() && which(slot));
         let youngest = idle.max_by_key(|slot| slot.idle_since)?;
-        Some(youngest.lend(worker, script, now))
+        Some(youngest.lend(applicant, now))
     }
 
-    fn add(&mut self, worker: usize, script: Option<ScriptId>, cause: Cause, now: Instant) -> ProcessId {
+    fn add(&mut self, applicant: Applicant, cause: Cause, now: Instant) -> ProcessId {
         let id = ProcessId(self.next_number());
         let mut recent = RecentScripts::default();
-        recent.add(script);
+        recent.add(applicant.script);
+        let (requests_max, ends_at) = self.limits_of_next(now);
         self.processes.push(Slot {
             id,
-            worker,
+            worker: applicant.worker,
             idle_since: None,
             was_idle_since: None,
+            unused_since: None,
             busy_since: now,
             started: now,
             cause,
+            client: applicant.client,
             lifetime: None,
             served: 0,
+            requests_max,
+            ends_at,
             recent,
+            due: None,
+            successor: None,
+            advance: Advance::No,
             stale: None,
             is_ending: false,
         });
@@ -421,7 +496,12 @@ impl Pool {
 
     fn remove(&mut self, id: ProcessId) -> Option<Slot> {
         let at = self.processes.iter().position(|slot| slot.id == id)?;
-        Some(self.processes.remove(at))
+        let removed = self.processes.remove(at);
+        // A successor that is not there any more replaces nothing.
+        for slot in &mut self.processes {
+            slot.successor = slot.successor.filter(|successor| *successor != id);
+        }
+        Some(removed)
     }
 
     fn next_number(&mut self) -> u64 {
@@ -433,3 +513,7 @@ impl Pool {
 #[cfg(test)]
 #[path = "pool_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "pool_simulation.rs"]
+mod simulation;

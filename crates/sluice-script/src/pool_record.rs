@@ -102,6 +102,8 @@ pub(crate) struct PoolCounts {
     pub started: RareCount,
     pub queue_full: RareCount,
     pub timed_out: RareCount,
+    pub no_room: RareCount,
+    pub client_share: RareCount,
     pub backed_off: RareCount,
 }
 
@@ -212,6 +214,8 @@ impl PoolRecord {
             refused: report::Refused {
                 queue_full: counts.queue_full.value(),
                 timed_out: counts.timed_out.value(),
+                no_room: counts.no_room.value(),
+                client_share: counts.client_share.value(),
                 backed_off: counts.backed_off.value(),
             },
             ended: self

@@ -6,17 +6,19 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_settings::ScriptSettings;
 use tokio::task::spawn_blocking;
 
 use crate::engine::{Engines, watched_paths};
+use crate::lease::Lease;
 use crate::pool::Reason;
 use crate::pool_record::PoolLabel;
 use crate::process_limit::{PoolLimits, ProcessLimit};
 use crate::resources::Resources;
-use crate::route::Script;
+use crate::script::{Prepared, Script};
 use crate::shared_pool::SharedPool;
 use crate::watched_files::WatchedFiles;
 
@@ -27,6 +29,10 @@ pub struct Pools {
     limit: Arc<ProcessLimit>,
     /// Files whose changes replace the processes.
     watched: Option<Arc<WatchedFiles>>,
+    /// The scripts that are run in advance.
+    prepared: Mutex<Vec<Prepared>>,
+    /// The log has a line about such a script.
+    has_warned: AtomicBool,
     site: Box<str>,
     origin: Box<str>,
 }
@@ -42,6 +48,8 @@ impl Pools {
             by_script: Arc::default(),
             limit: ProcessLimit::of_route(settings.processes_max),
             watched: WatchedFiles::new(watched_paths(settings, engines)).map(Arc::new),
+            prepared: Mutex::default(),
+            has_warned: AtomicBool::new(false),
             site: site.into(),
             origin: origin.into(),
         }
@@ -70,7 +78,8 @@ impl Pools {
                     site: self.site.clone(),
                     origin: self.origin.clone(),
                 });
-                let pool = SharedPool::new(script, settings, limits, record);
+                let wanted = Arc::clone(&resources.wanted);
+                let pool = SharedPool::new(script, settings, limits, record, wanted);
                 pools.insert(script.pool_key().to_owned(), Arc::clone(&pool));
                 pool
             }
@@ -85,6 +94,33 @@ impl Pools {
         self.by_script.lock().get(script.pool_key()).cloned()
     }
 
+    /// Warns of something that is tried again, once.
+    pub fn warn_once(&self, problem: &str) {
+        // Relaxed: the flag publishes no other data.
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{}: {problem}", self.origin);
+        }
+    }
+
+    /// Notes the scripts whose processes are started in advance, and makes their pools.
+    pub fn prepare(&self, prepared: Vec<Prepared>, settings: &ScriptSettings, resources: &Resources) {
+        for Prepared { script, .. } in &prepared {
+            self.pool(script, settings, resources);
+        }
+        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = prepared;
+    }
+
+    /// The scripts whose processes are started in advance.
+    pub(crate) fn prepared(&self) -> Vec<Prepared> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The leases of the processes to start in advance.
+    pub(crate) fn take_advance(&self) -> Vec<Lease> {
+        let pools: Vec<_> = self.by_script.lock().values().cloned().collect();
+        pools.iter().flat_map(SharedPool::take_advance).collect()
+    }
+
     /// Ends processes that were idle for too long, drops pools that are empty, and has the watched files checked by a thread. Called
     /// about once a second, in the event loop.
     pub fn tick(&self) {
@@ -92,7 +128,7 @@ impl Pools {
         pools.retain(|_, pool| {
             pool.tick();
             // An empty pool that nobody else holds is made again when needed.
-            Arc::strong_count(pool) > 1 || !pool.is_empty()
+            Arc::strong_count(pool) > 1 || !pool.is_empty() || pool.keeps_processes()
         });
         let has_processes = !pools.is_empty();
         drop(pools);

@@ -182,7 +182,6 @@ pub(crate) async fn start(
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
     let watched = Watched::register(started.pidfd, started.stderr, &process, ended);
     let Watched { pidfd, errors, ended } = watched.map_err(unusable)?;
-    tracing::debug!(pid = process.pid, script = process.program, "script process started");
     scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, received, ended));
     let channels = (|| {
         Ok(Channels {
@@ -549,7 +548,8 @@ async fn watch(
     tracing::debug!(
         pid = process.pid,
         script = &*process.script(),
-        "script process ended: {exit}"
+        "script process ended: {exit}{}",
+        process.end_reason()
     );
     process.announce(exit, usage);
     if let Some(ended) = ended {

@@ -7,6 +7,9 @@
 //! A pool that gets no permit keeps its request in its queue and is remembered here. The next permit that is dropped wakes
 //! the pools in that order. Meanwhile the process that has been idle for longest, of any pool, is ended to make room.
 //!
+//! The last eighth of the server's bound is for pools without any process, so that a script whose processes all hang leaves room for
+//! the others. Above the soft bound of the server, each start ends an idle process, if there is one.
+//!
 //! Not here: which request of a pool is served (`pool`, `shared_pool`).
 
 use std::collections::VecDeque;
@@ -15,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::pool::Claim;
+use crate::pool::{Claim, Need, Reason};
 
 /// Time between two log lines about a bound that is reached.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -27,14 +30,17 @@ const ATTEMPTS: usize = 3;
 /// its own script wait: otherwise a script that is always busy would keep its processes for ever.
 const OLD_CLAIM: Duration = Duration::from_secs(1);
 
+/// The part of the server's bound that is for pools without any process.
+const RESERVE: usize = 8;
+
 /// A pool, as a bound sees it. No method may be called while the caller holds the lock of a pool.
 pub(crate) trait Member: Send + Sync {
     /// Starts processes for the requests that wait, until none waits or there is no room; then the pool is remembered again.
     fn start_waiting(self: Arc<Self>);
     /// Since when its oldest idle process has been idle. `None` if it has none that it can spare.
     fn idle_since(&self) -> Option<Instant>;
-    /// Ends that process.
-    fn end_idle(self: Arc<Self>);
+    /// Ends that process, for this reason.
+    fn end_idle(self: Arc<Self>, reason: Reason);
 }
 
 /// A bound on script processes.
@@ -42,6 +48,10 @@ pub(crate) struct ProcessLimit {
     /// The key of the configuration, for the log.
     name: &'static str,
     max: AtomicUsize,
+    /// Above it, each start ends an idle process.
+    soft_max: AtomicUsize,
+    /// Whether a part of it is for pools without any process.
+    has_reserve: bool,
     running: AtomicUsize,
     /// Whether `waiting` has entries; read without the lock.
     has_waiting: AtomicBool,
@@ -61,6 +71,7 @@ struct Shared {
 /// A pool with requests that wait for room.
 struct Waiting {
     member: Weak<dyn Member>,
+    need: Need,
     since: Instant,
 }
 
@@ -78,18 +89,20 @@ impl ProcessLimit {
     /// The bound of a server.
     #[must_use]
     pub(crate) fn of_server(max: usize) -> Arc<ProcessLimit> {
-        ProcessLimit::new("limits.processes", max)
+        ProcessLimit::new("limits.processes", max, true)
     }
 
     /// The bound of a route; `None` for no bound.
     pub(crate) fn of_route(max: Option<usize>) -> Arc<ProcessLimit> {
-        ProcessLimit::new("processes of a route", max.unwrap_or(usize::MAX))
+        ProcessLimit::new("processes of a route", max.unwrap_or(usize::MAX), false)
     }
 
-    fn new(name: &'static str, max: usize) -> Arc<ProcessLimit> {
+    fn new(name: &'static str, max: usize, has_reserve: bool) -> Arc<ProcessLimit> {
         Arc::new(ProcessLimit {
             name,
             max: max.into(),
+            soft_max: usize::MAX.into(),
+            has_reserve,
             running: 0.into(),
             has_waiting: false.into(),
             shared: Mutex::default(),
@@ -100,6 +113,11 @@ impl ProcessLimit {
     pub(crate) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::SeqCst);
         self.wake();
+    }
+
+    /// Changes the soft bound; `None` for none.
+    pub(crate) fn set_soft_max(&self, max: Option<usize>) {
+        self.soft_max.store(max.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
     /// The bound.
@@ -123,8 +141,22 @@ impl ProcessLimit {
         self.running.load(Ordering::SeqCst) < self.max.load(Ordering::SeqCst)
     }
 
-    fn try_take(&self) -> bool {
+    /// The bound for a process that is started for this.
+    fn max_for(&self, need: Need) -> usize {
         let max = self.max.load(Ordering::SeqCst);
+        match need {
+            Need::Further | Need::Advance if self.has_reserve => max - max / RESERVE,
+            _ => max,
+        }
+    }
+
+    /// Whether the end of one process would leave room for this.
+    fn helps(&self, need: Need) -> bool {
+        self.running.load(Ordering::SeqCst) <= self.max_for(need)
+    }
+
+    fn try_take(&self, need: Need) -> bool {
+        let max = self.max_for(need);
         let one_more = |running: usize| (running < max).then_some(running + 1);
         // Sequentially consistent, as are `has_waiting` and the decrement in `Permit::drop`: either this attempt sees the
         // decrement, or the dropped permit sees the pool that `remember` has added before.
@@ -133,13 +165,15 @@ impl ProcessLimit {
             .is_ok()
     }
 
-    fn remember(&self, member: &Weak<dyn Member>) {
+    fn remember(&self, member: &Weak<dyn Member>, need: Need) {
         let mut shared = self.lock();
-        if !shared.waiting.iter().any(|waiting| waiting.member.ptr_eq(member)) {
-            shared.waiting.push_back(Waiting {
+        match shared.waiting.iter_mut().find(|waiting| waiting.member.ptr_eq(member)) {
+            Some(waiting) => waiting.need = need,
+            None => shared.waiting.push_back(Waiting {
                 member: Weak::clone(member),
+                need,
                 since: Instant::now(),
-            });
+            }),
         }
         self.has_waiting.store(true, Ordering::SeqCst);
     }
@@ -170,7 +204,8 @@ impl ProcessLimit {
             return Claim::None;
         }
         let shared = self.lock();
-        match shared.waiting.iter().find(|waiting| !waiting.member.ptr_eq(member)) {
+        let has_claim = |waiting: &&Waiting| !waiting.member.ptr_eq(member) && self.helps(waiting.need);
+        match shared.waiting.iter().find(has_claim) {
             Some(waiting) if waiting.since.elapsed() >= OLD_CLAIM => Claim::Old,
             Some(_) => Claim::Young,
             None => Claim::None,
@@ -193,15 +228,22 @@ impl ProcessLimit {
         }
     }
 
+    /// Ends an idle process if there are more than the soft bound. The caller must not hold the lock of a pool.
+    pub(crate) fn trim(&self) {
+        if self.running.load(Ordering::Relaxed) > self.soft_max.load(Ordering::Relaxed) {
+            self.end_idle(Reason::SoftLimit);
+        }
+    }
+
     /// Ends the process that has been idle for longest.
-    fn make_room(&self) {
+    fn end_idle(&self, reason: Reason) {
         let members: Vec<_> = self.lock().members.iter().filter_map(Weak::upgrade).collect();
         let oldest = members
             .into_iter()
             .filter_map(|member| Some((member.idle_since()?, member)))
             .min_by_key(|(since, _)| *since);
         if let Some((_, member)) = oldest {
-            member.end_idle();
+            member.end_idle(reason);
         }
     }
 
@@ -226,21 +268,23 @@ impl fmt::Display for ProcessLimit {
 impl PoolLimits {
     /// A permit. `None` if a bound is reached; that bound wakes the pool when there is room again. The caller may hold the lock of
     /// the pool.
-    pub(crate) fn take(&self, member: &Weak<dyn Member>) -> Option<Permit> {
+    /// A pool is not woken for a start in advance, which its next tick tries again.
+    pub(crate) fn take(&self, need: Need, member: &Weak<dyn Member>) -> Option<Permit> {
         for _ in 0..ATTEMPTS {
-            match self.try_take() {
+            match self.try_take(need) {
                 Ok(permit) => return Some(permit),
-                Err(full) => full.remember(member),
+                Err(_) if need == Need::Advance => return None,
+                Err(full) => full.remember(member, need),
             }
         }
         None
     }
 
-    fn try_take(&self) -> Result<Permit, &ProcessLimit> {
-        if !self.server.try_take() {
+    fn try_take(&self, need: Need) -> Result<Permit, &ProcessLimit> {
+        if !self.server.try_take(need) {
             return Err(&self.server);
         }
-        if !self.route.try_take() {
+        if !self.route.try_take(need) {
             // Nobody is woken, because the caller may hold a lock: a pool that was refused meanwhile waits for the next permit
             // that is dropped, or for its next tick.
             self.server.running.fetch_sub(1, Ordering::SeqCst);
@@ -264,23 +308,24 @@ impl PoolLimits {
             .unwrap_or(Claim::None)
     }
 
-    /// Makes room for a request that waits because `take` has failed.
-    pub(crate) fn make_room(&self) {
-        for limit in self.full() {
-            limit.make_room();
+    /// Makes room for a request that waits because `take` has failed for this.
+    pub(crate) fn make_room(&self, need: Need) {
+        for limit in self.full(need).filter(|limit| limit.helps(need)) {
+            limit.end_idle(Reason::RoomForOthers);
         }
     }
 
-    /// Logs that a request waits because `take` has failed.
-    pub(crate) fn report(&self) {
-        for limit in self.full() {
+    /// Logs that a request waits because `take` has failed for this.
+    pub(crate) fn report(&self, need: Need) {
+        for limit in self.full(need) {
             limit.report();
         }
     }
 
-    fn full(&self) -> impl Iterator<Item = &ProcessLimit> {
+    fn full(&self, need: Need) -> impl Iterator<Item = &ProcessLimit> {
         let limits = [&*self.server, &*self.route];
-        limits.into_iter().filter(|limit| !limit.has_room())
+        let has_room = move |limit: &ProcessLimit| limit.running.load(Ordering::SeqCst) < limit.max_for(need);
+        limits.into_iter().filter(move |limit| !has_room(limit))
     }
 }
 
@@ -324,9 +369,16 @@ mod tests {
 
         fn request(self: &Arc<Fake>) {
             let mut waiting = self.waiting.lock().unwrap();
-            match self.limits.take(&self.member()) {
+            match self.limits.take(self.need(), &self.member()) {
                 Some(permit) => self.permits.lock().unwrap().push(permit),
                 None => *waiting += 1,
+            }
+        }
+
+        fn need(&self) -> Need {
+            match self.permits.lock().unwrap().is_empty() {
+                true => Need::First,
+                false => Need::Further,
             }
         }
 
@@ -344,7 +396,7 @@ mod tests {
         fn start_waiting(self: Arc<Fake>) {
             let mut waiting = self.waiting.lock().unwrap();
             while *waiting > 0
-                && let Some(permit) = self.limits.take(&self.member())
+                && let Some(permit) = self.limits.take(self.need(), &self.member())
             {
                 *waiting -= 1;
                 self.permits.lock().unwrap().push(permit);
@@ -355,7 +407,7 @@ mod tests {
             None
         }
 
-        fn end_idle(self: Arc<Fake>) {}
+        fn end_idle(self: Arc<Fake>, _: Reason) {}
     }
 
     fn limits(route: Option<usize>, server: &Arc<ProcessLimit>) -> PoolLimits {
@@ -400,6 +452,30 @@ mod tests {
         one.end_one();
         assert_eq!(one.running(), 1);
         assert_eq!(server.running.load(Ordering::SeqCst), 3);
+    }
+
+    #[test]
+    fn one_pool_leaves_an_eighth_of_the_servers_processes_to_pools_without_any() {
+        let server = ProcessLimit::of_server(16);
+        let hanging = Fake::new(&limits(None, &server));
+        for _ in 0..20 {
+            hanging.request();
+        }
+        assert_eq!(hanging.running(), 14);
+        let others: Vec<_> = (0..3).map(|_| Fake::new(&limits(None, &server))).collect();
+        others.iter().for_each(Fake::request);
+        let running: Vec<_> = others.iter().map(|other| other.running()).collect();
+        assert_eq!(running, [1, 1, 0]);
+        // A process of another pool is no help for the first one, so it may stay.
+        assert_eq!(
+            others[0].limits.claim(|| others[0].member()),
+            Claim::Young,
+            "of the third"
+        );
+        others[1].end_one();
+        assert_eq!(others[2].running(), 1);
+        assert_eq!(others[0].limits.claim(|| others[0].member()), Claim::None);
+        assert_eq!(hanging.running(), 14);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The request as a script sees it: the source of its variables.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -81,6 +82,11 @@ impl ScriptRequest {
             Some(query) if is_query => isindex_arguments(query),
             _ => Vec::new(),
         }
+    }
+
+    /// The address of its client.
+    pub(crate) fn client(&self) -> IpAddr {
+        self.endpoints.client.ip()
     }
 
     /// Notes the process that works for it.

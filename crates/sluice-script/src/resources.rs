@@ -14,6 +14,7 @@ use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use crate::default_environment::default_environment;
 use crate::default_processes::default_processes;
@@ -36,6 +37,8 @@ pub struct Resources {
     pub(crate) script_logs: ScriptLogs,
     /// What is remembered of pools, for reports.
     pub(crate) pool_records: PoolRecords,
+    /// Wakes a worker when processes are to be started in advance.
+    pub(crate) wanted: Arc<Notify>,
 }
 
 impl Resources {
@@ -47,14 +50,17 @@ impl Resources {
         Resources::check(settings)?;
         // Made now, because it may wait for a directory server.
         default_environment();
+        let processes = ProcessLimit::of_server(processes_max(&settings.limits));
+        processes.set_soft_max(settings.limits.processes_soft_max);
         Ok(Arc::new(Resources {
             memory_buffers: Budget::new(memory_buffers_bytes_max(&settings.limits)),
             memory_refused: Mutex::default(),
             stored_bodies: Budget::new(settings.limits.stored_bodies_bytes_max),
             spool_directory: Mutex::new(spool_directory(settings)),
-            processes: ProcessLimit::of_server(processes_max(&settings.limits)),
+            processes,
             script_logs: ScriptLogs::new(settings.limits.script_log_bytes_max),
             pool_records: PoolRecords::default(),
+            wanted: Arc::default(),
         }))
     }
 
@@ -87,6 +93,7 @@ impl Resources {
             .set_bytes_max(settings.limits.stored_bodies_bytes_max);
         *self.lock_spool_directory() = spool_directory(settings);
         self.processes.set_max(processes_max(&settings.limits));
+        self.processes.set_soft_max(settings.limits.processes_soft_max);
         self.script_logs.set_bytes_max(settings.limits.script_log_bytes_max);
     }
 

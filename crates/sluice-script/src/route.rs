@@ -3,10 +3,11 @@
 //! Not here: the program that a route leads to (`script`).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sluice_settings::{Mode, ScriptSettings, ScriptSource};
 
-use crate::engine::Engines;
+use crate::engine::{ENGINE_STAMP, Engines};
 use crate::pools::Pools;
 pub use crate::script::Script;
 
@@ -29,6 +30,25 @@ pub struct ScriptRoute {
 }
 
 impl ScriptRoute {
+    /// Stands for each of its engines, before a script of it is requested. The file is in the directory of the scripts, where the process
+    /// works, and need not exist.
+    pub fn engine_scripts(&self, document_root: &Path) -> impl Iterator<Item = Script> {
+        let directory = match &self.settings.source {
+            ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => directory.as_path(),
+            ScriptSource::File(file) => file.parent().unwrap_or(Path::new("/")),
+            ScriptSource::Root => document_root,
+        };
+        let file = directory.join("engine");
+        self.engines.programs().map(move |engine| Script {
+            file: file.clone(),
+            name: String::new(),
+            path_info: None,
+            interpreter: None,
+            engine: Some(Arc::clone(engine)),
+            stamp: ENGINE_STAMP,
+        })
+    }
+
     /// How a script of this route is run in another mode, for its author; `script` is its file.
     pub(crate) fn mode_advice(&self, script: &str) -> String {
         let mode = match self.settings.mode {

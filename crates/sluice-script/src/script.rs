@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_http::target::Target;
+
 use crate::engine::EngineProgram;
 use crate::stamp::Stamp;
 
@@ -23,6 +25,15 @@ pub struct Script {
     pub engine: Option<Arc<EngineProgram>>,
     /// Shows whether the file is still the one from which a kept process was started.
     pub stamp: Stamp,
+}
+
+/// A script of a route that is run in advance.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The program.
+    pub script: Script,
+    /// What it is asked with the method PROCTOR. `None` if it is only started.
+    pub target: Option<Target>,
 }
 
 impl Script {

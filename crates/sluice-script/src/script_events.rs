@@ -80,8 +80,7 @@ struct Counts {
 }
 
 impl ScriptEvents {
-    /// Nobody can watch.
-    #[cfg(test)]
+    /// Nobody can watch: the requests of the server itself are nobody's.
     pub(crate) fn none() -> ScriptEvents {
         ScriptEvents {
             watched: OnceCell::new(),

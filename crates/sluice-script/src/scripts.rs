@@ -83,7 +83,7 @@ impl Scripts {
     }
 
     /// What the scripts of all workers may hold together.
-    pub(crate) fn resources(&self) -> &Arc<Resources> {
+    pub fn resources(&self) -> &Arc<Resources> {
         &self.resources
     }
 

@@ -206,7 +206,7 @@ impl Session {
     /// The client was sent elsewhere: the script may finish within `client_grace`.
     pub(crate) fn abandon(mut self: Box<Self>) {
         if let Some(conversation) = &self.conversation {
-            let grace = conversation.settings().timeouts.client_grace;
+            let grace = conversation.settings().timeouts.client_grace();
             self.end(Ending::ClientGone(grace));
         }
     }
@@ -299,7 +299,7 @@ impl Source for Session {
     /// Nobody wants the body.
     fn discard(mut self: Box<Self>) {
         if let Some(conversation) = self.conversation.as_ref().filter(|_| !self.has_failed) {
-            let grace = conversation.settings().timeouts.client_grace;
+            let grace = conversation.settings().timeouts.client_grace();
             self.end(Ending::Drain(grace));
         }
     }

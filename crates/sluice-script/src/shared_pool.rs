@@ -7,6 +7,8 @@ mod refusal;
 mod report;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -14,11 +16,13 @@ use std::time::{Duration, Instant};
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::request_id::UniqueId;
 use sluice_settings::{PoolSettings, ScriptSettings};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
+use crate::client_id::ClientId;
 use crate::idle_process::IdleProcess;
 use crate::lease::Lease;
-use crate::pool::{Action, Decision, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket};
+use crate::memory_use::private_bytes;
+use crate::pool::{Action, Applicant, Decision, Need, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket};
 use crate::pool_note::PoolNote;
 use crate::pool_record::PoolRecord;
 use crate::process::Process;
@@ -41,6 +45,10 @@ pub(crate) struct SharedPool {
     settings: PoolSettings,
     kill_grace: Duration,
     pub(crate) limits: PoolLimits,
+    /// The program of processes that are started in advance.
+    pub(crate) script: Script,
+    /// Wakes a worker that starts processes in advance.
+    wanted: Arc<Notify>,
     state: Mutex<State>,
 }
 
@@ -49,6 +57,8 @@ pub(crate) struct State {
     stamp: Stamp,
     idle: HashMap<ProcessId, IdleProcess>,
     waiting: HashMap<Ticket, Waiter>,
+    /// Processes to start in advance, until a worker does.
+    advance: Vec<(ProcessId, Option<Permit>)>,
     /// The processes that were started, of which some may have ended.
     pub(crate) processes: HashMap<ProcessId, Weak<Process>>,
     /// When the log was last given a line about requests that wait.
@@ -68,11 +78,13 @@ impl SharedPool {
         settings: &ScriptSettings,
         limits: PoolLimits,
         record: Arc<PoolRecord>,
+        wanted: Arc<Notify>,
     ) -> Arc<SharedPool> {
         let pool = Pool::new(settings.pool);
         // Each process of a CGI script serves one request: a failure says nothing about the next process.
         let pool = if settings.mode.keeps_process() {
-            pool.with_backoff()
+            let random = RandomState::new().build_hasher().finish();
+            pool.with_backoff().with_preparation(random)
         } else {
             pool
         };
@@ -81,11 +93,14 @@ impl SharedPool {
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
             limits,
+            script: script.clone(),
+            wanted,
             state: Mutex::new(State {
                 pool,
                 stamp: script.stamp,
                 idle: HashMap::new(),
                 waiting: HashMap::new(),
+                advance: Vec::new(),
                 processes: HashMap::new(),
                 reported: None,
             }),
@@ -104,36 +119,51 @@ impl SharedPool {
         weak
     }
 
-    /// Puts a permit into `permit`, if there is room for a process.
-    pub(crate) fn take_permit(self: &Arc<Self>, permit: &mut Option<Permit>) -> bool {
-        *permit = self.limits.take(&self.member());
-        permit.is_some()
+    /// Collects permits as long as there is room for processes.
+    pub(crate) fn room<'a>(self: &'a Arc<Self>, permits: &'a mut Vec<Permit>) -> impl FnMut(Need) -> bool + 'a {
+        |need| {
+            let permit = self.limits.take(need, &self.member());
+            let is_taken = permit.is_some();
+            permits.extend(permit);
+            is_taken
+        }
     }
 
-    /// Waits for a process or for permission to start one, for this request; `script` is what an engine is to run. The script's fault, a
-    /// 503: the queue is full, the wait took too long, or starts are delayed after failures.
+    /// A request of this client, as the pool wants to know it.
+    pub(crate) fn applicant(&self, worker: usize, script: Option<ScriptId>, client: IpAddr) -> Applicant {
+        let is_counted = self.settings.client_requests_max.is_some();
+        Applicant {
+            worker,
+            script,
+            client: is_counted.then(|| ClientId::of(client)),
+        }
+    }
+
+    /// Waits for a process or for permission to start one, for this request. The script's fault, a 503: the queue is full, the wait took
+    /// too long, or starts are delayed after failures.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        worker: usize,
-        script: Option<ScriptId>,
+        applicant: Applicant,
         request: UniqueId,
         events: &ScriptEvents,
     ) -> Result<Lease, Fault> {
         let note = PoolNote::begin(self, events);
         let (entry, granted) = {
             let mut state = self.lock();
-            let (mut permit, mut is_full) = (None, false);
-            let mut room = || {
-                is_full = !self.take_permit(&mut permit);
-                !is_full
+            let (mut permit, mut unmet) = (None, None);
+            let mut room = |need| {
+                permit = self.limits.take(need, &self.member());
+                unmet = permit.is_none().then_some(need);
+                permit.is_some()
             };
-            match state.pool.request(worker, script, Instant::now(), &mut room) {
+            match state.pool.request(applicant, Instant::now(), &mut room) {
                 Decision::Use(id) => {
                     let idle = state.idle.remove(&id);
                     return Ok(self.lease(id, idle, None));
                 }
                 Decision::Start(id) => {
                     drop(state);
+                    self.limits.server.trim();
                     note.start();
                     return Ok(self.lease(id, None, permit));
                 }
@@ -151,16 +181,16 @@ impl SharedPool {
                     let waiting = state.pool.waiting();
                     let is_filling = 2 * waiting > self.settings.queue_max;
                     drop(state);
-                    match is_full {
-                        true => note.wait_for_room(waiting),
-                        false => note.wait(waiting),
+                    match unmet {
+                        Some(_) => note.wait_for_room(waiting),
+                        None => note.wait(waiting),
                     }
                     if is_filling {
                         self.report_waiting();
                     }
-                    if is_full {
-                        self.limits.report();
-                        self.limits.make_room();
+                    if let Some(need) = unmet {
+                        self.limits.report(need);
+                        self.limits.make_room(need);
                     }
                     (QueueEntry { pool: self, ticket }, granted)
                 }
@@ -170,8 +200,12 @@ impl SharedPool {
         drop(entry);
         note.end_wait(granted.as_ref());
         granted.ok_or_else(|| {
-            self.record.counts.timed_out.add_one();
             let full = self.full(&self.lock().pool);
+            let counts = &self.record.counts;
+            match full.processes < full.max {
+                true => counts.no_room.add_one(),
+                false => counts.timed_out.add_one(),
+            }
             ScriptFault::QueueTimeout(Box::new(full)).into()
         })
     }
@@ -220,6 +254,11 @@ impl SharedPool {
         }
     }
 
+    /// The memory of a process between two requests, if it is bounded.
+    pub(crate) fn measured_bytes(&self, pid: i32) -> Option<u64> {
+        self.settings.memory_bytes_max.and_then(|_| private_bytes(pid))
+    }
+
     /// Its state, for WATCH.
     pub(crate) fn view(&self) -> PoolView {
         self.lock().pool.view()
@@ -246,35 +285,44 @@ impl SharedPool {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         let actions = state.pool.close();
+        let advance = std::mem::take(&mut state.advance);
+        for (id, _) in &advance {
+            state.pool.not_started(*id, Instant::now(), &mut |_| false);
+        }
         self.retire(state, &actions);
+        drop(advance);
     }
 
-    /// Ends processes that were idle for too long, and starts those that were delayed.
+    /// Whether it has processes even if there is no request.
+    pub(crate) fn keeps_processes(&self) -> bool {
+        self.lock().pool.keeps_processes()
+    }
+
+    /// The leases of the processes to start in advance; whoever takes them starts these.
+    pub(crate) fn take_advance(self: &Arc<Self>) -> Vec<Lease> {
+        let advance = std::mem::take(&mut self.lock().advance);
+        let leases = advance.into_iter().map(|(id, permit)| self.lease(id, None, permit));
+        leases.collect()
+    }
+
+    /// Ends processes that were idle for too long, replaces those that are due, and starts those that were delayed or are missing.
     pub(crate) fn tick(self: &Arc<Self>) {
         let mut state = self.lock();
-        let (mut permits, mut is_full) = (Vec::new(), false);
-        let mut room = || {
-            let permit = self.limits.take(&self.member());
-            is_full = permit.is_none();
+        let (mut permits, mut unmet) = (Vec::new(), None);
+        let mut room = |need| {
+            let permit = self.limits.take(need, &self.member());
+            unmet = Some(need).filter(|need| permit.is_none() && *need != Need::Advance);
+            let is_taken = permit.is_some();
             permits.extend(permit);
-            !is_full
+            is_taken
         };
         let actions = state.pool.tick(Instant::now(), &mut room);
-        if actions.is_empty() {
-            drop(state);
-            if is_full {
-                // A process may have become idle just after the request had looked for one.
-                self.limits.make_room();
-            }
-            return;
+        let has_actions = !actions.is_empty();
+        self.carry_out(state, actions, permits);
+        // A process may have become idle just after the request had looked for one.
+        if let Some(need) = unmet.filter(|_| !has_actions) {
+            self.limits.make_room(need);
         }
-        let mut permits = permits.into_iter();
-        let orphans: Vec<_> = actions
-            .iter()
-            .filter_map(|action| self.start(&mut state, *action, &mut || permits.next()))
-            .collect();
-        self.retire(state, &actions);
-        drop(orphans);
     }
 
     /// A process leaves the pool in this way.
@@ -282,39 +330,66 @@ impl SharedPool {
         let mut state = self.lock();
         let idle = state.idle.remove(&id);
         state.processes.remove(&id);
-        let mut permit = None;
-        let action = how(&mut state.pool, id, Instant::now(), &mut || {
-            self.take_permit(&mut permit)
-        });
-        let orphan = action.and_then(|action| self.start(&mut state, action, &mut || permit.take()));
-        drop(state);
-        drop((idle, orphan));
+        let mut permits = Vec::new();
+        let actions = how(&mut state.pool, id, Instant::now(), &mut self.room(&mut permits));
+        self.carry_out(state, actions, permits);
+        drop(idle);
     }
 
-    /// Grants a start with the next permit.
-    pub(crate) fn start(
+    /// Carries out what follows from an event, with the permits that were taken for its starts, in their order; then the lock is free.
+    pub(crate) fn carry_out(
         self: &Arc<Self>,
-        state: &mut State,
-        action: Action,
-        permit: &mut dyn FnMut() -> Option<Permit>,
-    ) -> Option<Orphan> {
-        match action {
-            Action::Start(ticket, id) => grant(state, ticket, self.lease(id, None, permit())),
-            Action::Retire(..) => None,
+        mut state: MutexGuard<'_, State>,
+        actions: Vec<Action>,
+        permits: Vec<Permit>,
+    ) {
+        if actions.is_empty() {
+            return drop(state);
         }
-    }
-
-    fn retire(&self, mut state: MutexGuard<'_, State>, actions: &[Action]) {
-        let mut ending = Vec::new();
+        let mut permits = permits.into_iter();
+        let (mut retired, mut orphans) = (Vec::new(), Vec::new());
+        let (mut starts, mut prepares) = (false, false);
         for action in actions {
-            if let Action::Retire(id, reason) = action
-                && let Some(idle) = state.idle.remove(id)
-            {
-                ending.push((idle, *reason));
+            match action {
+                Action::Retire(id, reason) => retired.extend(state.idle.remove(&id).map(|idle| (idle, reason))),
+                Action::Start(ticket, id) => {
+                    starts = true;
+                    let lease = self.lease(id, None, permits.next());
+                    orphans.extend(grant(&mut state, ticket, lease));
+                }
+                Action::Hand(ticket, id) => {
+                    let idle = state.idle.remove(&id);
+                    orphans.extend(grant(&mut state, ticket, self.lease(id, idle, None)));
+                }
+                Action::Prepare(id) => {
+                    prepares = true;
+                    state.advance.push((id, permits.next()));
+                }
             }
         }
         drop(state);
-        for (idle, reason) in ending {
+        if prepares {
+            self.wanted.notify_one();
+        }
+        for (idle, reason) in retired {
+            end(idle, reason, self.kill_grace);
+        }
+        if starts || prepares {
+            self.limits.server.trim();
+        }
+    }
+
+    /// Ends idle processes; then the lock is free.
+    fn retire(&self, mut state: MutexGuard<'_, State>, actions: &[Action]) {
+        let retired: Vec<_> = actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Retire(id, reason) => Some((state.idle.remove(id)?, *reason)),
+                _ => None,
+            })
+            .collect();
+        drop(state);
+        for (idle, reason) in retired {
             end(idle, reason, self.kill_grace);
         }
     }
@@ -328,14 +403,14 @@ impl Member for SharedPool {
     fn start_waiting(self: Arc<Self>) {
         loop {
             let mut state = self.lock();
-            let mut permit = None;
-            let mut room = || self.take_permit(&mut permit);
-            let Some(action) = state.pool.start_for_waiting(Instant::now(), &mut room) else {
+            let mut permits = Vec::new();
+            let action = state
+                .pool
+                .start_for_waiting(Instant::now(), &mut self.room(&mut permits));
+            let Some(action) = action else {
                 return;
             };
-            let orphan = self.start(&mut state, action, &mut || permit.take());
-            drop(state);
-            drop(orphan);
+            self.carry_out(state, vec![action], permits);
         }
     }
 
@@ -343,10 +418,10 @@ impl Member for SharedPool {
         self.lock().pool.idle_since()
     }
 
-    fn end_idle(self: Arc<Self>) {
+    fn end_idle(self: Arc<Self>, reason: Reason) {
         let mut state = self.lock();
-        let actions: Vec<_> = state.pool.end_idle().into_iter().collect();
-        self.retire(state, &actions);
+        let actions: Vec<_> = state.pool.end_idle(reason).into_iter().collect();
+        self.carry_out(state, actions, Vec::new());
     }
 }
 
@@ -360,33 +435,34 @@ impl Drop for SharedPool {
 }
 
 impl SharedPool {
-    /// Carries out what becomes of an idle process.
+    /// Carries out what becomes of a process that can serve, and what follows from that.
     pub(crate) fn put(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         id: ProcessId,
         idle: IdleProcess,
         release: Release,
+        actions: Vec<Action>,
+        permits: Vec<Permit>,
     ) {
+        let (mut orphan, mut retired) = (None, None);
         match release {
             Release::Keep => {
                 state.idle.insert(id, idle);
             }
-            Release::Hand(ticket) => {
-                let orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None));
-                drop(state);
-                drop(orphan);
-            }
-            Release::Retire(reason) => {
-                drop(state);
-                end(idle, reason, self.kill_grace);
-            }
+            Release::Hand(ticket) => orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None)),
+            Release::Retire(reason) => retired = Some((idle, reason)),
         }
+        self.carry_out(state, actions, permits);
+        if let Some((idle, reason)) = retired {
+            end(idle, reason, self.kill_grace);
+        }
+        drop(orphan);
     }
 }
 
 /// How a process leaves its pool.
-pub(crate) type Removal = fn(&mut Pool, ProcessId, Instant, Room<'_>) -> Option<Action>;
+pub(crate) type Removal = fn(&mut Pool, ProcessId, Instant, Room<'_>) -> Vec<Action>;
 
 /// An entry in the queue, removed when dropped.
 struct QueueEntry<'a> {

@@ -29,19 +29,22 @@ fn pool(max: usize) -> Arc<SharedPool> {
         site: "".into(),
         origin: "".into(),
     });
-    SharedPool::new(&script, &settings, limits, record)
+    SharedPool::new(&script, &settings, limits, record, Arc::default())
 }
 
 #[tokio::test]
 async fn a_process_counts_until_its_end_even_if_its_client_disconnects_while_it_is_started() {
     let pool = pool(1);
     for has_run in [false, true] {
-        let mut lease = pool.acquire(0, None, id(), &ScriptEvents::none()).await.unwrap();
+        let mut lease = pool
+            .acquire(Applicant::default(), id(), &ScriptEvents::none())
+            .await
+            .unwrap();
         assert!(lease.take().is_none());
         let notice = lease.exit_notice();
         drop(lease);
         let unwatched = ScriptEvents::none();
-        let mut second = Box::pin(pool.acquire(0, None, id(), &unwatched));
+        let mut second = Box::pin(pool.acquire(Applicant::default(), id(), &unwatched));
         assert!(has_to_wait(&mut second).await, "two at once");
         if has_run {
             notice(ended());

@@ -23,6 +23,7 @@ pub(crate) mod gate;
 mod gate_tests;
 mod held_limits;
 mod identity;
+pub(crate) mod in_advance;
 mod log_entry;
 mod private;
 mod redirect;

@@ -34,6 +34,7 @@ use crate::overall::{self, Overall, WorkerQuestion};
 use crate::reverse_dns::ReverseDns;
 use crate::serve::Exchanges;
 use crate::serve::gate::Gate;
+use crate::serve::in_advance;
 use crate::status::WorkerCounts;
 
 /// The interval at which pools and connections check their time limits.
@@ -108,6 +109,7 @@ pub(crate) fn run(
         let front = Rc::clone(&worker.front);
         tokio::task::spawn_local(async move { front.keep_send_budget().await });
         tokio::task::spawn_local(tick(Rc::clone(&worker.context)));
+        tokio::task::spawn_local(in_advance::start_wanted(Rc::clone(&worker.context)));
         tokio::task::spawn_local(overall::answer(Rc::clone(&worker.context), questions));
         worker.run().await;
     });
@@ -134,6 +136,7 @@ async fn tick(context: Rc<Context>) {
         }
         context.overall.note_second();
         sluice_launch::reap_orphans();
+        in_advance::prepare(&config, context.scripts.resources());
         for route in config.script_routes() {
             route.pools.tick();
         }

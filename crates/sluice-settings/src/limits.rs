@@ -60,6 +60,9 @@ pub struct Limits {
     /// Script processes of the whole server, idle ones included; `None` for what the machine can carry. At the limit an idle process
     /// of another script is ended, and requests wait in the queue of their script. (`sluice_script::process_limit`)
     pub processes_max: Option<usize>,
+    /// Script processes of the whole server above which an idle process of any script is ended for each one that is started; `None` for
+    /// `processes_max`. (`sluice_script::process_limit`)
+    pub processes_soft_max: Option<usize>,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
@@ -89,6 +92,7 @@ impl Default for Limits {
             stored_bodies_bytes_max: 4 << 30,
             memory_buffers_bytes_max: None,
             processes_max: None,
+            processes_soft_max: None,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,
             script_log_bytes_max: 256 << 10,

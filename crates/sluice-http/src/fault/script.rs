@@ -61,6 +61,8 @@ pub enum ScriptFault {
     DeadlineExceeded(Box<DeadlineExceeded>),
     /// 503: all processes are busy, and as many requests wait as may.
     QueueFull(Box<FullPool>),
+    /// 503: all processes are busy, and its client has its share of those and of the queue.
+    ClientShare(Box<FullPool>),
     /// 503: no process became free in time.
     QueueTimeout(Box<FullPool>),
     /// 503: its last processes failed, and the next is started later.
@@ -166,6 +168,8 @@ pub struct FullPool {
     pub queue_max: usize,
     /// How long they may wait.
     pub queue_timeout: Duration,
+    /// Requests of one client that do not wait behind those of others, if that is bounded.
+    pub client_requests_max: Option<usize>,
 }
 
 impl ScriptFault {
@@ -192,7 +196,10 @@ impl ScriptFault {
             ScriptFault::Failed { status, .. } => *status,
             ScriptFault::NotExecutable { .. } => StatusCode::FORBIDDEN,
             ScriptFault::Silent(_) | ScriptFault::DeadlineExceeded(_) => StatusCode::GATEWAY_TIMEOUT,
-            ScriptFault::QueueFull(_) | ScriptFault::QueueTimeout(_) | ScriptFault::BackOff(_) => {
+            ScriptFault::QueueFull(_)
+            | ScriptFault::ClientShare(_)
+            | ScriptFault::QueueTimeout(_)
+            | ScriptFault::BackOff(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         }
@@ -217,7 +224,9 @@ impl ScriptFault {
 
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            ScriptFault::QueueFull(_) | ScriptFault::QueueTimeout(_) => Some(BUSY_RETRY_AFTER),
+            ScriptFault::QueueFull(_) | ScriptFault::ClientShare(_) | ScriptFault::QueueTimeout(_) => {
+                Some(BUSY_RETRY_AFTER)
+            },
             ScriptFault::BackOff(back_off) => Some(back_off.wait),
             _ => None,
         }
@@ -263,6 +272,13 @@ impl Display for ScriptFault {
                 };
                 write!(out, "{pool}, and {0} {wait} (queue = {0})", pool.queue_max)
             }
+            ScriptFault::ClientShare(pool) => write!(
+                out,
+                "{pool}, and its client has as many requests there as it may before others (requests_per_client = {}), and half of the queue \
+                 is full (queue = {})",
+                pool.client_requests_max.unwrap_or_default(),
+                pool.queue_max
+            ),
             ScriptFault::QueueTimeout(pool) => write!(
                 out,
                 "{pool}: none became free within {:?} (queue_timeout = \"{0:?}\")",

@@ -106,11 +106,16 @@ impl Pool {
             let Refused {
                 queue_full,
                 timed_out,
+                no_room,
+                client_share,
                 backed_off,
             } = self.refused;
             rows.push(fact(
                 "refused",
-                format!("{queue_full} because the queue was full, {timed_out} after a long wait, {backed_off} after failures"),
+                format!(
+                    "{queue_full} because the queue was full, {timed_out} after a long wait, {no_room} after a long wait for room, \
+                     {client_share} because the client had its share, {backed_off} after failures"
+                ),
             ));
         }
         rows

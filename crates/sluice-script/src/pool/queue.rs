@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::recent_scripts::ScriptId;
+use super::slot::Applicant;
+use crate::client_id::ClientId;
 
 /// A waiter older than this gets the next process whichever its worker; before, waiters on the process's own worker come first.
 pub(super) const FAIRNESS: Duration = Duration::from_millis(5);
@@ -24,8 +25,7 @@ pub(super) struct Queue(VecDeque<Waiting>);
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) ticket: Ticket,
-    pub(super) worker: usize,
-    pub(super) script: Option<ScriptId>,
+    pub(super) applicant: Applicant,
     pub(super) since: Instant,
 }
 
@@ -51,24 +51,44 @@ impl Queue {
         self.0.retain(|waiting| waiting.ticket != ticket);
     }
 
-    /// Takes the oldest waiter.
-    pub(super) fn take_oldest(&mut self) -> Option<Waiting> {
-        self.0.pop_front()
+    /// Requests of a client.
+    pub(super) fn of_client(&self, client: ClientId) -> usize {
+        let own = self.0.iter().filter(|waiting| waiting.applicant.client == Some(client));
+        own.count()
+    }
+
+    /// Takes the oldest waiter, but those of these clients after all others.
+    pub(super) fn take_oldest(&mut self, crowding: &[ClientId]) -> Option<Waiting> {
+        self.0.remove(self.first(crowding))
     }
 
     /// Takes the oldest waiter; while it is younger than `FAIRNESS`, the first waiter on the process's own worker, because moving a process
-    /// between event loops costs more than the wait.
-    pub(super) fn take_next(&mut self, worker: usize, now: Instant) -> Option<Waiting> {
+    /// between event loops costs more than the wait. Waiters of these clients come after all others.
+    pub(super) fn take_next(&mut self, worker: usize, now: Instant, crowding: &[ClientId]) -> Option<Waiting> {
         let oldest = self.0.front()?;
-        if now.duration_since(oldest.since) < FAIRNESS
+        if crowding.is_empty()
+            && now.duration_since(oldest.since) < FAIRNESS
             && let Some(at) = self
                 .0
                 .iter()
                 .take(LOOK_AHEAD)
-                .position(|waiting| waiting.worker == worker)
+                .position(|waiting| waiting.applicant.worker == worker)
         {
             return self.0.remove(at);
         }
-        self.0.pop_front()
+        self.take_oldest(crowding)
+    }
+
+    fn first(&self, crowding: &[ClientId]) -> usize {
+        let is_other = |waiting: &Waiting| {
+            !waiting
+                .applicant
+                .client
+                .is_some_and(|client| crowding.contains(&client))
+        };
+        match crowding {
+            [] => 0,
+            _ => self.0.iter().position(is_other).unwrap_or(0),
+        }
     }
 }

@@ -11,6 +11,10 @@ pub(crate) enum Reason {
     Idle,
     /// It has served its number of requests.
     Requests,
+    /// It has run for its lifetime.
+    Lifetime,
+    /// It uses more memory than it may between requests.
+    Memory,
     /// The script's file has changed.
     ScriptChanged,
     /// A watched file has changed.
@@ -19,6 +23,8 @@ pub(crate) enum Reason {
     Shutdown,
     /// Requests for other scripts wait for room.
     RoomForOthers,
+    /// The server has more processes than it keeps idle.
+    SoftLimit,
     /// The administrator has retired the script.
     Asked,
 }
@@ -28,10 +34,13 @@ impl fmt::Display for Reason {
         out.write_str(match self {
             Reason::Idle => "idle for its lifetime",
             Reason::Requests => "served its number of requests",
+            Reason::Lifetime => "ran for its lifetime",
+            Reason::Memory => "uses more memory than memory_soft",
             Reason::ScriptChanged => "its file has changed",
             Reason::WatchedFileChanged => "a watched file has changed",
             Reason::Shutdown => "the server ends or has another configuration",
             Reason::RoomForOthers => "requests for other scripts wait for a process",
+            Reason::SoftLimit => "idle, and the server has more processes than limits.processes_soft",
             Reason::Asked => "retired by the administrator",
         })
     }
@@ -46,15 +55,21 @@ pub(crate) enum Cause {
     AllBusy,
     /// A request had waited for room.
     Waited,
+    /// There were fewer than `min`.
+    Min,
+    /// It replaces a process that is retired for this reason once this one is ready.
+    Replacement(Reason),
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Cause::First => "a request came, and there was none",
-            Cause::AllBusy => "a request came, and none was free",
-            Cause::Waited => "a request had waited for room",
-        })
+        match self {
+            Cause::First => out.write_str("a request came, and there was none"),
+            Cause::AllBusy => out.write_str("a request came, and none was free"),
+            Cause::Waited => out.write_str("a request had waited for room"),
+            Cause::Min => out.write_str("min: there were fewer"),
+            Cause::Replacement(reason) => write!(out, "replacement of a process: {reason}"),
+        }
     }
 }
 

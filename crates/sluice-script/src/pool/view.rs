@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::slot::Advance;
 use super::{Cause, Departure, Pool, ProcessId, Ticket};
 use crate::recent_scripts::ScriptId;
 
@@ -35,6 +36,8 @@ pub(crate) struct SlotView {
     /// Since when it is busy or idle.
     pub since: Instant,
     pub is_idle: bool,
+    /// It is being started in advance.
+    pub is_starting: bool,
     /// It gets no further request.
     pub is_ending: bool,
 }
@@ -69,6 +72,7 @@ impl Pool {
             started: slot.started,
             since: slot.idle_since.unwrap_or(slot.busy_since),
             is_idle: slot.idle_since.is_some(),
+            is_starting: slot.advance == Advance::Starting,
             is_ending: slot.is_ending,
         })
     }

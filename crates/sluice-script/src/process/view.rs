@@ -58,6 +58,12 @@ impl Process {
         }
     }
 
+    /// Why the server has ended it, after its exit status; empty if it has ended by itself.
+    pub(super) fn end_reason(&self) -> String {
+        let cause = self.view().end_cause;
+        cause.map(|cause| format!(" ({cause})")).unwrap_or_default()
+    }
+
     /// What is remembered of it once it has ended.
     pub(super) fn end_record(&self, exit: Exit) -> EndedProcess {
         let view = self.view();

@@ -16,6 +16,7 @@ impl SharedPool {
             max: self.settings.max,
             queue_max: self.settings.queue_max,
             queue_timeout: self.settings.queue_timeout,
+            client_requests_max: self.settings.client_requests_max,
         }
     }
 
@@ -24,6 +25,7 @@ impl SharedPool {
         let counts = &self.record.counts;
         match refusal {
             Refusal::QueueFull => counts.queue_full.add_one(),
+            Refusal::ClientShare => counts.client_share.add_one(),
             Refusal::BackOff(_) => counts.backed_off.add_one(),
         }
     }
@@ -32,6 +34,7 @@ impl SharedPool {
     pub(super) fn refused(&self, refusal: Refusal, pool: &Pool) -> Fault {
         match refusal {
             Refusal::QueueFull => ScriptFault::QueueFull(Box::new(self.full(pool))).into(),
+            Refusal::ClientShare => ScriptFault::ClientShare(Box::new(self.full(pool))).into(),
             Refusal::BackOff(wait) => {
                 let script = self.record.label.script.clone();
                 ScriptFault::BackOff(Box::new(BackOff { script, wait })).into()

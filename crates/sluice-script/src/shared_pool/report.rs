@@ -110,6 +110,7 @@ fn process_report(slot: &SlotView, view: Option<ProcessView>, now: Instant) -> P
     ProcessReport {
         phase: match () {
             () if slot.is_ending || view.end_cause.is_some() => Phase::Ending,
+            () if slot.is_starting => Phase::Starting,
             () if slot.is_idle => Phase::Idle,
             () if view.is_draining => Phase::Draining,
             () => Phase::Busy,

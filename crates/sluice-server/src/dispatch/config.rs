@@ -289,9 +289,19 @@ impl Config {
     }
 
     /// The routes that run scripts, of all sites, and those of the agents that come with the server.
-    pub(crate) fn script_routes(&self) -> impl Iterator<Item = &ScriptRoute> {
+    pub(crate) fn script_routes(&self) -> impl Iterator<Item = &Arc<ScriptRoute>> {
         let of_sites = self.sites.iter().flat_map(|site| site.script_routes());
         of_sites.chain(self.agents.routes())
+    }
+
+    /// Those of them that keep processes, each with its site; agents belong to the first one.
+    pub(crate) fn kept_script_routes(&self) -> impl Iterator<Item = (&Arc<Site>, &Arc<ScriptRoute>)> {
+        let of_sites = self.sites.iter();
+        let of_sites = of_sites.flat_map(|site| site.script_routes().map(move |route| (site, route)));
+        let of_agents = self.sites.iter().take(1);
+        let of_agents = of_agents.flat_map(|site| self.agents.routes().map(move |route| (site, route)));
+        let all = of_sites.chain(of_agents);
+        all.filter(|(_, route)| route.settings.mode.keeps_process())
     }
 
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {

@@ -45,7 +45,7 @@ impl OwnAgents {
     }
 
     /// The routes of all of them.
-    pub(crate) fn routes(&self) -> impl Iterator<Item = &ScriptRoute> {
-        self.0.iter().map(|(_, route)| &**route)
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<ScriptRoute>> {
+        self.0.iter().map(|(_, route)| route)
     }
 }

@@ -229,6 +229,11 @@ impl Route {
         self.kind().and_then(RouteKind::records).is_some()
     }
 
+    /// How the route runs scripts, if it does.
+    pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
+        self.kind()?.script()
+    }
+
     /// The directory whose files the route serves.
     pub(crate) fn directory_mut(&mut self) -> Option<&mut Directory> {
         served_mut(&mut self.action)

@@ -144,8 +144,14 @@ impl Site {
     }
 
     /// The routes that run scripts.
-    pub(crate) fn script_routes(&self) -> impl Iterator<Item = &ScriptRoute> {
-        self.routes.iter().filter_map(|route| Some(&**route.kind()?.script()?))
+    pub(crate) fn script_routes(&self) -> impl Iterator<Item = &Arc<ScriptRoute>> {
+        self.routes.iter().filter_map(Route::script)
+    }
+
+    /// The first of its names that is one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let mut names = self.hosts.iter().map(String::as_str);
+        names.find(|name| !name.starts_with('*'))
     }
 }
 

@@ -40,6 +40,9 @@ pub struct ScriptSettings {
     pub pool: PoolSettings,
     /// The processes of all scripts of the route together, if bounded.
     pub processes_max: Option<usize>,
+    /// Paths, each with an optional query, that are requested with the method PROCTOR in a process that is started in advance, before it gets
+    /// a request of a client.
+    pub proctor: Vec<String>,
     /// Files, and directories of files, whose changes replace kept processes. `None`: of engines, the sources below the directory of the
     /// scripts; otherwise none.
     pub watch: Option<Vec<PathBuf>>,
@@ -185,10 +188,22 @@ pub struct ScriptTimeouts {
     pub output: Duration,
     /// Longest time for a whole exchange, if bounded. After it: as for `reply` or `output`.
     pub deadline: Option<Duration>,
-    /// How long a script of a kept process may continue after its client has disconnected, so that the process can be kept.
-    pub client_grace: Duration,
+    /// How long a script may continue after its client has disconnected; its output is discarded. `None`: 5 s for a kept process, so
+    /// that it can be kept, and not at all for the others.
+    pub client_grace: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
+}
+
+/// How long a script of a kept process may continue after its client has disconnected, where the configuration does not say.
+const CLIENT_GRACE: Duration = Duration::from_secs(5);
+
+impl ScriptTimeouts {
+    /// How long a script may write a reply that nobody waits for.
+    #[must_use]
+    pub fn client_grace(&self) -> Duration {
+        self.client_grace.unwrap_or(CLIENT_GRACE)
+    }
 }
 
 impl Default for ScriptTimeouts {
@@ -197,7 +212,7 @@ impl Default for ScriptTimeouts {
             reply: Duration::from_secs(60),
             output: Duration::from_secs(300),
             deadline: None,
-            client_grace: Duration::from_secs(5),
+            client_grace: None,
             kill_grace: Duration::from_secs(2),
         }
     }
@@ -208,12 +223,19 @@ impl Default for ScriptTimeouts {
 pub struct PoolSettings {
     /// Processes of one script at once; where none is kept, requests that run at once.
     pub max: usize,
-    /// Idle processes that are not ended by `idle`.
+    /// Processes that are started before there is a request, and replaced when they end; so many idle ones are not ended by `idle`.
     pub min: usize,
     /// A process that has had no request for this long is ended.
     pub idle: Duration,
-    /// Requests after which a process is replaced, if bounded.
+    /// Requests after which a process is replaced, if bounded; for each process up to a tenth fewer, so that those that were started
+    /// together are not replaced together.
     pub requests_max: Option<u64>,
+    /// Time after its start when a process is replaced, if bounded; for each process up to a tenth less, as for `requests_max`.
+    pub lifetime_max: Option<Duration>,
+    /// Private memory of a process, bytes, above which it is replaced after a request, if bounded.
+    pub memory_bytes_max: Option<u64>,
+    /// Requests of one client at once; if there are so many, its further ones wait behind those of others. `None` for any number.
+    pub client_requests_max: Option<usize>,
     /// Requests that may wait for a process. Further ones get 503 with Retry-After.
     pub queue_max: usize,
     /// Longest wait in that queue. After it: 503 with Retry-After.
@@ -238,6 +260,7 @@ impl ScriptSettings {
             memory_max: None,
             pool: PoolSettings::new(mode),
             processes_max: None,
+            proctor: Vec::new(),
             watch: None,
         }
     }
@@ -251,6 +274,9 @@ impl PoolSettings {
             min: 0,
             idle: Duration::from_secs(600),
             requests_max: None,
+            lifetime_max: None,
+            memory_bytes_max: None,
+            client_requests_max: None,
             queue_max: 1000,
             queue_timeout: Duration::from_secs(30),
         }

@@ -181,8 +181,21 @@ pub(super) static LIMITS: Section<Limits> = Section {
             ),
             text: "Script processes of the whole server, idle ones included; processes that scripts start themselves do not count. At \
                    the limit, requests wait in the queue of their script (`queue`, `queue_timeout`: then 503), and the process \
-                   that has been idle for longest is ended to make room, whichever its script, except those kept by `min`.",
+                   that has been idle for longest is ended to make room, whichever its script, except those kept by `min`. The last eighth \
+                   is for scripts without any process, so that one whose processes all hang does not stop the others.",
             example: "500",
+        },
+        Key {
+            name: "processes_soft",
+            kind: Kind::Number {
+                unit: "processes",
+                bounds: at_least(1, "a script needs a process"),
+                set: |limits, processes| limits.processes_soft_max = Some(to_usize(processes)),
+            },
+            default: Words("`processes`"),
+            text: "Script processes of the whole server above which an idle one is ended for each one that is started: the one that has been \
+                   idle for longest, whichever its script, except those kept by `min`. Busy processes may be more, up to `processes`.",
+            example: "100",
         },
         Key {
             name: "drain_timeout",

@@ -36,6 +36,7 @@ mod log;
 mod media_type;
 mod pages;
 mod pattern;
+mod pool;
 mod redirect;
 mod reference;
 mod report;

@@ -1,7 +1,7 @@
 //! `[[site.route]].script`: which program runs, and how.
 //!
 //! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`), interpreters and
-//! programs (`interpreters`), engines (`engine`).
+//! programs (`interpreters`), engines (`engine`), processes (`pool`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,6 +15,10 @@ use super::engine::{
 };
 use super::interpreters::{INTERPRETERS, require_program, require_source};
 use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
+use super::pool::{
+    IDLE, LIFETIME, MAX, MEMORY_SOFT, MIN, PROCESSES, PROCTOR, QUEUE, QUEUE_TIMEOUT, REQUESTS, REQUESTS_PER_CLIENT,
+    check_pool,
+};
 use super::route_lint::SiteRoot;
 use super::script_draft::Draft;
 use super::section::to_usize;
@@ -132,18 +136,7 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
             "a cgi script is started for each request and always loads what is there: remove it, or write mode = \"cgiplus\"",
         );
     }
-    let pool = &script.pool;
-    if !script.mode.keeps_process() && pool.min > 0 {
-        table.refuse(
-            "min",
-            "a cgi process serves one request and cannot be kept ready: remove it, or write mode = \"cgiplus\"",
-        );
-    } else if pool.min > pool.max {
-        table.refuse(
-            "min",
-            &format!("is more than max = {}: raise max or lower min", pool.max),
-        );
-    }
+    check_pool(script, table);
 }
 
 pub(super) static SCRIPT: Section<Draft> = Section {
@@ -177,11 +170,15 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         MAX,
         PROCESSES,
         MIN,
+        PROCTOR,
         WATCH,
         IDLE,
         REQUESTS,
+        LIFETIME,
+        MEMORY_SOFT,
         QUEUE,
         QUEUE_TIMEOUT,
+        REQUESTS_PER_CLIENT,
         HEAD_SIZE,
         MEMORY_BUFFER_MAX,
         MEMORY_MAX,
@@ -320,9 +317,9 @@ const DEADLINE: Key<Draft> = Key {
 
 const CLIENT_GRACE: Key<Draft> = Key {
     name: "client_grace",
-    kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.client_grace = grace),
-    default: Value("\"5s\""),
-    text: "How long a script of a kept process may continue after its client has disconnected, so that its process can be kept.",
+    kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.client_grace = Some(grace)),
+    default: Words("5 s, so that a kept process can be kept; in mode `cgi` a script is stopped at once"),
+    text: "How long a script may continue after its client has disconnected; its output is discarded. Then it is stopped.",
     example: "\"30s\"",
 };
 
@@ -332,89 +329,6 @@ const KILL_GRACE: Key<Draft> = Key {
     default: Value("\"2s\""),
     text: "Time between SIGTERM and SIGKILL.",
     example: "\"10s\"",
-};
-
-const MAX: Key<Draft> = Key {
-    name: "max",
-    kind: Kind::Number {
-        unit: "processes",
-        bounds: at_least(1, "to switch the script off, remove its route"),
-        set: |script, max| script.settings.pool.max = to_usize(max),
-    },
-    default: Words("64 in mode `cgi`, 16 in the modes `cgiplus` and `rte`"),
-    text: "Greatest number of processes of each script *file* at once; in mode `rte`, of each engine. A route with many scripts may have so many of each: \
-           `processes` bounds them together, and `processes` in [`[limits]`](#limits) those of the whole server.",
-    example: "8",
-};
-
-const PROCESSES: Key<Draft> = Key {
-    name: "processes",
-    kind: Kind::Number {
-        unit: "processes",
-        bounds: at_least(1, "to switch the scripts off, remove their route"),
-        set: |script, processes| script.settings.processes_max = Some(to_usize(processes)),
-    },
-    default: Words("no limit but those of each script and of the server"),
-    text: "Greatest number of processes of all scripts of the route together, idle ones included. At the limit, requests wait in the \
-           queue of their script, and the process of the route that has been idle for longest is ended to make room.",
-    example: "32",
-};
-
-const MIN: Key<Draft> = Key {
-    name: "min",
-    kind: Kind::Number {
-        unit: "processes",
-        bounds: ANY,
-        set: |script, min| script.settings.pool.min = to_usize(min),
-    },
-    default: Value("0"),
-    text: "Idle processes that are kept when others are ended by `idle`; none is started in advance (not in mode `cgi`).",
-    example: "2",
-};
-
-const IDLE: Key<Draft> = Key {
-    name: "idle",
-    kind: Kind::Duration(
-        at_least(1, "for a process that ends after its request write mode = \"cgi\""),
-        |script, idle| script.settings.pool.idle = idle,
-    ),
-    default: Value("\"10m\""),
-    text: "A process that has had no request for this long is ended (not in mode `cgi`).",
-    example: "\"1h\"",
-};
-
-const REQUESTS: Key<Draft> = Key {
-    name: "requests",
-    kind: Kind::Number {
-        unit: "requests",
-        bounds: at_least(1, "leave it out for no limit"),
-        set: |script, requests| script.settings.pool.requests_max = Some(requests),
-    },
-    default: Words("no limit"),
-    text: "Requests after which a process is replaced, to bound the effect of memory leaks.",
-    example: "10000",
-};
-
-const QUEUE: Key<Draft> = Key {
-    name: "queue",
-    kind: Kind::Number {
-        unit: "requests",
-        bounds: ANY,
-        set: |script, requests| script.settings.pool.queue_max = to_usize(requests),
-    },
-    default: Value("1000"),
-    text: "Greatest number of requests that wait for a process of the script. More get 503 with Retry-After.",
-    example: "50",
-};
-
-const QUEUE_TIMEOUT: Key<Draft> = Key {
-    name: "queue_timeout",
-    kind: Kind::Duration(at_least(1, "for no queue write queue = 0"), |script, timeout| {
-        script.settings.pool.queue_timeout = timeout;
-    }),
-    default: Value("\"30s\""),
-    text: "Longest wait in that queue. After it: 503 with Retry-After.",
-    example: "\"5s\"",
 };
 
 const HEAD_SIZE: Key<Draft> = Key {

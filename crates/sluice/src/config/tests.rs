@@ -10,6 +10,7 @@ mod includes;
 mod keys;
 mod logs;
 mod messages;
+mod pools;
 mod routes;
 mod variables;
 

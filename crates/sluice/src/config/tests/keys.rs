@@ -111,6 +111,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
                 ("interpreters", "{ '.x' = 'perl' }"),
             ],
             "mode" | "request_body" | "arguments" => &[("directory", "'base'")],
+            "proctor" => &[("directory", "'base'"), ("mode", "'cgiplus'"), ("min", "1")],
             _ => &[("directory", "'base'"), ("mode", "'cgiplus'")],
         },
         "[site.route.script.engine]" => &[("program", "'base'")],

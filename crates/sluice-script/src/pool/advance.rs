@@ -1,0 +1,193 @@
+//! Processes that are started in advance: so many that there are `min`, and the successors of those that are due.
+//!
+//! A process is due when it has served its number of requests, has run for its lifetime, or uses too much memory. Its limits are up to a
+//! tenth lower than those of the pool, by chance, so that processes that were started together are not replaced together. Without room for a
+//! successor in the bounds that pools share, a process that is due is ended first. Not here: what a request gets (`pool`).
+
+use std::time::{Duration, Instant};
+
+use super::slot::{Advance, MemoryUse};
+use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Reason, Release, Room};
+
+/// The part of a limit by which that of one process may be lower.
+const JITTER: u64 = 10;
+
+/// Whether a process has shown that it works before it gets the first request of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trial {
+    /// It has answered a request of the server (PROCTOR).
+    Passed,
+    /// It was only started.
+    None,
+}
+
+impl Pool {
+    /// Processes are started in advance. `random` chooses the limits of each process.
+    pub(crate) fn with_preparation(self, random: u64) -> Pool {
+        Pool {
+            prepares: true,
+            random,
+            ..self
+        }
+    }
+
+    /// Whether it has processes even if there is no request.
+    pub(crate) fn keeps_processes(&self) -> bool {
+        self.prepares && self.settings.min > 0 && !self.is_gone && !self.is_closed
+    }
+
+    /// The script is not there: no process is started in advance until it has changed.
+    pub(crate) fn set_gone(&mut self) {
+        self.is_gone = true;
+    }
+
+    /// A process that was started in advance can serve, on this worker. What becomes of it.
+    pub(crate) fn ready(&mut self, id: ProcessId, worker: usize, trial: Trial, now: Instant) -> (Release, Vec<Action>) {
+        let is_closed = self.is_closed;
+        let Some(slot) = self.slot(id) else {
+            return (Release::Retire(Reason::Shutdown), Vec::new());
+        };
+        slot.worker = worker;
+        slot.advance = match trial {
+            Trial::Passed => Advance::No,
+            Trial::None => Advance::Ready,
+        };
+        let reason = slot.stale.or(is_closed.then_some(Reason::Shutdown));
+        if trial == Trial::Passed {
+            self.excuse();
+        }
+        if let Some(reason) = reason {
+            self.remove(id);
+            return (Release::Retire(reason), Vec::new());
+        }
+        let retired = self.retire_predecessor(id);
+        (self.keep(id, now), retired.into_iter().collect())
+    }
+
+    /// A process that was started in advance has failed before it could serve, and is about to be stopped.
+    pub(crate) fn failed(&mut self, id: ProcessId, now: Instant) {
+        self.ending(id);
+        self.fail(now);
+    }
+
+    /// The process that this one replaces gets no further request.
+    fn retire_predecessor(&mut self, id: ProcessId) -> Option<Action> {
+        let old = self.processes.iter_mut().find(|slot| slot.successor == Some(id))?;
+        old.successor = None;
+        let (old_id, reason) = (old.id, old.due.unwrap_or(Reason::Requests));
+        let Some(since) = old.idle_since else {
+            old.stale = old.stale.or(Some(reason));
+            return None;
+        };
+        let since = old.unused_since.unwrap_or(since);
+        self.remove(old_id);
+        self.last_departure = Some(Departure::Retired(reason));
+        if let Some(slot) = self.slot(id) {
+            slot.unused_since = Some(since);
+        }
+        Some(Action::Retire(old_id, reason))
+    }
+
+    /// Starts the successor of a process that is due, unless that is done already or must wait. The reason to end the process first, if
+    /// it can have no successor.
+    pub(super) fn replace(
+        &mut self,
+        id: ProcessId,
+        now: Instant,
+        room: Room<'_>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Reason> {
+        let (is_full, is_delayed) = (
+            self.processes.len() > self.settings.max,
+            self.backoff.wait_in_advance(now).is_some(),
+        );
+        let prepares = self.prepares;
+        let slot = self.slot(id)?;
+        let reason = slot.due?;
+        if prepares && (slot.successor.is_some() || is_full || is_delayed) {
+            return None;
+        }
+        let worker = slot.worker;
+        if !prepares || !room(Need::Advance) {
+            return Some(reason);
+        }
+        let successor = self.prepare(worker, Cause::Replacement(reason), now);
+        self.slot(id)?.successor = Some(successor);
+        actions.push(Action::Prepare(successor));
+        None
+    }
+
+    /// Replaces the processes that are due, as far as that is possible now. Busy ones that can have no successor end after their reply.
+    pub(super) fn replace_due(&mut self, now: Instant, room: Room<'_>, actions: &mut Vec<Action>) {
+        for slot in &mut self.processes {
+            if slot.is_ending || slot.advance == Advance::Starting {
+                continue;
+            }
+            slot.note_due(now, MemoryUse::Fits);
+        }
+        let due = self.processes.iter();
+        let due = due.filter(|slot| slot.due.is_some() && slot.stale.is_none() && !slot.is_ending);
+        let due: Vec<_> = due.map(|slot| (slot.id, slot.idle_since.is_some())).collect();
+        for (id, is_idle) in due {
+            if !is_idle && !self.prepares {
+                continue;
+            }
+            if let Some(reason) = self.replace(id, now, room, actions).filter(|_| is_idle) {
+                self.remove(id);
+                self.last_departure = Some(Departure::Retired(reason));
+                actions.push(Action::Retire(id, reason));
+            }
+        }
+    }
+
+    /// Starts the processes that `min` lacks, as far as that is possible now.
+    pub(super) fn start_missing(&mut self, now: Instant, room: Room<'_>, actions: &mut Vec<Action>) {
+        if !self.keeps_processes() {
+            return;
+        }
+        let count = self.processes.iter().filter(|slot| slot.counts()).count();
+        for _ in count..self.settings.min {
+            let is_full = self.processes.len() >= self.settings.max;
+            if is_full || self.backoff.wait_in_advance(now).is_some() || !room(Need::Advance) {
+                return;
+            }
+            // Of the other workers, each takes one that is idle.
+            let id = self.prepare(0, Cause::Min, now);
+            actions.push(Action::Prepare(id));
+        }
+    }
+
+    fn prepare(&mut self, worker: usize, cause: Cause, now: Instant) -> ProcessId {
+        let applicant = Applicant {
+            worker,
+            ..Applicant::default()
+        };
+        let id = self.add(applicant, cause, now);
+        if let Some(slot) = self.slot(id) {
+            slot.advance = Advance::Starting;
+        }
+        id
+    }
+
+    /// The number of requests and the end of the lifetime of the next process.
+    pub(super) fn limits_of_next(&mut self, now: Instant) -> (u64, Option<Instant>) {
+        let requests = self
+            .settings
+            .requests_max
+            .map_or(u64::MAX, |requests| requests - self.random_up_to(requests / JITTER));
+        let ends_at = self.settings.lifetime_max.and_then(|lifetime| {
+            let most = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX) / JITTER;
+            now.checked_add(lifetime - Duration::from_millis(self.random_up_to(most)))
+        });
+        (requests, ends_at)
+    }
+
+    /// A number from 0 to `most`, by SplitMix64.
+    fn random_up_to(&mut self, most: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % most.saturating_add(1)
+    }
+}
