@@ -12,20 +12,24 @@
 //! - Changes to memory persist in the server: the child writes nothing but the reason of a failure.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{c_char, c_int, c_long, c_void};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
-use crate::clone::{Cloner, SIGNAL_MAX, SignalSet};
+use crate::clone::{Cloner, SIGNAL_MAX, SignalSet, Undone};
 use crate::credentials::Credentials;
+use crate::file_rules::{self, PreparedRules};
 use crate::launch_error::{LaunchError, Stage};
 use crate::limits::Limit;
+use crate::network;
 use crate::pidfd;
+use crate::places::{self, PrivateTmp};
+use crate::priority::Priority;
 use crate::reserved_fds::SCRIPT_DESCRIPTORS;
 use crate::syscall::checked;
 
-/// The umask of every script: files that it creates are writable by their owner only.
-const UMASK: c_int = 0o022;
+/// The umask of a script whose route has none: files that it creates are writable by their owner only.
+pub(crate) const UMASK: u32 = 0o022;
 
 /// Everything that the child needs, prepared before the clone.
 pub(crate) struct Plan<'a> {
@@ -39,9 +43,17 @@ pub(crate) struct Plan<'a> {
     /// The lowest number above all of them.
     pub(crate) fds_end: c_int,
     pub(crate) limits: &'a [Limit],
+    /// The cgroup in which it is created, and the file by which it moves there if the system call could not do it.
+    pub(crate) cgroup: Option<(BorrowedFd<'a>, &'a CStr)>,
+    pub(crate) private_tmp: Option<PrivateTmp<'a>>,
+    pub(crate) chroot: Option<&'a CStr>,
+    pub(crate) umask: u32,
+    pub(crate) priority: Priority,
+    pub(crate) file_rules: Option<&'a PreparedRules<'a>>,
     pub(crate) credentials: Option<&'a Credentials>,
-    /// Signals whose disposition may not be the default; set when the child is cloned.
-    pub(crate) signals_to_reset: Cell<SignalSet>,
+    pub(crate) is_offline: bool,
+    /// What the child must do itself; set when it is cloned.
+    pub(crate) undone: Cell<Undone>,
     /// The server's process id.
     pub(crate) server: libc::pid_t,
     /// Written by the child; read by the parent after the child has left this memory.
@@ -55,14 +67,21 @@ pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedF
     // SAFETY: `child` takes a plan, and never returns. This thread is suspended until the child has left this memory,
     // so `plan` and everything it points to outlive their use.
     let cloned = unsafe {
-        cloner.clone(child, |signals_to_reset| {
-            plan.signals_to_reset.set(signals_to_reset);
+        cloner.clone(child, plan.cgroup.map(|(directory, _)| directory), |undone| {
+            plan.undone.set(undone);
             ptr::from_ref(plan).cast_mut().cast()
         })
     };
-    let (pid, pidfd) = cloned.map_err(|error| LaunchError {
-        stage: Stage::Clone,
-        errno: error.raw_os_error().unwrap_or(0),
+    let (pid, pidfd) = cloned.map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(0);
+        // Only with CLONE_INTO_CGROUP (clone(2)); ENOENT and ENODEV if the cgroup was removed.
+        let is_of_cgroup = plan.cgroup.is_some()
+            && matches!(
+                errno,
+                libc::EACCES | libc::EBUSY | libc::EOPNOTSUPP | libc::ENOENT | libc::ENODEV | libc::EBADF
+            );
+        let stage = if is_of_cgroup { Stage::Cgroup } else { Stage::Clone };
+        LaunchError { stage, errno }
     })?;
     // SAFETY: the child that wrote it has left this memory.
     match unsafe { plan.failure.get().read_volatile() } {
@@ -89,22 +108,51 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
 }
 
 /// Prepares the process and executes the program; returns only with an error.
+///
+/// The order of the steps matters:
+/// 1. A table of descriptors of its own, before any is closed. Signals, before anything may take long.
+/// 2. Resource limits, while a server that is root may raise them. The cgroup, before anything is started or mounted.
+/// 3. Mounts, then the root, while the process may make them; the working directory is below the new root.
+/// 4. umask and priorities. The rules for files: their paths are opened below the new root, by the server's user.
+/// 5. The user. From here on the process has the privileges of the script.
+/// 6. `no_new_privs`, which no program can undo and which the next two require; then the rules for files are in force.
+/// 7. The parent-death signal, which a change of user clears.
+/// 8. The filter of system calls, last, because it could forbid the steps before.
 fn become_program(plan: &Plan<'_>) -> LaunchError {
     let failed = |stage| move |errno| LaunchError { stage, errno };
     let prepare = || {
         leave_descriptor_table(plan).map_err(failed(Stage::Descriptors))?;
-        reset_dispositions(plan.signals_to_reset.get());
+        reset_dispositions(plan.undone.get().signals);
         unblock_signals();
         create_session().map_err(failed(Stage::Session))?;
         move_descriptors(plan).map_err(failed(Stage::Descriptors))?;
-        enter_directory(plan).map_err(failed(Stage::Directory))?;
         for limit in plan.limits {
             limit.set().map_err(failed(Stage::Limits))?;
         }
+        join_cgroup(plan).map_err(failed(Stage::Cgroup))?;
+        if let Some(private_tmp) = &plan.private_tmp {
+            private_tmp.mount().map_err(failed(Stage::PrivateTmp))?;
+        }
+        if let Some(directory) = plan.chroot {
+            places::change_root(directory).map_err(failed(Stage::Chroot))?;
+        }
+        enter_directory(plan).map_err(failed(Stage::Directory))?;
+        plan.priority.set().map_err(failed(Stage::Priority))?;
+        let file_rules = plan.file_rules.map(PreparedRules::create).transpose();
+        let file_rules = file_rules.map_err(failed(Stage::FileRules))?;
         if let Some(credentials) = plan.credentials {
             credentials.assume().map_err(failed(Stage::Credentials))?;
         }
+        if plan.is_offline || file_rules.is_some() {
+            forbid_privileges().map_err(failed(Stage::Privileges))?;
+        }
+        if let Some(ruleset) = file_rules {
+            file_rules::restrict(ruleset).map_err(failed(Stage::FileRules))?;
+        }
         set_parent_death_signal(plan).map_err(failed(Stage::ParentDeathSignal))?;
+        if plan.is_offline {
+            network::forbid().map_err(failed(Stage::Network))?;
+        }
         execute(plan).map_err(failed(Stage::Exec))
     };
     match prepare() {
@@ -188,11 +236,38 @@ fn move_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
     checked(done).map(drop)
 }
 
+/// Moves the child to its cgroup, unless it was created there.
+fn join_cgroup(plan: &Plan<'_>) -> Result<(), i32> {
+    let Some((_, members)) = plan.cgroup.filter(|_| plan.undone.get().is_outside_cgroup) else {
+        return Ok(());
+    };
+    const FLAGS: c_int = libc::O_WRONLY | libc::O_CLOEXEC;
+    const SELF: &CStr = c"0";
+    // SAFETY: the path is NUL-terminated.
+    let opened = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, members.as_ptr(), FLAGS) };
+    let file = checked(opened)?;
+    // SAFETY: the text has one byte at least; the descriptor is the child's own.
+    let written = unsafe { libc::syscall(libc::SYS_write, file, SELF.as_ptr(), 1_usize) };
+    let done = checked(written).map(drop);
+    // SAFETY: takes a number; nothing else uses this descriptor of the child.
+    unsafe { libc::syscall(libc::SYS_close, file) };
+    done
+}
+
+/// Set-user-ID programs have no effect for this process and all that it starts (PR_SET_NO_NEW_PRIVS, prctl(2)).
+fn forbid_privileges() -> Result<(), i32> {
+    const ON: c_int = 1;
+    const UNUSED: c_int = 0;
+    // SAFETY: takes numbers only.
+    let done = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, ON, UNUSED, UNUSED, UNUSED) };
+    checked(done).map(drop)
+}
+
 fn enter_directory(plan: &Plan<'_>) -> Result<(), i32> {
     // SAFETY: the path is NUL-terminated. The working directory is the child's own (no CLONE_FS).
     checked(unsafe { libc::syscall(libc::SYS_chdir, plan.directory) })?;
     // SAFETY: takes a number, and cannot fail. The umask is the child's own, too.
-    unsafe { libc::syscall(libc::SYS_umask, UMASK) };
+    unsafe { libc::syscall(libc::SYS_umask, plan.umask) };
     Ok(())
 }
 

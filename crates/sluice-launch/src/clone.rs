@@ -9,7 +9,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 /// The child's first function. It must not return.
@@ -59,6 +59,15 @@ impl SignalSet {
     }
 }
 
+/// What the call that created a child has not done, so that the child must.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undone {
+    /// The signals whose disposition is to be reset.
+    pub(crate) signals: SignalSet,
+    /// It is not in its cgroup.
+    pub(crate) is_outside_cgroup: bool,
+}
+
 /// Creates the children of one launcher thread, one after the other.
 #[derive(Debug)]
 pub(crate) struct Cloner {
@@ -77,28 +86,43 @@ impl Cloner {
         })
     }
 
-    /// Creates a child, which calls `entry` with the result of `argument`; returns its pid and pidfd after the child
-    /// has left this memory. `argument` receives the signals whose disposition the child must reset.
+    /// From now on as on a system without clone3.
+    #[cfg(test)]
+    pub(crate) fn forget_clone3(&mut self) {
+        self.has_clone3 = false;
+    }
+
+    /// Creates a child, in a cgroup if one is given, which calls `entry` with the result of `argument`; returns its pid and
+    /// pidfd after the child has left this memory. `argument` receives what the child must do itself.
     ///
     /// # Safety
     /// `entry` must be sound for that argument in a child that shares this memory, and must never return.
     pub(crate) unsafe fn clone(
         &mut self,
         entry: Entry,
-        argument: impl Fn(SignalSet) -> *mut c_void,
+        cgroup: Option<BorrowedFd<'_>>,
+        argument: impl Fn(Undone) -> *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
         if self.has_clone3 {
+            let argument = argument(Undone {
+                signals: self.ignored,
+                is_outside_cgroup: false,
+            });
             // SAFETY: the caller guarantees what `clone3` requires, which is the same.
-            match unsafe { self.clone3(entry, argument(self.ignored)) } {
-                // The kernel lacks the call or the flag, or a filter refuses it; that does not change.
+            match unsafe { self.clone3(entry, cgroup, argument) } {
+                // The kernel lacks the call or a flag, or a filter refuses it; that does not change.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::EPERM)) => {
-                    self.has_clone3 = false;
+                    // If the cgroup may be the reason, only this child is created without.
+                    self.has_clone3 = cgroup.is_some() && error.raw_os_error() != Some(libc::ENOSYS);
                 }
                 cloned => return cloned,
             }
         }
         let mut pidfd: c_int = -1;
-        let argument = argument(SignalSet::ALL);
+        let argument = argument(Undone {
+            signals: SignalSet::ALL,
+            is_outside_cgroup: true,
+        });
         // SAFETY: the child runs on a stack of its own, and this thread is suspended meanwhile. CLONE_PIDFD writes one
         // number, to `pidfd`. The caller guarantees the rest.
         let pid = unsafe { libc::clone(entry, self.stack.top(), FLAGS | libc::SIGCHLD, argument, &raw mut pidfd) };
@@ -114,13 +138,23 @@ impl Cloner {
     /// # Safety
     /// As [`Cloner::clone`].
     #[cfg(target_arch = "x86_64")]
-    unsafe fn clone3(&mut self, entry: Entry, argument: *mut c_void) -> io::Result<(libc::pid_t, OwnedFd)> {
+    unsafe fn clone3(
+        &mut self,
+        entry: Entry,
+        cgroup: Option<BorrowedFd<'_>>,
+        argument: *mut c_void,
+    ) -> io::Result<(libc::pid_t, OwnedFd)> {
+        /// `CLONE_INTO_CGROUP` (clone(2)), Linux 5.7.
+        const INTO_CGROUP: u64 = 0x2_0000_0000;
+        /// Words of `struct clone_args` in its first version, which has no cgroup.
+        const WORDS_WITHOUT_CGROUP: usize = 8;
         /// `CLONE_CLEAR_SIGHAND` (clone(2)); the value is the same on every 64-bit architecture.
         const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
         let mut pidfd: c_int = -1;
-        // struct clone_args (clone(2)), in its first version.
-        let arguments: [u64; 8] = [
-            u64::from(FLAGS.cast_unsigned()) | CLEAR_SIGHAND,
+        let in_cgroup = if cgroup.is_some() { INTO_CGROUP } else { 0 };
+        // struct clone_args (clone(2)).
+        let arguments: [u64; 11] = [
+            u64::from(FLAGS.cast_unsigned()) | CLEAR_SIGHAND | in_cgroup,
             (&raw mut pidfd).expose_provenance() as u64,
             0, // child_tid
             0, // parent_tid
@@ -128,7 +162,14 @@ impl Cloner {
             self.stack.base.expose_provenance() as u64 + Stack::GUARD_BYTES as u64,
             Stack::BYTES as u64,
             0, // tls
+            0, // set_tid
+            0, // set_tid_size
+            cgroup.map_or(0, |cgroup| u64::from(cgroup.as_raw_fd().cast_unsigned())),
         ];
+        let bytes = match cgroup {
+            Some(_) => size_of_val(&arguments),
+            None => WORDS_WITHOUT_CGROUP * size_of::<u64>(),
+        };
         let done: i64;
         // SAFETY: the kernel reads the arguments and writes one number, to `pidfd`. In the parent the call changes rax,
         // rcx and r11. The child continues at the same instruction with the same registers, but with the top of its own
@@ -146,7 +187,7 @@ impl Cloner {
                 "2:",
                 inlateout("rax") libc::SYS_clone3 => done,
                 in("rdi") arguments.as_ptr(),
-                in("rsi") size_of_val(&arguments),
+                in("rsi") bytes,
                 in("r12") argument,
                 in("r13") entry,
                 lateout("rcx") _,
@@ -167,7 +208,12 @@ impl Cloner {
 
     #[cfg(not(target_arch = "x86_64"))]
     #[expect(clippy::unused_self, reason = "the x86_64 version uses it")]
-    unsafe fn clone3(&mut self, _: Entry, _: *mut c_void) -> io::Result<(libc::pid_t, OwnedFd)> {
+    unsafe fn clone3(
+        &mut self,
+        _: Entry,
+        _: Option<BorrowedFd<'_>>,
+        _: *mut c_void,
+    ) -> io::Result<(libc::pid_t, OwnedFd)> {
         Err(io::Error::from_raw_os_error(libc::ENOSYS))
     }
 }
@@ -246,14 +292,15 @@ mod tests {
         let mut cloner = Cloner::prepare().unwrap();
         for has_clone3 in [cloner.has_clone3, false] {
             cloner.has_clone3 = has_clone3;
-            let argument = |signals: SignalSet| {
+            let argument = |undone: Undone| {
                 // Rust's runtime ignores SIGPIPE; nothing ignores SIGWINCH.
-                assert!(signals.has(libc::SIGPIPE));
-                assert_eq!(signals.has(libc::SIGWINCH), !has_clone3);
+                assert!(undone.signals.has(libc::SIGPIPE));
+                assert_eq!(undone.signals.has(libc::SIGWINCH), !has_clone3);
+                assert_eq!(undone.is_outside_cgroup, !has_clone3);
                 ptr::without_provenance_mut(7)
             };
             // SAFETY: `leave` takes any number, and never returns.
-            let (_, pidfd) = unsafe { cloner.clone(leave, argument) }.unwrap();
+            let (_, pidfd) = unsafe { cloner.clone(leave, None, argument) }.unwrap();
             // It has exited: its parent was suspended until then.
             let exit = std::iter::repeat_with(|| reap(pidfd.as_fd()).unwrap()).flatten().next();
             assert_eq!(exit, Some(Exit::Code(7)));

@@ -26,14 +26,28 @@ pub enum Stage {
     Session,
     /// Moving the five descriptors to 0 to 4 and closing all others.
     Descriptors,
-    /// Entering the working directory.
-    Directory,
     /// Setting the resource limits.
     Limits,
+    /// Creating its cgroup with its limits, or moving the process there.
+    Cgroup,
+    /// Creating and mounting its directory for temporary files.
+    PrivateTmp,
+    /// Changing its root.
+    Chroot,
+    /// Entering the working directory.
+    Directory,
+    /// Setting its priorities.
+    Priority,
+    /// Restricting it to its files (Landlock).
+    FileRules,
     /// Changing the user.
     Credentials,
+    /// Giving up set-user-ID programs (`no_new_privs`).
+    Privileges,
     /// Setting the signal that ends the process with the server (PR_SET_PDEATHSIG).
     ParentDeathSignal,
+    /// Refusing it the network (seccomp).
+    Network,
     /// Executing the program.
     Exec,
 }
@@ -84,6 +98,13 @@ impl fmt::Display for Stage {
             Stage::Descriptors => "cannot set up its descriptors",
             Stage::Directory => "cannot enter its working directory",
             Stage::Limits => "cannot set its limits",
+            Stage::Cgroup => "cannot set the limits of its cgroup",
+            Stage::PrivateTmp => "cannot give it a private /tmp (private_tmp)",
+            Stage::Chroot => "cannot change its root (chroot)",
+            Stage::Priority => "cannot set its priority (nice, io_priority)",
+            Stage::FileRules => "cannot restrict it to its files (read, write)",
+            Stage::Privileges => "cannot give up set-user-ID programs",
+            Stage::Network => "cannot refuse it the network (network = false)",
             Stage::Credentials => "cannot change to its user",
             Stage::ParentDeathSignal => "cannot set its parent-death signal",
             Stage::Exec => "cannot execute the program",
@@ -117,6 +138,19 @@ fn advice(stage: Stage, errno: i32) -> Option<&'static str> {
             "close_range is missing or forbidden: Linux 5.9 or later is needed"
         }
         (Stage::Credentials, libc::EPERM) => "only a server started as root may change the user of a script",
+        (Stage::Cgroup, _) => {
+            "the server has no cgroup with the controllers for it: run it as a service with Delegate=yes (systemd.resource-control(5)); \
+             the log says at the start what is missing"
+        }
+        (Stage::Chroot, libc::EPERM) => "only a server started as root may change the root of a script",
+        (Stage::Chroot, libc::ENOENT | libc::ENOTDIR) => "there is no such directory",
+        (Stage::PrivateTmp, libc::ENOENT) => "there is no /tmp below its root (chroot)",
+        (Stage::FileRules, libc::ENOSYS | libc::EOPNOTSUPP) => {
+            "this kernel has no Landlock, or it is switched off: Linux 5.13 or later is needed, with landlock in /sys/kernel/security/lsm"
+        }
+        (Stage::Network, libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
+            "this kernel has no filters of system calls (CONFIG_SECCOMP_FILTER)"
+        }
         (Stage::Limits, libc::EPERM) => "a limit is above the server's own hard limit: lower it, or raise that",
         _ => return None,
     })

@@ -10,18 +10,36 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use crate::cgroup::Cgroups;
 use crate::channels::{self, Channels};
 use crate::child::{self, Plan};
-use crate::clone::{Cloner, SignalSet};
+use crate::clone::{Cloner, SignalSet, Undone};
 use crate::launch_error::{LaunchError, Stage};
+use crate::prepared::{Means, Prepared, Temporary};
 use crate::program::{Program, Started};
 use crate::reserved_fds::ReservedFds;
+use crate::temporary::TemporaryDirectories;
 
 type Done = Box<dyn FnOnce(Result<Started, LaunchError>) + Send>;
+
+/// What a launcher needs for its starts.
+#[derive(Debug)]
+pub struct LauncherSettings {
+    /// The number of its threads. Recommended: half as many as there are cores, and at least two.
+    ///
+    /// One thread reaches most of the start rate of a machine, two nearly all of it, because the programs themselves
+    /// need the processor too. The second thread also keeps one slow disk from delaying every script.
+    pub threads: usize,
+    /// The cgroups of its processes; `None`: they stay in that of the server.
+    pub cgroups: Option<Arc<Cgroups>>,
+    /// Below this directory are those for the temporary files of processes that have one of their own.
+    pub temporary_files: PathBuf,
+}
 
 /// Starts script processes on its own threads.
 ///
@@ -33,10 +51,19 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Starts the threads. Recommended: half as many as there are cores, and at least two.
+    /// Starts the threads of a launcher without cgroups.
     ///
-    /// One thread reaches most of the start rate of a machine, two nearly all of it, because the programs themselves
-    /// need the processor too. The second thread also keeps one slow disk from delaying every script.
+    /// # Errors
+    /// As of [`Launcher::start_with`].
+    pub fn start(threads: usize) -> io::Result<Launcher> {
+        Launcher::start_with(LauncherSettings {
+            threads,
+            cgroups: None,
+            temporary_files: std::env::temp_dir(),
+        })
+    }
+
+    /// Starts the threads, and removes directories for temporary files that servers of the same user have left behind.
     ///
     /// Call it early: each thread reserves five descriptor numbers permanently, and only if they are low does a start
     /// cost the same however many connections are open.
@@ -44,17 +71,22 @@ impl Launcher {
     /// # Errors
     /// `InvalidInput`: `threads` is 0, the caller's fault. Otherwise the system has no more threads, memory or
     /// descriptors.
-    pub fn start(threads: usize) -> io::Result<Launcher> {
+    pub fn start_with(settings: LauncherSettings) -> io::Result<Launcher> {
+        let threads = settings.threads;
         if threads == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let means = Arc::new(Means {
+            cgroups: settings.cgroups,
+            temporary: TemporaryDirectories::below(&settings.temporary_files),
+        });
         let null = Arc::new(channels::open_null()?);
         let mut launcher = Launcher {
             queue: Arc::default(),
             threads: Vec::with_capacity(threads),
         };
         for number in 0..threads {
-            let mut starter = Starter::prepare(&null)?;
+            let mut starter = Starter::prepare(&null, &means)?;
             let queue = Arc::clone(&launcher.queue);
             let thread = thread::Builder::new()
                 .name(format!("launcher-{number}"))
@@ -114,23 +146,26 @@ struct Starter {
     reserved: ReservedFds,
     cloner: Cloner,
     null: Arc<OwnedFd>,
+    means: Arc<Means>,
     /// The server's process id.
     server: libc::pid_t,
 }
 
 impl Starter {
-    fn prepare(null: &Arc<OwnedFd>) -> io::Result<Starter> {
+    fn prepare(null: &Arc<OwnedFd>, means: &Arc<Means>) -> io::Result<Starter> {
         Ok(Starter {
             reserved: ReservedFds::reserve(Arc::clone(null))?,
             cloner: Cloner::prepare()?,
             null: Arc::clone(null),
+            means: Arc::clone(means),
             server: std::process::id().cast_signed(),
         })
     }
 
     /// Starts one program; returns when it runs or has failed to start.
     fn start(&mut self, program: Program) -> Result<Started, LaunchError> {
-        let environment = environment_pointers(&program.environment)?;
+        let prepared = Prepared::new(&program, &self.means)?;
+        let environment = environment_pointers(&program.environment, prepared.temporary.as_ref())?;
         let arguments: Vec<*const c_char> = program
             .arguments
             .iter()
@@ -144,7 +179,9 @@ impl Starter {
             .reserved
             .fill(script.in_order())
             .map_err(|error| failed(Stage::Channels, &error))?;
-        let plan = Plan {
+        let pointers = prepared.pointers();
+        let file_rules = prepared.file_rules(&pointers)?;
+        let mut plan = Plan {
             path: program.path.as_ptr(),
             arguments: &arguments,
             environment: &environment,
@@ -152,12 +189,30 @@ impl Starter {
             fds: filled.numbers(),
             fds_end: filled.end(),
             limits: &limits,
+            cgroup: prepared.cgroup(),
+            private_tmp: prepared.private_tmp(&pointers),
+            chroot: prepared.chroot(),
+            umask: prepared.umask(),
+            priority: prepared.priority(),
+            file_rules: file_rules.as_ref(),
             credentials: program.credentials.as_ref(),
-            signals_to_reset: Cell::new(SignalSet::ALL),
+            is_offline: prepared.is_offline(),
+            undone: Cell::new(Undone {
+                signals: SignalSet::ALL,
+                is_outside_cgroup: true,
+            }),
             server: self.server,
             failure: UnsafeCell::new(None),
         };
-        let (pid, pidfd) = child::start(&plan, &mut self.cloner)?;
+        let mut started = child::start(&plan, &mut self.cloner);
+        let is_cgroup_refused = matches!(&started, Err(error) if error.stage == Stage::Cgroup);
+        let is_without_cgroup = is_cgroup_refused && prepared.can_do_without_cgroup();
+        if is_without_cgroup {
+            plan.cgroup = None;
+            plan.failure = UnsafeCell::new(None);
+            started = child::start(&plan, &mut self.cloner);
+        }
+        let (pid, pidfd) = started?;
         Ok(Started {
             pid,
             pidfd,
@@ -165,6 +220,8 @@ impl Starter {
             mailbox: server.mailbox,
             stderr: server.stderr,
             cgiplusin: server.cgiplusin,
+            cgroup: prepared.cgroup.filter(|_| !is_without_cgroup),
+            temporary: prepared.temporary.map(|temporary| temporary.directory),
         })
     }
 }
@@ -234,9 +291,11 @@ fn isolate_thread() {
 /// The list that execve(2) takes: a pointer to each entry, then a null pointer.
 ///
 /// An entry that is not `NAME=value` and a NUL is refused with `EINVAL`. That includes an empty entry, the sign of a
-/// NUL inside a value.
-fn environment_pointers(environment: &[u8]) -> Result<Vec<*const c_char>, LaunchError> {
+/// NUL inside a value. A directory for temporary files takes the place of another TMPDIR.
+fn environment_pointers(environment: &[u8], temporary: Option<&Temporary>) -> Result<Vec<*const c_char>, LaunchError> {
     let mut pointers = Vec::with_capacity(64);
+    let variable = temporary.map(|temporary| temporary.variable.as_slice());
+    pointers.extend(variable.map(|variable| variable.as_ptr().cast()));
     for entry in environment.split_inclusive(|&byte| byte == 0) {
         let is_entry = entry.ends_with(&[0]) && entry.first() != Some(&b'=') && entry.contains(&b'=');
         if !is_entry {
@@ -245,7 +304,9 @@ fn environment_pointers(environment: &[u8]) -> Result<Vec<*const c_char>, Launch
                 errno: libc::EINVAL,
             });
         }
-        pointers.push(entry.as_ptr().cast());
+        if variable.is_none() || !entry.starts_with(b"TMPDIR=") {
+            pointers.push(entry.as_ptr().cast());
+        }
     }
     pointers.push(ptr::null());
     Ok(pointers)
@@ -255,5 +316,75 @@ fn failed(stage: Stage, error: &io::Error) -> LaunchError {
     LaunchError {
         stage,
         errno: error.raw_os_error().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+    use crate::pidfd::{Exit, reap};
+    use crate::program::{Mailbox, Stdin};
+
+    /// Succeeds in a cgroup whose path ends with a text.
+    fn in_cgroup(end: &str) -> Program {
+        let text = |text: &str| std::ffi::CString::new(text).unwrap();
+        let command = format!("grep -q '^0::.*{end}$' /proc/self/cgroup");
+        Program {
+            path: text("/bin/sh"),
+            arguments: vec![text("sh"), text("-c"), text(&command)],
+            environment: b"PATH=/usr/bin:/bin\0".to_vec(),
+            directory: text("/"),
+            stdin: Stdin::Null,
+            mailbox: Mailbox::Stream,
+            memory: tempfile::tempfile().unwrap().into(),
+            credentials: None,
+            limits: crate::limits::ProcessLimits::default(),
+            confinement: None,
+        }
+    }
+
+    fn exit_of(started: &Started) -> Exit {
+        let deadline = Timespec::try_from(Duration::from_secs(30)).unwrap();
+        let mut pidfd = [PollFd::new(&started.pidfd, PollFlags::IN)];
+        assert_eq!(poll(&mut pidfd, Some(&deadline)), Ok(1), "it does not exit");
+        reap(started.pidfd.as_fd()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_process_gets_into_its_cgroup_without_clone3_and_does_without_one_that_is_gone() {
+        let Ok(cgroups) = Cgroups::open() else {
+            return;
+        };
+        let path = cgroups.path().to_owned();
+        let own = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let null = Arc::new(channels::open_null().unwrap());
+        let means = Arc::new(Means {
+            cgroups: Some(cgroups),
+            temporary: TemporaryDirectories::below(Path::new("/nowhere")),
+        });
+        for has_clone3 in [true, false] {
+            let mut starter = Starter::prepare(&null, &means).unwrap();
+            if !has_clone3 {
+                starter.cloner.forget_clone3();
+            }
+            let started = starter.start(in_cgroup(&format!("{own}/[0-9]*"))).unwrap();
+            assert_eq!(exit_of(&started), Exit::Code(0), "clone3: {has_clone3}");
+            let cgroup = started.cgroup.as_ref().unwrap();
+            assert!(!cgroup.has_processes());
+            drop(started);
+            // It is used again; now it is gone.
+            for entry in std::fs::read_dir(&path).unwrap().flatten() {
+                let _ = std::fs::remove_dir(entry.path());
+            }
+            let started = starter.start(in_cgroup("")).unwrap();
+            assert_eq!(exit_of(&started), Exit::Code(0), "clone3: {has_clone3}");
+            assert!(started.cgroup.is_none());
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Here: the program to start and the process that it becomes (`program`), the threads that start processes
 //! (`launcher`), the channels between server and script (`channels`), the clone (`clone`), the code that the child runs
-//! before its program (`child`), the end of a process (`pidfd`) and of the processes that it leaves behind (`session`,
+//! before its program (`child`), what the program may use and reach (`confinement`, and the files that it names), the end of a process (`pidfd`) and of the processes that it leaves behind (`session`,
 //! `orphans`), and what the server needs for that of its own process (`own_process`). Not here: the protocol on those
 //! channels (sluice-gateway), the memory behind descriptor 4 (sluice-membuf), and the decision when to start or end a
 //! process (the process pools).
@@ -17,25 +17,37 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("sluice-launch makes raw system calls of 64-bit Linux");
 
+mod cgroup;
 mod channels;
 mod child;
 mod clone;
+mod confinement;
 mod credentials;
+mod file_rules;
 mod launch_error;
 mod launcher;
 mod limits;
+mod network;
 mod orphans;
+mod own_directory;
 mod own_process;
 mod own_user;
 mod pidfd;
+mod places;
+mod prepared;
+mod priority;
 mod program;
 mod reserved_fds;
 mod session;
 mod syscall;
+mod temporary;
 
+pub use cgroup::{CgroupLimits, Cgroups, NoCgroups, ScriptCgroup, cgroup_problem};
+pub use confinement::{Confinement, IoPriority};
 pub use credentials::Credentials;
+pub use file_rules::{FileRules, landlock_version};
 pub use launch_error::{LaunchError, Stage};
-pub use launcher::Launcher;
+pub use launcher::{Launcher, LauncherSettings};
 pub use limits::ProcessLimits;
 pub use orphans::{has_orphans, reap_orphans};
 pub use own_process::{allow_core_dumps, is_root, prepare_process};
@@ -43,3 +55,4 @@ pub use own_user::{OwnUser, own_user};
 pub use pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
 pub use program::{Mailbox, Program, Started, Stdin};
 pub use session::{Company, Survivors, company, end_session, is_exiting};
+pub use temporary::TemporaryDirectory;

@@ -84,8 +84,7 @@ pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
 /// process. So at the end of every script process, even one that exited by itself (its children may still run): wait
 /// until the pidfd is readable, `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
 ///
-/// A process that has left the group is not reached: [`crate::end_session`] finds it, unless it has also left the session
-/// (setsid(2)). A cgroup would reach it.
+/// A process that has left the group is not reached: [`crate::ScriptCgroup::end`] reaches it, and [`crate::end_session`] finds it.
 ///
 /// # Errors
 /// `ESRCH`: no such group (reaped too early), the caller's fault. `EPERM`: every member runs as a user whom the server
@@ -179,6 +178,18 @@ impl Signal {
         match self {
             Signal::Terminate => libc::SIGTERM,
             Signal::Kill => libc::SIGKILL,
+        }
+    }
+}
+
+impl Exit {
+    /// The name of the signal that has ended it, such as `SIGKILL`. `None` if it has exited, and for signals that end no programs in
+    /// practice.
+    #[must_use]
+    pub fn signal_name(self) -> Option<&'static str> {
+        match self {
+            Exit::Code(_) => None,
+            Exit::Signal(signal) => signal_name(signal),
         }
     }
 }

@@ -4,9 +4,13 @@
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use crate::cgroup::ScriptCgroup;
+use crate::confinement::Confinement;
 use crate::credentials::Credentials;
 use crate::limits::ProcessLimits;
+use crate::temporary::TemporaryDirectory;
 
 /// One script process to start.
 #[derive(Debug)]
@@ -15,9 +19,10 @@ pub struct Program {
     pub path: CString,
     /// The arguments, `argv[0]` included.
     pub arguments: Vec<CString>,
-    /// The complete environment: entries `NAME=value`, each followed by a NUL. Nothing is added.
+    /// The complete environment: entries `NAME=value`, each followed by a NUL. Nothing is added but TMPDIR, if the process has
+    /// a directory for temporary files of its own.
     pub environment: Vec<u8>,
-    /// The working directory, entered before the change of user.
+    /// The working directory, below its root, entered before the change of user.
     pub directory: CString,
     /// The request body: descriptor 0.
     pub stdin: Stdin,
@@ -29,6 +34,8 @@ pub struct Program {
     pub credentials: Option<Credentials>,
     /// The resource limits of the process.
     pub limits: ProcessLimits,
+    /// What else it may use and reach; `None`: what the server may.
+    pub confinement: Option<Arc<Confinement>>,
 }
 
 /// The source of a script's request body: descriptor 0.
@@ -69,4 +76,8 @@ pub struct Started {
     pub stderr: OwnedFd,
     /// The write end of descriptor 3, CGIPLUSIN.
     pub cgiplusin: OwnedFd,
+    /// Its cgroup, if the launcher has cgroups. To be kept until the process is reaped.
+    pub cgroup: Option<ScriptCgroup>,
+    /// Its directory for temporary files. To be dropped when the process and its descendants have ended.
+    pub temporary: Option<TemporaryDirectory>,
 }

@@ -1,7 +1,8 @@
 //! The processes of a script's session: ending those that it leaves behind, and whether it has any.
 //!
 //! A script process leads a session (setsid(2)) and cannot leave it. Its descendants may leave its process group
-//! (timeout(1), `set -m` of a shell), but not its session, unless they start one of their own, as daemons do. A session's
+//! (timeout(1), `set -m` of a shell), but not its session, unless they start one of their own, as daemons do; those are known by
+//! a mark in their environment, unless they have cleared it. A cgroup (`cgroup`) holds those, too. A session's
 //! number is that of its leader. The kernel does not reuse a number while its process is an unreaped zombie, nor while a
 //! session of that number has a member. So the processes of a session are killed while its leader is a zombie.
 //!
@@ -58,18 +59,20 @@ impl fmt::Display for Survivors {
     }
 }
 
-/// Kills every process of the session that `leader` (`Started::pid`) leads, except the leader itself, and waits for their
-/// end. The leader must have exited and must not be reaped yet.
+/// Kills every process of the session that `leader` (`Started::pid`) leads, except the leader itself, and every process in other sessions
+/// that has `mark` in its environment, and waits for their end. The leader must have exited and must not be reaped yet. No other
+/// script may have the mark in its environment; an empty one marks nothing.
 ///
 /// Reads the process table and waits: not for an event loop. Returns within three seconds.
 ///
 /// # Errors
 /// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.
-pub fn end_session(leader: i32) -> Result<(), Survivors> {
+pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
+    let family = Family { session: leader, mark };
     let began = Instant::now();
     let mut zombies = HashSet::new();
     loop {
-        let pass = Pass::of(leader, &mut zombies);
+        let pass = Pass::of(family, &mut zombies);
         let waited = began.elapsed();
         if pass.members.is_empty() && (pass.is_conclusive || waited >= SEARCH_TIMEOUT) {
             return Ok(());
@@ -78,7 +81,7 @@ pub fn end_session(leader: i32) -> Result<(), Survivors> {
             return Err(Survivors { pids: pass.members });
         }
         let round = pass.members.iter().take(ROUND_PROCESSES_MAX);
-        let killed: Vec<OwnedFd> = round.filter_map(|pid| kill_member(*pid, leader)).collect();
+        let killed: Vec<OwnedFd> = round.filter_map(|pid| kill_member(*pid, family)).collect();
         if killed.is_empty() {
             // None was found, or there is no descriptor left.
             std::thread::sleep(PAUSE);
@@ -186,6 +189,27 @@ fn has_open(pid: i32, name: &Path) -> bool {
         .any(|link| link.is_ok_and(|link| link == name))
 }
 
+/// What is known of all processes that a script has started.
+#[derive(Clone, Copy)]
+struct Family<'a> {
+    session: i32,
+    mark: &'a str,
+}
+
+impl Family<'_> {
+    fn has(self, pid: i32, stat: Stat) -> bool {
+        stat.session == self.session || (!self.mark.is_empty() && self.marks(pid))
+    }
+
+    /// Whether the environment that the process was started with has the mark.
+    fn marks(self, pid: i32) -> bool {
+        let mark = self.mark.as_bytes();
+        // Unreadable if it belongs to another user.
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|bytes| bytes == mark)
+    }
+}
+
 /// One search for the processes of a session.
 struct Pass {
     /// Those that have not exited.
@@ -196,7 +220,7 @@ struct Pass {
 
 impl Pass {
     /// `zombies` are those of the pass before, and then of this one: the children of such a process were handed on before this pass.
-    fn of(session: i32, zombies: &mut HashSet<i32>) -> Pass {
+    fn of(family: Family<'_>, zombies: &mut HashSet<i32>) -> Pass {
         let (mut unvisited, has_reaped, are_all) = match orphans::list() {
             Ok(Some(orphans)) => (orphans.pids, orphans.has_reaped, false),
             Ok(None) | Err(_) => (all_processes(), false, true),
@@ -214,7 +238,7 @@ impl Pass {
                     zombies.insert(pid);
                     is_conclusive &= known.contains(&pid);
                 }
-                Some(stat) if stat.session == session => members.push(pid),
+                Some(stat) if family.has(pid, stat) => members.push(pid),
                 Some(_) => {}
                 None => is_conclusive = false,
             }
@@ -248,12 +272,12 @@ fn all_processes() -> Vec<i32> {
         .collect()
 }
 
-/// Kills a process if it is a member of the session. Returns its pidfd.
-fn kill_member(pid: i32, session: i32) -> Option<OwnedFd> {
+/// Kills a process if it belongs to the family. Returns its pidfd.
+fn kill_member(pid: i32, family: Family<'_>) -> Option<OwnedFd> {
     let pidfd = open(pid).ok()?;
     // The number may have passed to another process before it was opened. If it passes on later, the pidfd still refers to
     // the earlier process, which has exited then.
-    if Stat::read(pid)?.session == session {
+    if family.has(pid, Stat::read(pid)?) {
         // Fails for a process that the server may not signal; it is a survivor then.
         let _ = kill(pidfd.as_fd(), Signal::Kill);
     }
@@ -383,7 +407,13 @@ mod tests {
         );
         assert_ne!(search, Company::Alone, "it took too long");
         for grandchild in children(helped_pid) {
-            let _ = kill_member(grandchild, Stat::read(grandchild).unwrap().session);
+            let _ = kill_member(
+                grandchild,
+                Family {
+                    session: Stat::read(grandchild).unwrap().session,
+                    mark: "",
+                },
+            );
         }
         for child in [&mut alone, &mut helped, &mut stranger] {
             child.kill().unwrap();

@@ -236,7 +236,9 @@ pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool
         watch: None,
         ..settings.clone()
     };
-    one.mode.has_engine() && compared(one) == compared(other)
+    // A process that is restricted to files has those of its own route.
+    let is_restricted = one.confinement.files.is_some();
+    one.mode.has_engine() && !is_restricted && compared(one) == compared(other)
 }
 
 /// The stamp of scripts that an engine runs: it compiles a changed file again itself, so its process stays.

@@ -23,7 +23,7 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::path_text::bytes_of;
 use sluice_http::progress::Step;
-use sluice_launch::{ProcessLimits, Program, Stdin};
+use sluice_launch::{Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
@@ -78,6 +78,7 @@ impl Job {
         let info = path_info.map(bytes_of);
         let asked = request.redirect_url.as_deref().map(bytes_of);
         let translated = path_info.and_then(|path| self.map.file_of(path));
+        let translated = translated.as_deref().map(|path| self.inside(path));
         let extra: Vec<_> = settings.variables.added.clone().into_iter().collect();
         let user = request.user.as_ref();
         let mut variables = Variables::build(&CgiRequest {
@@ -85,14 +86,14 @@ impl Job {
             request_uri: &request.target.raw,
             redirect_url: asked.as_deref(),
             script_name: &bytes_of(&self.script.name),
-            script_filename: self.script.file.as_os_str().as_bytes(),
+            script_filename: self.inside(&self.script.file).as_os_str().as_bytes(),
             path_info: info.as_deref(),
-            path_translated: translated.as_ref().map(|path| path.as_os_str().as_bytes()),
+            path_translated: translated.as_deref().map(Path::as_os_str).map(OsStrExt::as_bytes),
             query: request.target.query.as_deref(),
             protocol: request.protocol(),
             scheme: if request.is_https { "https" } else { "http" },
             tls: request.tls_info.as_ref().map_or(&[], |tls_info| &tls_info.variables),
-            document_root: self.map.document_root().as_os_str().as_bytes(),
+            document_root: self.inside(self.map.document_root()).as_os_str().as_bytes(),
             server_name: request.server_name.as_deref().unwrap_or_default(),
             server_addr: request.endpoints.server.ip(),
             server_port: request.endpoints.server.port(),
@@ -161,16 +162,22 @@ impl Job {
                 .map(c_string)
                 .collect();
         }
-        let file = self.script.file.as_os_str();
+        let file = self.inside(&self.script.file);
+        let file = file.as_os_str();
         let interpreter = self.script.interpreter.as_deref().map(present).transpose()?;
+        let interpreter = interpreter.as_deref().map(|path| self.inside(path));
         let program = interpreter.as_deref().map_or(file, Path::as_os_str);
         let words = [program].into_iter().chain((program != file).then_some(file));
         words.map(c_string).collect()
     }
 
-    /// The working directory of a process: that of its first script, or of the application.
-    fn directory(&self) -> &Path {
-        match &self.settings().source {
+    /// The working directory of a process: that of its route, of its first script, or of the application.
+    pub(crate) fn directory(&self) -> &Path {
+        let settings = self.settings();
+        if let Some(directory) = &settings.confinement.working_directory {
+            return directory;
+        }
+        match &settings.source {
             ScriptSource::App { directory, .. } => directory,
             _ => self.script.file.parent().unwrap_or(Path::new("/")),
         }
@@ -196,7 +203,7 @@ impl Job {
             path: command[0].clone(),
             arguments: command,
             environment,
-            directory: c_string(self.directory())?,
+            directory: c_string(self.inside(self.directory()).as_ref())?,
             stdin,
             mailbox: match settings.output.mailbox {
                 settings::Mailbox::Stream => sluice_launch::Mailbox::Stream,
@@ -206,11 +213,8 @@ impl Job {
             },
             memory: duplicate(segment)?,
             credentials: None,
-            limits: ProcessLimits {
-                memory_bytes_max: settings.memory_max,
-                open_files_max: self.scripts.open_files_max,
-                ..ProcessLimits::default()
-            },
+            limits: self.limits(),
+            confinement: self.confinement()?,
         })
     }
 
@@ -237,6 +241,7 @@ impl Job {
             mailbox: settings.output.mailbox,
             record_bytes_max: settings.output.record_bytes_max,
             kill_grace: settings.timeouts.kill_grace,
+            confinement: self.route.confinement.clone(),
         }
     }
 
@@ -342,6 +347,6 @@ fn duplicate(segment: &Segment) -> Result<OwnedFd, Fault> {
         .map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
 }
 
-fn c_string(text: impl AsRef<OsStr>) -> Result<CString, Fault> {
+pub(crate) fn c_string(text: impl AsRef<OsStr>) -> Result<CString, Fault> {
     CString::new(text.as_ref().as_bytes()).map_err(|_| ServerFault::NulInArgument.into())
 }

@@ -8,6 +8,7 @@
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤    in_advance: processes before there is a request
 //!     │                  ├─ job ── request, route       the request, the program, the variables
+//!     │                  │    ├─ confinement          what its process may use and reach
 //!     │                  │    └─ engine ── sdk          the program that runs many scripts
 //!     │                  ├─ pools ── shared_pool ── pool   which request gets which process: its lease (idle_process)
 //!     │                  │    │    ├─ process_limit     bounds that pools share; default_processes
@@ -17,6 +18,8 @@
 //!     │                  ├─ process ── scripts, stderr  start, watch, stop
 //!     │                  │      ├─ escalation              the signals that end it
 //!     │                  │      ├─ end_cause               why it ends
+//!     │                  │      ├─ limit_reached        the limit that has ended it
+//!     │                  │      ├─ belongings           its descendants and temporary files
 //!     │                  │      ├─ shebang              why a process could not be started
 //!     │                  │      └─ unwatched            the end of a process that nobody has taken
 //!     │                  ├─ resources                   bounds on what all scripts hold together
@@ -40,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+mod belongings;
 mod block;
 mod blocked_read;
 mod body_filter;
@@ -48,6 +52,7 @@ mod callout;
 mod cgi;
 mod cgiplus;
 mod client_id;
+pub mod confinement;
 mod conversation;
 mod default_environment;
 mod default_processes;
@@ -62,6 +67,7 @@ pub mod in_advance;
 mod input;
 pub mod job;
 mod lease;
+mod limit_reached;
 mod mailbox;
 mod memory_use;
 mod misbehaviour;

@@ -65,6 +65,7 @@ pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, MissingAgent>
     settings.pool.queue_timeout = agent.timeout;
     let engines = Engines::default();
     Ok(ScriptRoute {
+        confinement: None,
         pools: Pools::new(&settings, &engines, "*", origin),
         settings,
         interpreters: Vec::new(),

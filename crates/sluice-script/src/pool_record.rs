@@ -130,6 +130,8 @@ pub(crate) struct EndedProcess {
     pub exit: Exit,
     pub uses: u64,
     pub lived: Duration,
+    /// The limit that has ended it, if one has: `used more than cpu_time = 2s (SIGXCPU)`.
+    pub limit: Option<Box<str>>,
 }
 
 impl PoolRecords {
@@ -239,6 +241,7 @@ impl PoolRecord {
 impl EndedProcess {
     fn report(&self, at: SystemTime, mode: &str) -> report::Ended {
         let why = match self.cause {
+            _ if self.limit.is_some() => self.limit.iter().map(|limit| format!("it {limit}")).collect(),
             Some(cause) => cause.to_string(),
             // A process of CGI exits when its request is served.
             None if mode == Mode::Cgi.name() && self.exit == Exit::Code(0) => EndCause::Served.to_string(),
@@ -282,6 +285,7 @@ mod tests {
             exit: Exit::Code(0),
             uses: 1,
             lived: Duration::from_secs(1),
+            limit: None,
         }
     }
 

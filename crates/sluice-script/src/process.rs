@@ -9,18 +9,18 @@
 //!   running ──────────────────────────────────────▶ SIGTERM ───────────────────▶ SIGKILL
 //!      └──────────────────────────── exits ───────────┴──────────────────────────────┴──▶ session ended, reaped, announced
 //! ```
-//! Signals go to the whole process group. Processes of the session that are left when its leader ends are killed, whatever
-//! their group: a script leaves none behind unless it creates a session of its own (setsid(2)), as daemons do.
+//! Signals go to the whole process group. All that a process has started is killed when it ends, also daemons: it is in its cgroup,
+//! or else in its session, or known by its environment (`belongings`).
 //!
 //! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
 //! after a while, and is watched further.
 
 mod view;
+mod watcher;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,17 +30,16 @@ use std::time::Duration;
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{Exit, Program, Signal, Usage};
+use sluice_launch::{Exit, Program, Usage};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
-use tokio::io::Interest;
-use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
+use sluice_settings::Confinement;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::end_cause::EndCause;
-use crate::escalation::Escalation;
 use crate::input::Input;
+use crate::limit_reached::{Counts, limit_reached};
 use crate::mailbox::Mailbox;
 use crate::observed_process::time_text;
 use crate::pool::Reason;
@@ -51,10 +50,11 @@ use crate::script_events::{ScriptEvents, StartNote};
 use crate::script_log::ScriptLog;
 use crate::scripts::Scripts;
 use crate::shebang;
-use crate::stderr::{LineSource, StderrReader};
+use crate::stderr::LineSource;
 use crate::unread_errors::UnreadErrors;
-use crate::unwatched::{Unclaimed, Unwatched};
+use crate::unwatched::Unclaimed;
 pub(crate) use view::ProcessView;
+use watcher::{Watched, watch};
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
@@ -80,6 +80,8 @@ pub(crate) struct Process {
     pub record_bytes_max: Option<usize>,
     started: Instant,
     kill_grace: Duration,
+    /// What it may use and reach; `None` if that is what the server may.
+    confinement: Option<Arc<Confinement>>,
     commands: watch::Sender<Command>,
     /// Its standard error, which the watcher reads.
     pub errors: UnreadErrors,
@@ -103,6 +105,8 @@ struct State {
     exit: Option<Exit>,
     /// What it has used; set with `exit`.
     usage: Usage,
+    /// The limit that has ended it, if one has; set with `exit`.
+    limit: Option<Box<str>>,
     waiter: Option<Waker>,
     /// How often its standard error was read to the end on request.
     errors_read: u64,
@@ -154,10 +158,11 @@ pub(crate) async fn start(
     ended: impl FnOnce(EndedProcess) + Send + 'static,
 ) -> Result<(Arc<Process>, Channels), Fault> {
     let note = StartNote::begin(events, &program);
+    let mark = spec.sentinels.end().to_owned();
     let (announce, started) = oneshot::channel();
     scripts.launcher().launch(program, move |result| {
         // Fails if the request has gone; then the drop of the result ends the process.
-        let _ = announce.send(result.map(|started| (Unclaimed::new(started, ended), note.end())));
+        let _ = announce.send(result.map(|started| (Unclaimed::new(started, &mark, ended), note.end())));
     });
     let (unclaimed, note) = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
         Ok(started) => started,
@@ -175,14 +180,14 @@ pub(crate) async fn start(
         }
     };
     let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
-    let (started, ended) = unclaimed.claim();
+    let (started, belongings, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
     let process = Arc::new(Process::new(started.pid, spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
-    let watched = Watched::register(started.pidfd, started.stderr, &process, ended);
-    let Watched { pidfd, errors, ended } = watched.map_err(unusable)?;
-    scripts.track(&process, watch(Arc::clone(&process), pidfd, errors, received, ended));
+    let watched = Watched::register(started.pidfd, started.stderr, &process, belongings, ended);
+    let watched = watched.map_err(unusable)?;
+    scripts.track(&process, watch(Arc::clone(&process), watched, received));
     let channels = (|| {
         Ok(Channels {
             input: started.stdin.map(Input::new).transpose()?,
@@ -220,6 +225,8 @@ pub(crate) struct ProcessSpec {
     pub mailbox: settings::Mailbox,
     pub record_bytes_max: usize,
     pub kill_grace: Duration,
+    /// What the process may use and reach; `None` if that is what the server may.
+    pub confinement: Option<Arc<Confinement>>,
 }
 
 impl Process {
@@ -234,6 +241,7 @@ impl Process {
             log: spec.log,
             started: Instant::now(),
             kill_grace: spec.kill_grace,
+            confinement: spec.confinement,
             commands,
             errors: UnreadErrors::new(),
             state: Mutex::default(),
@@ -407,6 +415,7 @@ impl Process {
             script: state.script.clone().unwrap_or_else(|| self.program.as_str().into()),
             pid: self.pid,
             exit: state.exit,
+            limit: state.limit.clone(),
             error_lines: state.error_lines.iter().cloned().collect(),
         }
     }
@@ -416,8 +425,9 @@ impl Process {
         let state = self.lock();
         // The peak of its memory is not known: the kernel counts that of the server, from which it was forked, too (getrusage(2), `ru_maxrss`).
         let (exit, Usage { user, system, .. }) = (state.exit?, state.usage);
+        let limit: String = state.limit.iter().map(|limit| format!(" because it {limit}")).collect();
         Some(format!(
-            "pid {} has ended: {exit}; it ran for {}, processor time {} user and {} system",
+            "pid {} has ended: {exit}{limit}; it ran for {}, processor time {} user and {} system",
             self.pid,
             time_text(self.age()),
             time_text(user),
@@ -425,8 +435,13 @@ impl Process {
         ))
     }
 
-    fn announce(&self, exit: Exit, usage: Usage) {
+    fn announce(&self, exit: Exit, usage: Usage, counts: Counts) {
+        let confinement = self.confinement.as_deref();
+        let limit = confinement.and_then(|limits| limit_reached(limits, exit, usage, counts));
         let mut state = self.lock();
+        // SIGKILL may be the server's.
+        let is_known = !state.is_ended_by_server || exit.signal_name() != Some("SIGKILL");
+        state.limit = limit.filter(|_| is_known).map(Into::into);
         state.exit = Some(exit);
         state.usage = usage;
         state.input = None;
@@ -448,7 +463,10 @@ impl Drop for Process {
         let Some(exit) = state.exit.filter(|exit| !is_expected && *exit != Exit::Code(0)) else {
             return;
         };
-        let text = exit.to_string();
+        let text = match &state.limit {
+            Some(limit) => format!("{exit}: the script {limit}"),
+            None => exit.to_string(),
+        };
         if !self.log.admits(text.len(), std::time::Instant::now()) {
             return;
         }
@@ -458,117 +476,6 @@ impl Drop for Process {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "end of the process: {text}"),
             None => tracing::warn!(target: "script", site, script, pid, "end of the process: {text}"),
         }
-    }
-}
-
-/// The parts of a process that its watcher needs, registered with the worker's event loop.
-struct Watched<E: Send + 'static> {
-    pidfd: AsyncFd<OwnedFd>,
-    errors: StderrReader,
-    ended: E,
-}
-
-impl<E: Send + 'static> Watched<E> {
-    /// Ends the process if the event loop refuses a descriptor: nobody else would.
-    fn register(pidfd: OwnedFd, stderr: OwnedFd, process: &Arc<Process>, ended: E) -> io::Result<Watched<E>> {
-        let pid = process.pid;
-        let errors = match StderrReader::new(stderr, Arc::clone(process)) {
-            Ok(errors) => errors,
-            Err(error) => {
-                Unwatched { pid, pidfd, ended }.end();
-                return Err(error);
-            }
-        };
-        match awaitable(pidfd) {
-            Ok(pidfd) => Ok(Watched { pidfd, errors, ended }),
-            Err((pidfd, error)) => {
-                Unwatched { pid, pidfd, ended }.end();
-                Err(error)
-            }
-        }
-    }
-}
-
-/// A pidfd in the worker's event loop; the pidfd itself if the event loop refuses it.
-#[expect(
-    deprecated,
-    reason = "its replacement is unsafe because a type may give away its descriptor; OwnedFd cannot"
-)]
-fn awaitable(pidfd: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
-    AsyncFd::try_with_interest(pidfd, Interest::READABLE).map_err(AsyncFdRegisterError::into_parts)
-}
-
-/// The watcher: the drawing above.
-async fn watch(
-    process: Arc<Process>,
-    pidfd: AsyncFd<OwnedFd>,
-    mut errors: StderrReader,
-    mut commands: watch::Receiver<Command>,
-    ended: impl FnOnce(EndedProcess),
-) {
-    let mut next = Escalation::None;
-    let mut ended = Some(ended);
-    let mut error_requests = process.errors.requests();
-    loop {
-        tokio::select! {
-            biased;
-            _ = pidfd.readable() => break,
-            Ok(()) = commands.changed() => next = match *commands.borrow_and_update() {
-                Command::Run => next,
-                Command::FinishBy(time) => next.or_term(time),
-                Command::Stop => next.terminate(process.pid, process.kill_grace),
-            },
-            () = next.due() => next = match next {
-                Escalation::Term(_) => next.terminate(process.pid, process.kill_grace),
-                Escalation::Kill(_) => Escalation::kill(process.pid, pidfd.get_ref().as_fd(), process.kill_grace),
-                Escalation::GiveUp(_) | Escalation::None => {
-                    tracing::error!("{}: cannot be ended; another may be started instead", process.describe());
-                    if let Some(ended) = ended.take() {
-                        ended(process.end_record(Exit::Code(255)));
-                    }
-                    Escalation::None
-                }
-            },
-            Ok(()) = error_requests.changed() => {
-                errors.read_all();
-                process.announce_errors(*error_requests.borrow_and_update());
-            }
-            () = errors.read() => {}
-        }
-    }
-    end_session(&process).await;
-    let (exit, usage) = match sluice_launch::reap_with_usage(pidfd.get_ref().as_fd()) {
-        Ok(Some(reaped)) => reaped,
-        other => {
-            tracing::error!(pid = process.pid, "script process cannot be reaped: {other:?}");
-            (Exit::Code(255), Usage::default())
-        }
-    };
-    errors.finish();
-    tracing::debug!(
-        pid = process.pid,
-        script = &*process.script(),
-        "script process ended: {exit}{}",
-        process.end_reason()
-    );
-    process.announce(exit, usage);
-    if let Some(ended) = ended {
-        ended(process.end_record(exit));
-    }
-}
-
-/// Kills what a process has left behind. It must have exited, and must not be reaped yet: until then its number cannot become
-/// that of another group or session.
-async fn end_session(process: &Process) {
-    let leader = process.pid;
-    let _ = sluice_launch::kill_group(leader, Signal::Kill);
-    // Usually this is all. The rest reads the process table.
-    if !sluice_launch::has_orphans() {
-        return;
-    }
-    let ending = tokio::task::spawn_blocking(move || sluice_launch::end_session(leader));
-    if let Ok(Err(survivors)) = ending.await {
-        tracing::error!("{}: {survivors}", process.describe());
     }
 }
 

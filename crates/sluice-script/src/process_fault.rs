@@ -20,6 +20,8 @@ pub(crate) struct ProcessState {
     pub script: Box<str>,
     pub pid: i32,
     pub exit: Option<Exit>,
+    /// The limit that has ended it, if one has: `used more than cpu_time = 2s (SIGXCPU)`.
+    pub limit: Option<Box<str>>,
     /// The last lines of its standard error in this exchange, the oldest first.
     pub error_lines: Vec<Box<str>>,
 }
@@ -28,7 +30,10 @@ impl ProcessDetail for ProcessState {
     fn report(&self) -> ProcessReport {
         ProcessReport {
             pid: self.pid,
-            end: self.exit.map(|exit| exit.to_string()),
+            end: self.exit.map(|exit| match &self.limit {
+                Some(limit) => format!("{exit}: the script {limit}"),
+                None => exit.to_string(),
+            }),
             error_lines: self.error_lines.iter().map(ToString::to_string).collect(),
         }
     }
@@ -178,9 +183,10 @@ impl ProcessState {
     /// Without its error output.
     fn fmt_state(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "script {}, pid {}", self.script, self.pid)?;
-        match self.exit {
-            Some(exit) => write!(out, ", {exit}"),
-            None => Ok(()),
+        match (self.exit, &self.limit) {
+            (Some(exit), Some(limit)) => write!(out, ", {exit}: the script {limit}"),
+            (Some(exit), None) => write!(out, ", {exit}"),
+            (None, _) => Ok(()),
         }
     }
 }

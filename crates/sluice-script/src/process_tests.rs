@@ -1,10 +1,12 @@
 //! A process whose descriptors the event loop refuses.
 
 use std::ffi::CString;
+use std::os::fd::AsFd;
 
 use sluice_launch::{Launcher, ProcessLimits, Stdin};
 
 use super::*;
+use crate::belongings::Belongings;
 use crate::script_log::ScriptLogs;
 
 fn sleeper() -> Program {
@@ -19,6 +21,7 @@ fn sleeper() -> Program {
         memory: tempfile::tempfile().unwrap().into(),
         credentials: None,
         limits: ProcessLimits::default(),
+        confinement: None,
     }
 }
 
@@ -27,7 +30,8 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
     let launcher = Launcher::start(1).unwrap();
     let (sender, started) = oneshot::channel();
     launcher.launch(sleeper(), move |result| drop(sender.send(result)));
-    let started = started.await.unwrap().unwrap();
+    let mut started = started.await.unwrap().unwrap();
+    let belongings = Belongings::of(&mut started, "");
     let spec = ProcessSpec {
         sentinels: Sentinels::from_random([0; 12]),
         script: String::new(),
@@ -37,13 +41,14 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
         mailbox: settings::Mailbox::Stream,
         record_bytes_max: 0,
         kill_grace: Duration::ZERO,
+        confinement: None,
     };
     let process = Arc::new(Process::new(started.pid, spec, watch::channel(Command::Run).0));
     let pidfd = started.pidfd.try_clone().unwrap();
     // epoll_ctl(2) refuses plain files (EPERM).
     let refused = tempfile::tempfile().unwrap().into();
     let (slot, freed) = oneshot::channel::<()>();
-    let watched = Watched::register(started.pidfd, refused, &process, slot);
+    let watched = Watched::register(started.pidfd, refused, &process, belongings, slot);
     assert!(watched.is_err());
     assert!(freed.await.is_err(), "the slot is dropped");
     let reaped = sluice_launch::reap(pidfd.as_fd());

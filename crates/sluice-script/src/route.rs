@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_settings::{Mode, ScriptSettings, ScriptSource};
+use sluice_settings::{Confinement, Mode, ScriptSettings, ScriptSource};
 
 use crate::engine::{ENGINE_STAMP, Engines};
 use crate::pools::Pools;
@@ -25,6 +25,8 @@ pub struct ScriptRoute {
     pub origin: String,
     /// The begin of the paths by which another route runs the scripts of the same directory in another mode, if one does.
     pub other_mode: Option<String>,
+    /// What its processes may use and reach; `None` if that is what the server may (`confinement::of_route`).
+    pub confinement: Option<Arc<Confinement>>,
     /// The processes of its scripts.
     pub pools: Pools,
 }

@@ -74,5 +74,6 @@ fn ended() -> EndedProcess {
         exit: Exit::Code(0),
         uses: 1,
         lived: Duration::ZERO,
+        limit: None,
     }
 }

@@ -14,8 +14,8 @@ const RESERVE: u64 = 256;
 /// Descriptors of cached files: at most this number, and one part in eight (`sluice_files::file_cache`).
 const CACHED_MAX: u64 = 4096;
 
-/// Descriptors of a script process: pidfd, three pipes, CGIPLUSIN, memory buffer, a stored body, and some while it is
-/// started.
+/// Descriptors of a script process: pidfd, three pipes, CGIPLUSIN, memory buffer, two of its cgroup, a stored body, and some while
+/// it is started.
 const PER_PROCESS: u64 = 12;
 
 /// The part of the rest that is left for files that are sent, at least: most connections are idle, or their file is cached.

@@ -6,6 +6,7 @@
 
 mod activity;
 pub mod commands;
+pub mod confinement;
 mod context;
 mod descriptors;
 mod dispatch;

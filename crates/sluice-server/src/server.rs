@@ -13,7 +13,7 @@ use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
-use sluice_launch::Launcher;
+use sluice_launch::{Launcher, LauncherSettings};
 use sluice_log::{Log, LogSource};
 use sluice_net::client_counts::ClientCounts;
 use sluice_net::front::FrontLimits;
@@ -34,6 +34,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::activity;
 use crate::commands::{COMMANDS_MAX, CommandRequest};
+use crate::confinement;
 use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
@@ -72,6 +73,17 @@ pub struct Server {
     workers: Vec<JoinHandle<()>>,
     /// Records what happens in each minute.
     activity: activity::Thread,
+}
+
+/// Starts the threads that start scripts, with the cgroups and the directory for temporary files of scripts.
+fn start_launcher(settings: &Settings) -> Result<Launcher, StartError> {
+    let threads = (settings.workers.get() / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
+    let launcher = Launcher::start_with(LauncherSettings {
+        threads,
+        cgroups: confinement::open_cgroups(settings),
+        temporary_files: settings.spool_directory.clone().unwrap_or_else(std::env::temp_dir),
+    });
+    launcher.map_err(|error| StartError(format!("threads that start scripts: {error}")))
 }
 
 /// The reason why a server does not start or reload: one line for the administrator.
@@ -116,9 +128,7 @@ impl Server {
         let mut bound = bind_all(settings)?;
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses);
-        let launchers = (workers / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
-        let launcher =
-            Launcher::start(launchers).map_err(|error| StartError(format!("threads that start scripts: {error}")))?;
+        let launcher = start_launcher(settings)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let resources = Resources::new(settings)?;

@@ -63,6 +63,8 @@ pub struct Limits {
     /// Script processes of the whole server above which an idle process of any script is ended for each one that is started; `None` for
     /// `processes_max`. (`sluice_script::process_limit`)
     pub processes_soft_max: Option<usize>,
+    /// Whether each script process gets a cgroup of its own, where the server may create them. (`sluice_launch::Cgroups`)
+    pub has_cgroups: bool,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
@@ -93,6 +95,7 @@ impl Default for Limits {
             memory_buffers_bytes_max: None,
             processes_max: None,
             processes_soft_max: None,
+            has_cgroups: true,
             drain_timeout: Duration::from_secs(30),
             log_lines_max: 10,
             script_log_bytes_max: 256 << 10,

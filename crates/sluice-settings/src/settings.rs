@@ -5,6 +5,7 @@
 //! `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a setting.
 
 mod client;
+mod confinement;
 mod directory;
 mod engine;
 mod links;
@@ -18,6 +19,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
+pub use confinement::{CgroupLimits, Confinement, FileRules, IoPriority, size_text};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
 pub use engine::{Engine, EngineSettings};
 pub use links::FollowLinks;

@@ -197,11 +197,19 @@ fn answer(answer: &Answer) -> String {
             mode,
             name,
             path_info,
+            limits,
         } => {
             let mode = mode.name();
             let info = path_info.as_ref().map(|info| format!(", PATH_INFO {info}"));
             let info = info.unwrap_or_default();
-            format!("reply of script {} ({mode}), SCRIPT_NAME {name}{info}", file.display())
+            let limits = match limits.as_slice() {
+                [] => String::new(),
+                limits => format!("; limits: {}", limits.join(", ")),
+            };
+            format!(
+                "reply of script {} ({mode}), SCRIPT_NAME {name}{info}{limits}",
+                file.display()
+            )
         }
         Answer::Redirect { status, location } => format!("{status}, redirect to {location}"),
         Answer::Error { status, text } => format!("{status}, {text}"),

@@ -411,6 +411,9 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
         let most = started.limits.client_connections_max;
         pending.push(format!("connections_per_client is still {most}"));
     }
+    if started.limits.has_cgroups != read.limits.has_cgroups {
+        pending.push(format!("cgroups is still {}", started.limits.has_cgroups));
+    }
     if started.limits.send_memory_bytes_max != read.limits.send_memory_bytes_max {
         let bytes = started.limits.send_memory_bytes_max;
         pending.push(format!("send_memory is still {bytes} bytes"));

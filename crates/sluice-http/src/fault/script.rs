@@ -199,9 +199,7 @@ impl ScriptFault {
             ScriptFault::QueueFull(_)
             | ScriptFault::ClientShare(_)
             | ScriptFault::QueueTimeout(_)
-            | ScriptFault::BackOff(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            | ScriptFault::BackOff(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -226,7 +224,7 @@ impl ScriptFault {
         match self {
             ScriptFault::QueueFull(_) | ScriptFault::ClientShare(_) | ScriptFault::QueueTimeout(_) => {
                 Some(BUSY_RETRY_AFTER)
-            },
+            }
             ScriptFault::BackOff(back_off) => Some(back_off.wait),
             _ => None,
         }

@@ -34,6 +34,7 @@ pub(crate) fn program(path: &str, arguments: &[&str]) -> Program {
         memory: memory(),
         credentials: None,
         limits: ProcessLimits::default(),
+        confinement: None,
     }
 }
 

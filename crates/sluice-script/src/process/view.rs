@@ -73,6 +73,7 @@ impl Process {
             exit,
             uses: view.uses,
             lived: view.started.elapsed(),
+            limit: self.lock().limit.clone(),
         }
     }
 }

@@ -13,6 +13,7 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
+use sluice_script::confinement;
 use sluice_script::engine::{Engines, can_share_processes};
 use sluice_script::pools::Pools;
 use sluice_script::route::ScriptRoute;
@@ -502,6 +503,7 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
     let engines = Engines::open(&settings.engines);
     let pools = Pools::new(&settings, &engines, site, origin);
     Ok(ScriptRoute {
+        confinement: confinement::of_route(&settings.confinement),
         engines,
         settings,
         interpreters,

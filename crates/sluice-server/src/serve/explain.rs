@@ -159,6 +159,8 @@ pub enum Answer {
         name: String,
         /// PATH_INFO.
         path_info: Option<String>,
+        /// What its process may use and reach, each as in the configuration.
+        limits: Vec<String>,
     },
     /// A report about the server: its name, empty for the first page.
     Report(String),
@@ -414,6 +416,7 @@ fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &R
             mode: script.route.settings.mode,
             name: script.script.name,
             path_info: script.script.path_info,
+            limits: script.route.settings.confinement.lines(),
         },
         decide::Answer::Later(Later::Listing(_)) => Answer::Listing(without_slash(&file)),
         decide::Answer::Later(Later::Report(report)) => Answer::Report(report.name),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::confinement::Confinement;
 use super::engine::EngineSettings;
 
 /// How the scripts of a route run.
@@ -34,8 +35,8 @@ pub struct ScriptSettings {
     pub output: ScriptOutput,
     /// How long a script may take.
     pub timeouts: ScriptTimeouts,
-    /// Address space of a process, bytes (RLIMIT_AS), if bounded.
-    pub memory_max: Option<u64>,
+    /// What a process may use and reach.
+    pub confinement: Confinement,
     /// The processes of each script of the route.
     pub pool: PoolSettings,
     /// The processes of all scripts of the route together, if bounded.
@@ -257,7 +258,7 @@ impl ScriptSettings {
             variables: ScriptVariables::default(),
             output: ScriptOutput::default(),
             timeouts: ScriptTimeouts::default(),
-            memory_max: None,
+            confinement: Confinement::default(),
             pool: PoolSettings::new(mode),
             processes_max: None,
             proctor: Vec::new(),

@@ -179,9 +179,18 @@ pub(super) fn describe_route(route: &RouteSettings, site: &SiteSettings, when: &
     let more = route.changes.lines().into_iter();
     let when = (!route.when.is_empty()).then(|| format!("when {when}"));
     let comment = route.comment.as_ref().map(|comment| format!("{comment:?}"));
+    let limits = match &route.action {
+        Action::Script(script) => script.confinement.lines(),
+        Action::Files(directory) => {
+            let scripts = directory.scripts.as_ref();
+            scripts.map_or_else(Vec::new, |scripts| scripts.script.confinement.lines())
+        }
+        _ => Vec::new(),
+    };
     let parts: Vec<String> = [with]
         .into_iter()
         .filter(|with| !with.is_empty())
+        .chain(limits)
         .chain(more)
         .chain(when)
         .chain(comment)

@@ -170,6 +170,15 @@ pub(super) static LIMITS: Section<Limits> = Section {
             example: "\"2GiB\"",
         },
         Key {
+            name: "cgroups",
+            kind: Kind::Flag(|limits, is_on| limits.has_cgroups = is_on),
+            default: Value("true"),
+            text: "Whether each script process gets a cgroup of its own below that of the server, where the server may create them: all that a script has \
+                   started then ends with it, and `cgroup_memory`, `cgroup_processes` and `cgroup_cpu` of a route can be honoured \
+                   ([limits](../guides/limits.md#cgroups)). A change takes effect when the server is restarted.",
+            example: "false",
+        },
+        Key {
             name: "processes",
             kind: Kind::Number {
                 unit: "processes",

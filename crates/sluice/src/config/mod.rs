@@ -17,6 +17,8 @@ mod changes;
 mod client_certificates;
 mod compression;
 mod conditions;
+mod confinement;
+mod confinement_warnings;
 mod control_key;
 mod default_file;
 mod describe;

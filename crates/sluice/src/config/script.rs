@@ -1,13 +1,18 @@
 //! `[[site.route]].script`: which program runs, and how.
 //!
 //! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`), interpreters and
-//! programs (`interpreters`), engines (`engine`), processes (`pool`).
+//! programs (`interpreters`), engines (`engine`), processes (`pool`), what a process may use (`confinement`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use sluice_settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
 
+use super::confinement::{
+    CGROUP_CPU, CGROUP_CPU_WEIGHT, CGROUP_MEMORY, CGROUP_PROCESSES, CHROOT, CPU_TIME, FILE_SIZE, IO_PRIORITY,
+    MEMORY_MAX, NETWORK, NICE, OPEN_FILES, PRIVATE_TMP, READ, UMASK, USER_PROCESSES, WORKING_DIRECTORY, WRITE,
+    check_confinement,
+};
 use super::description::Fallback::{Value, Words};
 use super::document::At;
 use super::engine::{
@@ -95,6 +100,7 @@ impl Draft {
             _ if table.has("directory") || table.has("file") => return None,
             _ => source_in_root(path?, root, table)?,
         };
+        check_confinement(&settings, table);
         Some(settings)
     }
 }
@@ -181,7 +187,24 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         REQUESTS_PER_CLIENT,
         HEAD_SIZE,
         MEMORY_BUFFER_MAX,
+        CPU_TIME,
         MEMORY_MAX,
+        OPEN_FILES,
+        USER_PROCESSES,
+        FILE_SIZE,
+        CGROUP_MEMORY,
+        CGROUP_PROCESSES,
+        CGROUP_CPU,
+        CGROUP_CPU_WEIGHT,
+        NICE,
+        IO_PRIORITY,
+        UMASK,
+        WORKING_DIRECTORY,
+        PRIVATE_TMP,
+        CHROOT,
+        READ,
+        WRITE,
+        NETWORK,
     ],
 };
 
@@ -352,17 +375,6 @@ const MEMORY_BUFFER_MAX: Key<Draft> = Key {
     default: Value("\"256MiB\""),
     text: "Largest memory buffer that a script may request; 0 for none.",
     example: "\"1GiB\"",
-};
-
-const MEMORY_MAX: Key<Draft> = Key {
-    name: "memory_max",
-    kind: Kind::Size(
-        at_least(1 << 20, "no program starts with less; leave it out for no limit"),
-        |script, size| script.settings.memory_max = Some(size),
-    ),
-    default: Words("no limit"),
-    text: "Address space of a process (RLIMIT_AS). It includes libraries and reserved memory, so be generous.",
-    example: "\"2GiB\"",
 };
 
 /// Directories by the path prefix under which scripts name their files.

@@ -12,6 +12,7 @@ use sluice_settings::{
 
 use super::access_warnings;
 use super::client_certificates::is_served_on;
+use super::confinement_warnings;
 use super::value::format_size;
 
 /// The warnings about a configuration, each one line.
@@ -22,6 +23,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     warnings.extend(fifo_logs(settings));
     warnings.extend(access_warnings::warnings(settings));
     warnings.extend(php_without_engine(settings));
+    warnings.extend(confinement_warnings::warnings(settings));
     for site in &settings.sites {
         let listen = || settings.listen.iter().filter(|listen| is_served_on(site, listen));
         warnings.extend(unequal_addresses(site, listen));

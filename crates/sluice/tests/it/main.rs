@@ -28,6 +28,7 @@ mod half_close;
 mod http;
 mod http2;
 mod lifecycle;
+mod limits;
 mod links;
 mod listing;
 mod log;

@@ -112,6 +112,7 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             ],
             "mode" | "request_body" | "arguments" => &[("directory", "'base'")],
             "proctor" => &[("directory", "'base'"), ("mode", "'cgiplus'"), ("min", "1")],
+            "chroot" => &[("directory", "'jail/base'")],
             _ => &[("directory", "'base'"), ("mode", "'cgiplus'")],
         },
         "[site.route.script.engine]" => &[("program", "'base'")],

@@ -47,10 +47,17 @@ pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     let mut held: Vec<String> = links
         .filter(|link| match link.strip_prefix("socket:[") {
             Some(inode) => sockets.contains(inode.trim_end_matches(']')),
-            // The last one holds cached content, which has its own limit.
-            None => !["[eventpoll]", "[eventfd]", "/memfd:sluice-content"]
-                .iter()
-                .any(|kind| link.contains(kind)),
+            // The third one holds cached content, and free cgroups are kept; both have their own limit. The last one is the lock of the
+            // directory for temporary files, which is opened when it is needed.
+            None => ![
+                "[eventpoll]",
+                "[eventfd]",
+                "/memfd:sluice-content",
+                "/sys/fs/cgroup/",
+                "/sluice-tmp.",
+            ]
+            .iter()
+            .any(|kind| link.contains(kind)),
         })
         .collect();
     held.sort();

@@ -1,0 +1,68 @@
+//! The places of a script process: its root (chroot(2)) and its own `/tmp` (a mount namespace).
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+
+use crate::syscall::checked;
+
+/// Mounts to make in a mount namespace of the child's own.
+#[derive(Debug)]
+pub(crate) struct PrivateTmp<'a> {
+    /// The fresh directory.
+    pub(crate) directory: &'a CStr,
+    /// The directories that it takes the place of. The first must exist.
+    pub(crate) targets: &'a [&'a CStr],
+}
+
+impl PrivateTmp<'_> {
+    /// Creates the namespace and mounts the directory. Called in the child, which shares no namespace of mounts afterwards:
+    /// system calls, nothing else.
+    pub(crate) fn mount(&self) -> Result<(), i32> {
+        // SAFETY: takes numbers only.
+        checked(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS) })?;
+        // What is mounted here must not appear elsewhere; what is mounted elsewhere still appears here.
+        mount(None, c"/", libc::MS_REC | libc::MS_SLAVE)?;
+        let Some((first, others)) = self.targets.split_first() else {
+            return Ok(());
+        };
+        mount(Some(self.directory), first, libc::MS_BIND)?;
+        for target in others {
+            match mount(Some(self.directory), target, libc::MS_BIND) {
+                // A system without /var/tmp has nothing there to keep apart.
+                Err(libc::ENOENT) => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mount(source: Option<&CStr>, target: &CStr, flags: libc::c_ulong) -> Result<(), i32> {
+    const NOTHING: *const c_char = ptr::null();
+    let source = source.map_or(NOTHING, CStr::as_ptr);
+    // SAFETY: both are NUL-terminated or null; a bind mount and a change of propagation read neither type nor data.
+    checked(unsafe { libc::syscall(libc::SYS_mount, source, target.as_ptr(), NOTHING, flags, NOTHING) }).map(drop)
+}
+
+/// Makes a directory the root of the calling process, and its working directory. Called in the child: two system calls,
+/// nothing else.
+pub(crate) fn change_root(directory: &CStr) -> Result<(), i32> {
+    // SAFETY: the path is NUL-terminated. Root and working directory are the child's own (no CLONE_FS).
+    checked(unsafe { libc::syscall(libc::SYS_chroot, directory.as_ptr()) })?;
+    // SAFETY: the path is NUL-terminated. A working directory outside would be a way out.
+    checked(unsafe { libc::syscall(libc::SYS_chdir, c"/".as_ptr()) }).map(drop)
+}
+
+/// Whether this process may mount file systems (CAP_SYS_ADMIN, capabilities(7)).
+pub(crate) fn may_mount() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    // _LINUX_CAPABILITY_VERSION_3, and the calling thread.
+    let header: [u32; 2] = [0x2008_0522, 0];
+    // Twice: effective, permitted, inheritable.
+    let mut data = [0_u32; 6];
+    // SAFETY: the kernel reads the header and writes the data, which have the layout of this version.
+    let done: c_int = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) }
+        .try_into()
+        .unwrap_or(-1);
+    done == 0 && data[0] & (1 << CAP_SYS_ADMIN) != 0
+}

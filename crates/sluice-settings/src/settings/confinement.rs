@@ -1,0 +1,170 @@
+//! What a script process of a route may use and reach.
+//!
+//! Not here: how many processes there may be, and how long they may take (`script`).
+
+use std::path::PathBuf;
+
+/// What a script process may use and reach. `Default`: what the server may, as far as its user may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// Seconds of processor time in the life of a process (RLIMIT_CPU).
+    pub cpu_seconds_max: Option<u64>,
+    /// Address space of a process, bytes (RLIMIT_AS).
+    pub memory_max: Option<u64>,
+    /// Open descriptors of a process (RLIMIT_NOFILE).
+    pub open_files_max: Option<u64>,
+    /// Processes and threads of the *user* of the process (RLIMIT_NPROC).
+    pub user_processes_max: Option<u64>,
+    /// Bytes of the largest file that a process may write (RLIMIT_FSIZE).
+    pub file_bytes_max: Option<u64>,
+    /// The limits of a process with all its descendants.
+    pub cgroup: CgroupLimits,
+    /// Added to the server's nice value.
+    pub nice: u8,
+    /// The priority for disks, if it is not the server's.
+    pub io_priority: Option<IoPriority>,
+    /// The permissions that new files do not get; `None`: 022.
+    pub umask: Option<u32>,
+    /// `None`: the directory of the script or of the application.
+    pub working_directory: Option<PathBuf>,
+    /// Whether each process has a directory for temporary files of its own.
+    pub has_private_tmp: bool,
+    /// The directory that becomes the root of a process.
+    pub chroot: Option<PathBuf>,
+    /// The files that a process may use; `None`: all that its user may.
+    pub files: Option<FileRules>,
+    /// Whether it may create no sockets but local ones.
+    pub is_offline: bool,
+}
+
+/// The limits of a cgroup: of a script process with all its descendants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupLimits {
+    /// Bytes of memory.
+    pub memory_bytes_max: Option<u64>,
+    /// Processes and threads.
+    pub processes_max: Option<u64>,
+    /// Percent of the time of one processor.
+    pub cpu_percent: Option<u64>,
+    /// The share of busy processors, beside 100 of others.
+    pub cpu_weight: Option<u64>,
+}
+
+/// The priority of a process for disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoPriority {
+    /// The lowest of the usual ones.
+    Low,
+    /// Only while nobody else uses the disk.
+    Idle,
+}
+
+/// The files that a process may use, beside those of its program and of the system's libraries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileRules {
+    /// For reading and executing: files, and directories with all that is below them.
+    pub read: Vec<PathBuf>,
+    /// For reading and writing.
+    pub write: Vec<PathBuf>,
+}
+
+impl CgroupLimits {
+    /// Whether any is set.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        *self != CgroupLimits::default()
+    }
+}
+
+impl Confinement {
+    /// What is set, each as in the configuration: `cpu_time = 2s`.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let cgroup = &self.cgroup;
+        let size = |bytes: Option<u64>| bytes.map(size_text);
+        let paths = |paths: &[PathBuf]| {
+            let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            (!shown.is_empty()).then(|| shown.join(" "))
+        };
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let files = self.files.as_ref();
+        let set = [
+            ("cpu_time", self.cpu_seconds_max.map(|seconds| format!("{seconds}s"))),
+            ("memory_max", size(self.memory_max)),
+            ("open_files", self.open_files_max.map(|number| number.to_string())),
+            (
+                "user_processes",
+                self.user_processes_max.map(|number| number.to_string()),
+            ),
+            ("file_size", size(self.file_bytes_max)),
+            ("cgroup_memory", size(cgroup.memory_bytes_max)),
+            (
+                "cgroup_processes",
+                cgroup.processes_max.map(|number| number.to_string()),
+            ),
+            ("cgroup_cpu", cgroup.cpu_percent.map(|percent| percent.to_string())),
+            ("cgroup_cpu_weight", cgroup.cpu_weight.map(|weight| weight.to_string())),
+            ("nice", (self.nice > 0).then(|| self.nice.to_string())),
+            (
+                "io_priority",
+                self.io_priority.map(|priority| match priority {
+                    IoPriority::Low => "low".to_owned(),
+                    IoPriority::Idle => "idle".to_owned(),
+                }),
+            ),
+            ("umask", self.umask.map(|umask| format!("{umask:03o}"))),
+            ("working_directory", path(&self.working_directory)),
+            ("private_tmp", self.has_private_tmp.then(|| "true".to_owned())),
+            ("chroot", path(&self.chroot)),
+            ("read", files.and_then(|files| paths(&files.read))),
+            ("write", files.and_then(|files| paths(&files.write))),
+            ("network", self.is_offline.then(|| "false".to_owned())),
+        ];
+        set.into_iter()
+            .filter_map(|(name, value)| Some(format!("{name} = {}", value?)))
+            .collect()
+    }
+}
+
+/// A size in the largest unit of which it is a whole number.
+#[must_use]
+pub fn size_text(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole = UNITS
+        .iter()
+        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    match whole {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_shown_as_in_the_configuration() {
+        let confinement = Confinement {
+            cpu_seconds_max: Some(2),
+            memory_max: Some(64 << 20),
+            umask: Some(0o27),
+            files: Some(FileRules {
+                read: vec!["/srv/a".into(), "/srv/b".into()],
+                write: Vec::new(),
+            }),
+            is_offline: true,
+            ..Confinement::default()
+        };
+        let expected = [
+            "cpu_time = 2s",
+            "memory_max = 64MiB",
+            "umask = 027",
+            "read = /srv/a /srv/b",
+            "network = false",
+        ];
+        assert_eq!(confinement.lines(), expected);
+        assert_eq!(Confinement::default().lines(), Vec::<String>::new());
+        assert_eq!(size_text(1000), "1000");
+    }
+}

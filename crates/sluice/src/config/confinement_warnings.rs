@@ -1,0 +1,88 @@
+//! Warnings about limits of scripts that this system, or this user, cannot apply: their scripts would not be started.
+//!
+//! `check` may be run by another user than the server, so these are warnings. Not here: keys that contradict each other
+//! (`confinement`).
+
+use sluice_server::confinement::{cgroup_problem, is_root, landlock_version};
+use sluice_settings::{Action, CgroupLimits, Confinement, RouteSettings, Settings};
+
+/// One line for each route whose limits cannot be applied.
+pub(super) fn warnings(settings: &Settings) -> Vec<String> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let confined = routes.filter_map(|route| Some((route, confinement(route)?)));
+    let confined: Vec<_> = confined
+        .filter(|(_, confinement)| **confinement != Confinement::default())
+        .collect();
+    let each = |(route, confinement): &(&RouteSettings, &Confinement)| {
+        let mut problems = Vec::new();
+        problems.extend(chroot_without_root(confinement));
+        problems.extend(no_landlock(confinement));
+        problems.extend(missing_paths(confinement));
+        problems.extend(cgroup_limits(settings, confinement));
+        problems.extend(processes_of_root(confinement));
+        problems
+            .into_iter()
+            .map(|problem| format!("{}: {problem}", route.origin))
+            .collect::<Vec<_>>()
+    };
+    confined.iter().flat_map(each).collect()
+}
+
+fn confinement(route: &RouteSettings) -> Option<&Confinement> {
+    match &route.action {
+        Action::Script(script) => Some(&script.confinement),
+        Action::Files(files) => Some(&files.scripts.as_ref()?.script.confinement),
+        _ => None,
+    }
+}
+
+fn chroot_without_root(confinement: &Confinement) -> Option<String> {
+    confinement.chroot.as_ref().filter(|_| !is_root())?;
+    Some("chroot: only root may change the root of a script, so no script of this route can be started: run the server as root, or remove this".to_owned())
+}
+
+fn no_landlock(confinement: &Confinement) -> Option<String> {
+    confinement.files.as_ref().filter(|_| landlock_version() == 0)?;
+    Some("read, write: this kernel has no Landlock, so no script of this route can be started: Linux 5.13 or later is needed, with landlock in /sys/kernel/security/lsm".to_owned())
+}
+
+/// A path that does not exist when a process is started cannot be used by it.
+fn missing_paths(confinement: &Confinement) -> Vec<String> {
+    let files = confinement.files.iter();
+    let named = files.flat_map(|files| [("read", &files.read), ("write", &files.write)]);
+    let paths = named.flat_map(|(name, paths)| paths.iter().map(move |path| (name, path)));
+    let root = confinement.chroot.as_deref();
+    let is_missing = |path: &std::path::Path| {
+        let seen = root.map_or(path.to_owned(), |root| {
+            root.join(path.strip_prefix("/").unwrap_or(path))
+        });
+        !seen.exists()
+    };
+    let missing = paths.filter(|(_, path)| is_missing(path));
+    missing
+        .map(|(name, path)| {
+            format!(
+                "{name}: {} does not exist: a script that is started before it does cannot use it",
+                path.display()
+            )
+        })
+        .collect()
+}
+
+fn cgroup_limits(settings: &Settings, confinement: &Confinement) -> Option<String> {
+    let limits = confinement.cgroup;
+    (limits != CgroupLimits::default()).then_some(())?;
+    let why = match settings.limits.has_cgroups {
+        true => cgroup_problem(&limits)?,
+        false => "limits.cgroups is false".to_owned(),
+    };
+    Some(format!(
+        "cgroup_memory, cgroup_processes and cgroup_cpu cannot be applied here, so no script of this route can be started: {why}; run the \
+         server as a service with Delegate=yes (systemd.resource-control(5)), or remove them"
+    ))
+}
+
+fn processes_of_root(confinement: &Confinement) -> Option<String> {
+    confinement.user_processes_max.filter(|_| is_root())?;
+    Some("user_processes does not hold for root: use cgroup_processes".to_owned())
+}
