@@ -47,7 +47,7 @@ fn assert_shown(watcher: &Watcher, texts: &[&str]) {
 
 #[test]
 fn the_life_of_a_kept_process_is_shown() {
-    let server = player("max = 1, requests = 3, memory_buffer_max = \"1MiB\"").start();
+    let server = player("max = 1, processes = 1, requests = 3, memory_buffer_max = \"1MiB\"").start();
     assert_eq!(server.get("/cgiplus-bin/player").text(), "unwatched");
     let watcher = Watcher::start(&server, &["--items", "script"]);
     assert_eq!(server.get("/cgiplus-bin/player").text(), "1");

@@ -102,6 +102,7 @@ fn client_grace_lets_a_script_of_cgi_finish_and_then_stops_it() {
 fn a_start_above_the_soft_limit_ends_an_idle_process_of_another_script() {
     let server = Setup::new()
         .limits("processes = 100\nprocesses_soft = 1")
+        .cgiplus("max = 1")
         .environment("RUST_LOG", "debug")
         .script("one", SHELL_COUNTER)
         .script("two", SHELL_COUNTER)

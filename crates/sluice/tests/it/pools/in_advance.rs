@@ -89,8 +89,8 @@ fn a_script_that_is_installed_later_or_changed_is_started_without_a_request() {
     server.wait_for_processes(0);
     write_script(&file, &SHELL_COUNTER.replace("count=0", "count=100"));
     server.wait_for_processes(1);
-    let pid = pids(&server).into_iter().next().unwrap();
-    assert_eq!(pid_and_count(&server, "/one"), (pid, 101));
+    let (pid, count) = pid_and_count(&server, "/one");
+    assert_eq!(count, 101);
     write_script(&file, &SHELL_COUNTER.replace("count=0", "count=2000"));
     let is_renewed = || pids(&server).len() == 1 && !pids(&server).contains(&pid);
     assert!(wait_until(is_renewed), "{:?}", pids(&server));
