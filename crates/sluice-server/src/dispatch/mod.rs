@@ -8,6 +8,7 @@ mod limit_tables;
 pub(crate) mod locate;
 mod map;
 mod own_agents;
+mod paths_below;
 mod program;
 pub(crate) mod resolve;
 pub(crate) mod route;

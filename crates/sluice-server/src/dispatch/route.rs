@@ -20,18 +20,14 @@ use sluice_script::route::ScriptRoute;
 use sluice_script::search_path::find_program;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
-    AccessUse, CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes, Wildcard,
+    AccessUse, CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes,
 };
 use sluice_settings::{
     Action, DirectorySettings, Fallback, FollowLinks, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
-    suffix_of,
 };
 
+use crate::dispatch::paths_below::{PathsBelow, leading_parts};
 use crate::dispatch::suffix_scripts::SuffixScripts;
-
-/// The most leading parts of a path that are matched against the regular expression of a refusal or requirement. Real trees are not deeper, and
-/// without a limit the time would grow with the square of the path's length.
-const REGEX_PARTS_MAX: usize = 32;
 
 /// A route of a site, ready for use.
 pub(crate) struct Route {
@@ -49,14 +45,6 @@ pub(crate) struct Route {
     pub changes: Changes,
     /// The paths below its own, if it requires a certificate or limits access: scripts find their PATH_INFO there.
     required_below: Option<PathsBelow>,
-}
-
-/// The paths below those of a route's pattern, and scripts by suffix whose endings are written in other letters.
-struct PathsBelow {
-    /// `None` for a regular expression.
-    below: Option<Wildcard>,
-    /// The suffixes of the site's scripts, which are run in any case: a route for `*.php` means `x.PHP`, too.
-    suffixes: Arc<[String]>,
 }
 
 /// The action of a route on a request that it matches.
@@ -189,10 +177,10 @@ impl Route {
     /// Refuses scripts with these suffixes in any case, or requires a certificate for them, as the route does for those in lower case.
     pub(crate) fn note_suffixes(&mut self, suffixes: &Arc<[String]>) {
         if let RouteAction::Answer(RouteKind::Refuse(refusal)) = &mut self.action {
-            refusal.below.suffixes = Arc::clone(suffixes);
+            refusal.below.note_suffixes(suffixes);
         }
         if let Some(below) = &mut self.required_below {
-            below.suffixes = Arc::clone(suffixes);
+            below.note_suffixes(suffixes);
         }
     }
 
@@ -401,33 +389,6 @@ impl RouteFiles {
     }
 }
 
-impl PathsBelow {
-    fn of(pattern: &Pattern) -> PathsBelow {
-        PathsBelow {
-            below: match pattern {
-                Pattern::Wildcard(path) => Some(Wildcard::new(&format!("{path}/*"))),
-                Pattern::Regex(_) => None,
-            },
-            suffixes: Arc::default(),
-        }
-    }
-
-    /// Whether this path lies below one of the pattern, from which it was made, or is one with its endings in lower case.
-    fn has(&self, pattern: &Pattern, path: &str) -> bool {
-        let is_lower = |path: String| pattern.matches(&path).is_some() || self.is_below(pattern, &path);
-        self.is_below(pattern, path) || with_lower_endings(path, &self.suffixes).is_some_and(is_lower)
-    }
-
-    fn is_below(&self, pattern: &Pattern, path: &str) -> bool {
-        match &self.below {
-            Some(below) => below.matches(path).is_some(),
-            None => leading_parts(path)
-                .take(REGEX_PARTS_MAX)
-                .any(|part| pattern.matches(part).is_some()),
-        }
-    }
-}
-
 impl Refusal {
     /// The refusal as the client's fault; `origin` is the place of the route in the configuration.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
@@ -455,19 +416,6 @@ fn served_mut(action: &mut RouteAction) -> Option<&mut Directory> {
 
 fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenError> {
     StatusCode::from_u16(status).map_err(|_| OpenError::new(&settings.origin, format!("no such status: {status}")))
-}
-
-/// The path with those endings of its parts in lower case that are suffixes of scripts. `None` if they are.
-fn with_lower_endings(path: &str, suffixes: &[String]) -> Option<String> {
-    if suffixes.is_empty() || !path.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return None;
-    }
-    let lower = |part: &str| match suffix_of(suffixes, part) {
-        Some(suffix) => format!("{}{suffix}", &part[..part.len() - suffix.len()]),
-        None => part.to_owned(),
-    };
-    let parts: Vec<_> = path.split('/').map(lower).collect();
-    Some(parts.join("/")).filter(|lower| lower != path)
 }
 
 /// Opens the directories of the files that the route's scripts may name instead of a body.
@@ -517,15 +465,6 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
 /// The file of a path below a root.
 pub(crate) fn below_root(root: &Path, path: &str) -> PathBuf {
     root.join(path_of(path.trim_start_matches('/')))
-}
-
-/// The leading parts of a path: `/a/b/c` → `/a`, `/a/b`, `/a/b/c`.
-pub(crate) fn leading_parts(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('/')
-        .map(|(at, _)| at)
-        .skip(1)
-        .chain([path.len()])
-        .map(|end| &path[..end])
 }
 
 /// Opens a directory of the configuration; one that is missing is opened when it exists. An error is the administrator's.

@@ -11,7 +11,7 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::Pattern;
 use sluice_settings::{Action, Engine, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
 
-use crate::dispatch::route::leading_parts;
+use crate::dispatch::paths_below::leading_parts;
 
 /// The script sources of all sites. They are withheld by every site, whichever of them runs the scripts.
 pub(crate) struct ScriptSources {
