@@ -64,7 +64,8 @@ over:
     _exit(0);
 }
 
-/* Starts that process. It has a session of its own, so that the server does not kill it with the script. Returns its id, or -1. */
+/* Starts that process. It has a session of its own, so that the server does not kill it with the script but sends SIGTERM first. Returns its id,
+   or -1. */
 static pid_t start_reaper(const char *directory, pid_t shell)
 {
     sigset_t term;

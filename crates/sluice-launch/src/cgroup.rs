@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use crate::orphans;
 use crate::own_directory::OwnDirectory;
-use crate::session::Survivors;
+use crate::session::{Survivors, terminate};
 
 const PREFIX: &str = "sluice.";
 const SERVER: &str = "sluice-server";
@@ -247,7 +247,7 @@ impl ScriptCgroup {
         has_processes
     }
 
-    /// Kills all of its processes, and waits for their end. Waits: not for an event loop. Returns within three seconds.
+    /// Ends all of its processes by SIGTERM and SIGKILL, and waits for their end. Waits: not for an event loop. Returns within three seconds.
     ///
     /// # Errors
     /// Some cannot be ended: they wait for a disk.
@@ -312,6 +312,7 @@ impl Leaf {
 
     fn end(&self) -> Result<(), Survivors> {
         let began = Instant::now();
+        terminate(&members(&self.path), |pid| members(&self.path).contains(&pid));
         while self.has_processes() {
             if began.elapsed() >= END_TIMEOUT {
                 return Err(Survivors {

@@ -35,6 +35,12 @@ const ROUND_TIMEOUT: Duration = Duration::from_millis(50);
 /// The time between two searches if nothing was killed.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// How long the processes that a script has left behind may go on after SIGTERM, so that they can remove what they have made.
+const TERM_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// More processes than this get no SIGTERM: a script that starts so many could start more meanwhile.
+const TERM_PROCESSES_MAX: usize = 16;
+
 /// Processes killed in one round, each of which needs a descriptor.
 const ROUND_PROCESSES_MAX: usize = 64;
 
@@ -59,8 +65,8 @@ impl fmt::Display for Survivors {
     }
 }
 
-/// Kills every process of the session that `leader` (`Started::pid`) leads, except the leader itself, and every process in other sessions
-/// that has `mark` in its environment, and waits for their end. The leader must have exited and must not be reaped yet. No other
+/// Ends every process of the session that `leader` (`Started::pid`) leads, except the leader itself, and every process in other sessions
+/// that has `mark` in its environment, by SIGTERM and SIGKILL, and waits for their end. The leader must have exited and must not be reaped yet. No other
 /// script may have the mark in its environment; an empty one marks nothing.
 ///
 /// Reads the process table and waits: not for an event loop. Returns within three seconds.
@@ -71,6 +77,9 @@ pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
     let family = Family { session: leader, mark };
     let began = Instant::now();
     let mut zombies = HashSet::new();
+    terminate(&Pass::of(family, &mut zombies).members, |pid| {
+        Stat::read(pid).is_some_and(|stat| family.has(pid, stat))
+    });
     loop {
         let pass = Pass::of(family, &mut zombies);
         let waited = began.elapsed();
@@ -86,8 +95,24 @@ pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
             // None was found, or there is no descriptor left.
             std::thread::sleep(PAUSE);
         }
-        wait_for_exits(&killed);
+        wait_for_exits(&killed, ROUND_TIMEOUT);
     }
+}
+
+/// Sends SIGTERM to processes, if they are few, and waits until they have exited, no longer than `TERM_TIMEOUT`. `is_member` says again
+/// whether a number is that of a process that is meant: it may have passed to another one.
+pub(crate) fn terminate(pids: &[i32], is_member: impl Fn(i32) -> bool) {
+    if pids.len() > TERM_PROCESSES_MAX {
+        return;
+    }
+    let open = |pid: &i32| Some((*pid, open(*pid).ok()?));
+    let mut pidfds = Vec::new();
+    for (pid, pidfd) in pids.iter().filter_map(open) {
+        if is_member(pid) && kill(pidfd.as_fd(), Signal::Terminate).is_ok() {
+            pidfds.push(pidfd);
+        }
+    }
+    wait_for_exits(&pidfds, TERM_TIMEOUT);
 }
 
 /// Whether another process can do the work of a script process.
@@ -296,9 +321,9 @@ fn open(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Waits until all have exited, no longer than for a round.
-fn wait_for_exits(pidfds: &[OwnedFd]) {
-    let until = Instant::now() + ROUND_TIMEOUT;
+/// Waits until all have exited, no longer than this.
+fn wait_for_exits(pidfds: &[OwnedFd], timeout: Duration) {
+    let until = Instant::now() + timeout;
     for pidfd in pidfds {
         let left = until.saturating_duration_since(Instant::now());
         let mut request = libc::pollfd {
@@ -306,7 +331,7 @@ fn wait_for_exits(pidfds: &[OwnedFd]) {
             events: libc::POLLIN,
             revents: 0,
         };
-        // At most `ROUND_TIMEOUT`.
+        // Less than a second.
         let left = i32::try_from(left.as_millis()).unwrap_or(0);
         // SAFETY: one valid pollfd, which the kernel writes.
         unsafe { libc::poll(&raw mut request, 1, left) };

@@ -93,6 +93,25 @@ fn daemons_end_with_their_script() {
 }
 
 #[test]
+fn daemons_get_a_term_signal_first_so_that_they_can_remove_what_they_have_made() {
+    let script = r#"
+printf 'Content-Type: text/plain\n\n'
+setsid sh -c 'trap "echo cleaned > \"$TEST_DIR/cleaned\"; exit" TERM; echo up > "$TEST_DIR/up"; sleep 1000 & wait' </dev/null >/dev/null 2>&1 &
+read -r line < "$TEST_DIR/up"
+echo done"#;
+    for cgroups in ["true", "false"] {
+        let setup = Setup::new()
+            .limits(&format!("cgroups = {cgroups}"))
+            .script("daemon", script);
+        let (cleaned, _up) = (setup.event_fifo("cleaned"), setup.gate("up"));
+        let server = setup.start();
+        assert_eq!(server.get("/cgi-bin/daemon").text(), "done\n");
+        assert_eq!(cleaned.line(), "cleaned", "cgroups = {cgroups}\n{}", server.log());
+        server.wait_for_processes(0);
+    }
+}
+
+#[test]
 fn daemons_without_environment_end_with_the_cgroup_of_their_script() {
     let server = setup("{}").start();
     if !server.log().contains("cgroups of scripts: in ") {
