@@ -477,8 +477,14 @@ fn enable(path: &Path, controller: &'static str) -> Result<(), NoCgroups> {
 /// Moves the processes of this program out of a cgroup, which must have no others.
 fn move_server(path: &Path) -> io::Result<()> {
     let pids = members_alone(path);
-    let own = fs::read_link("/proc/self/exe")?;
-    let is_own = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == own);
+    // After an upgrade the older processes run a file that was replaced.
+    let program = |pid: &str| {
+        let path = fs::read_link(format!("/proc/{pid}/exe"))?;
+        let bytes = path.as_os_str().as_bytes();
+        io::Result::Ok(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes).to_owned())
+    };
+    let own = program("self")?;
+    let is_own = |pid: &i32| program(&pid.to_string()).is_ok_and(|path| path == own);
     if !pids.iter().all(is_own) {
         return Err(io::Error::other("it has processes of other programs"));
     }

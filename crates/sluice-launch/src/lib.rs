@@ -3,7 +3,8 @@
 //! Here: the program to start and the process that it becomes (`program`), the threads that start processes
 //! (`launcher`), the channels between server and script (`channels`), the clone (`clone`), the code that the child runs
 //! before its program (`child`), what the program may use and reach (`confinement`, and the files that it names), the end of a process (`pidfd`) and of the processes that it leaves behind (`session`,
-//! `orphans`), and what the server needs for that of its own process (`own_process`). Not here: the protocol on those
+//! `orphans`), what the server needs for that of its own process (`own_process`), and the descriptors
+//! that this process was started with (`passed_fds`). Not here: the protocol on those
 //! channels (sluice-gateway), the memory behind descriptor 4 (sluice-membuf), and the decision when to start or end a
 //! process (the process pools).
 //!
@@ -32,6 +33,7 @@ mod orphans;
 mod own_directory;
 mod own_process;
 mod own_user;
+mod passed_fds;
 mod pidfd;
 mod places;
 mod prepared;
@@ -50,8 +52,9 @@ pub use launch_error::{LaunchError, Stage};
 pub use launcher::{Launcher, LauncherSettings};
 pub use limits::ProcessLimits;
 pub use orphans::{has_orphans, reap_orphans};
-pub use own_process::{allow_core_dumps, is_root, prepare_process};
+pub use own_process::{IgnoredSignals, allow_core_dumps, is_root, prepare_process};
 pub use own_user::{OwnUser, own_user};
+pub use passed_fds::take_passed_descriptors;
 pub use pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
 pub use program::{Mailbox, Program, Started, Stdin};
 pub use session::{Company, Survivors, company, end_session, is_exiting};

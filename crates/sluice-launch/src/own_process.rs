@@ -57,6 +57,38 @@ fn set_dumpable(is_dumpable: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// The signals by which an administrator gives commands.
+const COMMANDS: [libc::c_int; 3] = [libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+
+/// These signals are ignored, also in the program that this process executes next: by default they would end it before it handles them.
+/// Dropping this restores what was before.
+pub struct IgnoredSignals([libc::sigaction; COMMANDS.len()]);
+
+impl IgnoredSignals {
+    /// Ignores them.
+    #[must_use]
+    pub fn ignore() -> IgnoredSignals {
+        IgnoredSignals(COMMANDS.map(|signal| {
+            // SAFETY: an action is plain data; the calls write and read this one only, and fail only for numbers that are no signals.
+            unsafe {
+                let mut before: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, ptr::null(), &raw mut before);
+                libc::signal(signal, libc::SIG_IGN);
+                before
+            }
+        }))
+    }
+}
+
+impl Drop for IgnoredSignals {
+    fn drop(&mut self) {
+        for (signal, before) in COMMANDS.into_iter().zip(&self.0) {
+            // SAFETY: the action was in effect before, so its handler, if it is one, is sound.
+            unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
+        }
+    }
+}
+
 /// Whether the process runs as root (its effective user).
 pub fn is_root() -> bool {
     // SAFETY: takes nothing, and cannot fail.

@@ -219,6 +219,7 @@ mod tests {
             cache: None,
             access_log: own,
             config_files: Vec::new(),
+            source: sluice_settings::source::Source::default(),
             core_dumps: false,
             watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Off,

@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use rustls::{
 use sluice_settings::AuthoritySettings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::ClientCertificate;
+use sluice_settings::source::Source;
 use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer};
 
 use crate::tls::{certificates, read_pem};
@@ -41,6 +41,7 @@ impl ClientAuthorities {
     /// expired; this is also the rule of nginx and Apache.
     pub(crate) fn open(
         settings: &AuthoritySettings,
+        source: &Source,
         provider: &Arc<CryptoProvider>,
     ) -> Result<ClientAuthorities, OpenError> {
         let file = settings.certificates.display();
@@ -48,13 +49,13 @@ impl ClientAuthorities {
             OpenError::new(&settings.origin, format!("client_authorities {file}: {reason}"))
         };
         let mut authorities = RootCertStore::empty();
-        let text = read_pem(&settings.certificates).map_err(|reason| refuse(&reason))?;
+        let text = read_pem(&settings.certificates, source).map_err(|reason| refuse(&reason))?;
         for certificate in certificates(&text).map_err(|reason| refuse(&reason))? {
             authorities.add(certificate).map_err(|error| refuse(&error))?;
         }
         let mut lists = Vec::new();
         for file in &settings.revocation_lists {
-            let read = read_lists(file);
+            let read = read_lists(file, source);
             let refuse = |reason| OpenError::new(&settings.origin, format!("client_crl {}: {reason}", file.display()));
             lists.extend(read.map_err(refuse)?);
         }
@@ -86,13 +87,10 @@ impl ClientAuthorities {
 }
 
 /// Reads the revocation lists of a file, in PEM or DER format; warns of those that have expired.
-fn read_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+fn read_lists(file: &Path, source: &Source) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     const PEM: &[u8] = b"-----BEGIN ";
-    let bytes = fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if bytes > LISTS_BYTES_MAX {
-        return Err(format!("has {bytes} bytes, more than {LISTS_BYTES_MAX}"));
-    }
-    let content = fs::read(file).map_err(|error| error.to_string())?;
+    let read = source.read(file, LISTS_BYTES_MAX).map_err(|error| error.to_string())?;
+    let content = read.ok_or_else(|| format!("has more than {LISTS_BYTES_MAX} bytes"))?;
     let lists = match memchr::memmem::find(&content, PEM) {
         None => vec![CertificateRevocationListDer::from(content)],
         Some(_) => CertificateRevocationListDer::pem_slice_iter(&content)

@@ -45,6 +45,7 @@ pub struct Front {
     watch_generation: Cell<u32>,
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
+    is_replaced: Cell<bool>,
     /// Seconds since the worker started.
     tick: Cell<u32>,
     tasks: Tasks,
@@ -90,6 +91,7 @@ impl Front {
             watch_generation: Cell::new(0),
             phases,
             is_draining: Cell::new(false),
+            is_replaced: Cell::new(false),
             tick: Cell::new(0),
             tasks,
         }
@@ -229,6 +231,26 @@ impl Front {
         let now = Instant::now();
         log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, now));
         self.refused.admits(lines_max, RateLimitedLog::INTERVAL, now)
+    }
+
+    /// Whether connections are still accepted.
+    pub fn is_accepting(&self) -> bool {
+        *self.phases.borrow() == Phase::Serving
+    }
+
+    /// Waits until no connection is accepted any more.
+    pub async fn closing(&self) {
+        phase::reached(&self.phases, Phase::Replaced).await;
+    }
+
+    /// Another server has taken over: each connection ends with its next response.
+    pub fn replace(&self) {
+        self.is_replaced.set(true);
+    }
+
+    /// Whether each connection ends with its next response.
+    pub fn is_replaced(&self) -> bool {
+        self.is_replaced.get()
     }
 
     /// Whether the server drains: no connection begins another exchange.

@@ -1,7 +1,8 @@
 //! Listening sockets: bound once for all workers, and the loop that accepts.
 //!
 //! An internet address has one socket per worker (SO_REUSEPORT), among which the kernel distributes connections. A unix
-//! socket has one for all workers: each waiting worker is woken, and the first one gets the connection.
+//! socket, and a socket that systemd has bound, is one for all workers: each waiting worker is woken, and the first one gets the
+//! connection. Sockets may be bound by another process (`Bound::of_sockets`), so that they outlive the server.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,9 +18,10 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use sluice_http::endpoints::{Endpoints, NamedBy};
 use sluice_settings::{ListenAddress, ListenSettings};
-use socket2::{Domain, Protocol, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
 
 use crate::client_counts::Counted;
 use crate::connection_events;
@@ -48,14 +50,26 @@ pub struct Listener {
     socket: OwnedFd,
     /// The address it is bound to. `None` for a unix socket.
     address: Option<SocketAddr>,
+    /// Whether other workers accept from the same socket.
+    is_shared: bool,
 }
 
 /// The listening sockets of one address.
 pub struct Bound {
-    /// One listener for each worker.
-    pub listeners: Vec<Listener>,
-    /// The configured address, with the port that the system chose.
-    pub address: ListenAddress,
+    /// One for each worker, or fewer, which workers share.
+    sockets: Vec<OwnedFd>,
+    /// The configured address.
+    configured: ListenAddress,
+    /// The same, with the port that the system chose.
+    address: ListenAddress,
+    /// The file of a unix socket.
+    file: Option<SocketFile>,
+}
+
+/// The listeners of one address, for each worker.
+pub struct Listeners {
+    /// One list for each worker.
+    pub by_worker: Vec<Vec<Listener>>,
     /// The file of a unix socket; dropping this removes it.
     pub file: Option<SocketFile>,
 }
@@ -68,31 +82,115 @@ pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
     match &settings.address {
         ListenAddress::Inet(address) => {
             let sockets = bind_inet(*address, workers)?;
-            let address = sockets[0].local_addr()?;
-            let listener = |socket: TcpListener| Listener {
-                socket: socket.into(),
-                address: Some(address),
-            };
             Ok(Bound {
-                listeners: sockets.into_iter().map(listener).collect(),
-                address: address.into(),
+                address: sockets[0].local_addr()?.into(),
+                configured: settings.address.clone(),
+                sockets: sockets.into_iter().map(OwnedFd::from).collect(),
                 file: None,
             })
         }
         ListenAddress::Unix(path) => {
             let (socket, file) = unix::bind(path, settings.socket_mode)?;
-            let listener = |_| {
-                Ok(Listener {
-                    socket: socket.try_clone()?,
-                    address: None,
-                })
-            };
             Ok(Bound {
-                listeners: (0..workers).map(listener).collect::<io::Result<_>>()?,
+                sockets: vec![socket],
+                configured: settings.address.clone(),
                 address: settings.address.clone(),
                 file: Some(file),
             })
         }
+    }
+}
+
+impl Bound {
+    /// The sockets of an address that another process has bound; it also removes the file of a unix socket.
+    ///
+    /// # Errors
+    /// There is no socket, or one does not listen on this address.
+    pub fn of_sockets(configured: &ListenAddress, sockets: Vec<OwnedFd>) -> io::Result<Bound> {
+        let mut address = None;
+        for socket in &sockets {
+            let socket = SockRef::from(socket);
+            socket.set_nonblocking(true)?;
+            if !socket.is_listener()? {
+                return Err(io::Error::other("the socket does not listen"));
+            }
+            if let ListenAddress::Inet(_) = configured {
+                let own = socket.local_addr()?.as_socket();
+                address = Some(own.ok_or_else(|| io::Error::other("the socket is no internet socket"))?);
+            }
+        }
+        if sockets.is_empty() {
+            return Err(io::Error::other("there is no socket"));
+        }
+        Ok(Bound {
+            sockets,
+            configured: configured.clone(),
+            address: address.map_or_else(|| configured.clone(), ListenAddress::from),
+            file: None,
+        })
+    }
+
+    /// Whether the file of a unix socket is removed with these sockets.
+    #[must_use]
+    pub fn owns_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Removes the file of a unix socket with these sockets, as the process did that has bound them. Without a file there is nothing to remove.
+    ///
+    /// # Errors
+    /// The system is out of descriptors.
+    pub fn owning_file(mut self) -> io::Result<Bound> {
+        if let (ListenAddress::Unix(path), Some(socket)) = (&self.configured, self.sockets.first()) {
+            self.file = SocketFile::of(path, socket.try_clone()?).ok();
+        }
+        Ok(self)
+    }
+
+    /// The configured address.
+    #[must_use]
+    pub fn configured(&self) -> &ListenAddress {
+        &self.configured
+    }
+
+    /// The address, with the port that the system chose.
+    #[must_use]
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// The sockets.
+    #[must_use]
+    pub fn sockets(&self) -> &[OwnedFd] {
+        &self.sockets
+    }
+
+    /// The listeners of each worker: every socket has one at least, and every worker has one.
+    ///
+    /// # Errors
+    /// The system is out of descriptors.
+    pub fn into_listeners(self, workers: usize) -> io::Result<Listeners> {
+        let address = match self.address {
+            ListenAddress::Inet(address) => Some(address),
+            ListenAddress::Unix(_) => None,
+        };
+        let (given, is_shared) = (self.sockets.len(), self.sockets.len() < workers);
+        let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
+        let listener = |socket| Listener {
+            socket,
+            address,
+            is_shared,
+        };
+        for (worker, listeners) in by_worker.iter_mut().enumerate().skip(given) {
+            listeners.push(listener(self.sockets[worker % given].try_clone()?));
+        }
+        for (index, socket) in self.sockets.into_iter().enumerate() {
+            by_worker[index % workers].push(listener(socket));
+        }
+        Ok(Listeners {
+            by_worker,
+            file: self.file,
+        })
     }
 }
 
@@ -139,10 +237,20 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections until the worker drains, and starts a task for each. `index` is the listener's index in the
-/// worker.
-pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: Listener, index: usize) {
-    let Listener { socket, address } = listener;
+/// Accepts connections until the worker drains, or until `closing` says that the address is removed, and starts a task for each. The
+/// connections that wait in the kernel when the address is removed are still accepted. `index` is that of the address.
+pub async fn accept<S: Service>(
+    front: Rc<Front>,
+    service: Rc<S>,
+    listener: Listener,
+    index: usize,
+    mut closing: watch::Receiver<bool>,
+) {
+    let Listener {
+        socket,
+        address,
+        is_shared,
+    } = listener;
     #[expect(
         deprecated,
         reason = "sound for a listener, which owns its descriptor; its replacement is unsafe because not all types do"
@@ -152,20 +260,25 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
     let slots = Rc::clone(front.slots());
-    let mut draining = pin!(front.draining());
-    while !front.is_draining() {
-        // Workers share a unix socket: a worker without a free slot makes room first, and the others accept meanwhile.
-        if address.is_none() && slots.are_full() {
+    let mut draining = pin!(front.closing());
+    while front.is_accepting() {
+        // Workers may share a socket: a worker without a free slot makes room first, and the others accept meanwhile.
+        if is_shared && slots.are_full() {
             tokio::select! {
                 biased;
                 () = make_room_for_waiting(&front, &listener) => {}
                 () = &mut draining => return,
+                () = closed(&mut closing) => {}
             }
         }
         let accepted = tokio::select! {
             biased;
             accepted = poll_fn(|context| poll_accept(&listener, context)) => accepted,
             () = &mut draining => return,
+            () = closed(&mut closing) => match accept_now(listener.get_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                accepted => accepted,
+            },
         };
         match accepted {
             Ok(Incoming { socket, client }) => {
@@ -202,6 +315,14 @@ pub async fn accept<S: Service>(front: Rc<Front>, service: Rc<S>, listener: List
                 }
             }
         }
+    }
+}
+
+/// Waits until an address is removed.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    if closing.wait_for(|is_closed| *is_closed).await.is_err() {
+        // The server itself is gone, and with it this worker soon.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -7,6 +7,8 @@ use tokio::sync::watch;
 pub enum Phase {
     /// Connections are accepted.
     Serving,
+    /// No connection is accepted, because another server does. Those that are open may still send a request.
+    Replaced,
     /// Nothing new begins; exchanges under way may finish.
     Draining,
     /// Everything ends at once.

@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,9 +22,10 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use sluice_settings::open_error::OpenError;
 use sluice_settings::site_choice::SiteNames;
+use sluice_settings::source::Source;
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, Settings,
-    SiteSettings, TlsSettings,
+    TlsSettings,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -90,7 +90,7 @@ pub(crate) fn open(
     let provider = Arc::new(aws_lc_rs::default_provider());
     let is_needed = settings.listen.iter().any(|listen| listen.tls.is_some());
     let sites = match is_needed {
-        true => SiteKeys::open(&settings.sites, &provider)?,
+        true => SiteKeys::open(settings, &provider)?,
         false => SiteKeys::default(),
     };
     let addresses: Vec<ListenAddress> = settings.listen.iter().map(|listen| listen.address.clone()).collect();
@@ -129,12 +129,12 @@ impl Opener<'_> {
     ) -> Result<ListenerTls, OpenError> {
         let resolver = Arc::new(Resolver {
             sites: Arc::clone(&self.sites),
-            default: open_identity(&tls.identity, &self.provider)?,
+            default: open_identity(&tls.identity, &settings.source, &self.provider)?,
         });
         let authorities = tls
             .clients
             .authorities()
-            .map(|authorities| self.authorities(authorities))
+            .map(|authorities| self.authorities(authorities, &settings.source))
             .transpose()?;
         let default = self.handshake(listen, tls, &resolver, authorities)?;
         let mut by_site = HashMap::new();
@@ -142,7 +142,7 @@ impl Opener<'_> {
             if let Some(authorities) = &site_settings.client_authorities
                 && self.names.is_on(site, number)
             {
-                let authorities = self.authorities(authorities)?;
+                let authorities = self.authorities(authorities, &settings.source)?;
                 by_site.insert(site, self.handshake(listen, tls, &resolver, Some(authorities))?);
             }
         }
@@ -154,14 +154,18 @@ impl Opener<'_> {
         })
     }
 
-    fn authorities(&mut self, settings: &AuthoritySettings) -> Result<Arc<ClientAuthorities>, OpenError> {
+    fn authorities(
+        &mut self,
+        settings: &AuthoritySettings,
+        source: &Source,
+    ) -> Result<Arc<ClientAuthorities>, OpenError> {
         let is_same = |opened: &AuthoritySettings| {
             opened.certificates == settings.certificates && opened.revocation_lists == settings.revocation_lists
         };
         if let Some((_, opened)) = self.authorities.iter().find(|(opened, _)| is_same(opened)) {
             return Ok(Arc::clone(opened));
         }
-        let opened = Arc::new(ClientAuthorities::open(settings, &self.provider)?);
+        let opened = Arc::new(ClientAuthorities::open(settings, source, &self.provider)?);
         self.authorities.push((settings.clone(), Arc::clone(&opened)));
         Ok(opened)
     }
@@ -208,15 +212,19 @@ impl Opener<'_> {
 }
 
 /// Reads a certificate chain and its key, and checks that they belong together.
-fn open_identity(settings: &IdentitySettings, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, OpenError> {
+fn open_identity(
+    settings: &IdentitySettings,
+    source: &Source,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, OpenError> {
     let refuse = |what: &dyn fmt::Display| OpenError::new(&settings.origin, what.to_string());
     let (chain, key, name) = match &settings.source {
         IdentitySource::Files { certificate, key } => {
             let in_file = |file: &Path, reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
-            let chain = read_pem(certificate)
+            let chain = read_pem(certificate, source)
                 .and_then(|text| certificates(&text))
                 .map_err(|reason| refuse(&in_file(certificate, &reason)))?;
-            let key = read_pem(key)
+            let key = read_pem(key, source)
                 .and_then(|text| private_key(&text))
                 .map_err(|reason| refuse(&in_file(key, &reason)))?;
             (chain, key, certificate.display().to_string())
@@ -237,12 +245,9 @@ fn open_identity(settings: &IdentitySettings, provider: &CryptoProvider) -> Resu
     Ok(Arc::new(certified))
 }
 
-pub(crate) fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
-    let bytes = fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if bytes > PEM_BYTES_MAX {
-        return Err(format!("has {bytes} bytes, more than a file of certificates or keys"));
-    }
-    fs::read(file).map_err(|error| error.to_string())
+pub(crate) fn read_pem(file: &Path, source: &Source) -> Result<Vec<u8>, String> {
+    let read = source.read(file, PEM_BYTES_MAX).map_err(|error| error.to_string())?;
+    read.ok_or_else(|| format!("has more than {PEM_BYTES_MAX} bytes: it is no file of certificates or keys"))
 }
 
 pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -289,11 +294,11 @@ struct SiteKeys {
 }
 
 impl SiteKeys {
-    fn open(sites: &[SiteSettings], provider: &CryptoProvider) -> Result<SiteKeys, OpenError> {
+    fn open(settings: &Settings, provider: &CryptoProvider) -> Result<SiteKeys, OpenError> {
         let mut keys = SiteKeys::default();
-        for site in sites {
+        for site in &settings.sites {
             let Some(identity) = &site.identity else { continue };
-            let key = open_identity(identity, provider)?;
+            let key = open_identity(identity, &settings.source, provider)?;
             for host in &site.hosts {
                 match host.strip_prefix('*') {
                     Some(suffix) => keys.wildcard.push((suffix.to_owned(), Arc::clone(&key))),

@@ -22,6 +22,20 @@ pub struct SocketFile {
     _socket: OwnedFd,
 }
 
+impl SocketFile {
+    /// The file of a socket that another process has bound.
+    ///
+    /// # Errors
+    /// The file is gone.
+    pub fn of(path: &Path, socket: OwnedFd) -> io::Result<SocketFile> {
+        Ok(SocketFile {
+            path: path.to_owned(),
+            identity: identity(path)?,
+            _socket: socket,
+        })
+    }
+}
+
 /// Binds a socket to a file and listens on it. Processes with write permission by `mode` may connect.
 ///
 /// # Errors

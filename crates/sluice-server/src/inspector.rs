@@ -78,6 +78,11 @@ impl Inspector {
         }
     }
 
+    /// Whether every worker answers within two seconds.
+    pub async fn do_workers_answer(&self) -> bool {
+        self.overall.ask_workers(|_| ()).await.iter().all(Option::is_some)
+    }
+
     /// The requests in progress, the oldest first.
     pub async fn requests(&self) -> Requests {
         let answers = self

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod addresses;
 pub mod commands;
 pub mod confinement;
 mod context;
@@ -27,11 +28,13 @@ mod wait;
 pub mod watch_log;
 mod worker;
 
+pub use addresses::{AddressSockets, bind, bind_all};
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use serve::error_page::error_template;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
-pub use sluice_launch::{allow_core_dumps, is_root, prepare_process};
+pub use sluice_launch::{IgnoredSignals, allow_core_dumps, is_root, prepare_process, take_passed_descriptors};
+pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
 pub use sluice_script::engine::missing_engines;

@@ -48,7 +48,7 @@ pub(crate) type WorkerQuestion = Box<dyn FnOnce(&Rc<Context>) + Send>;
 /// The parts of the server that it is made of.
 pub(crate) struct Parts {
     pub access: Arc<AccessControl>,
-    pub addresses: Vec<String>,
+    pub addresses: ArcSwap<Vec<String>>,
     pub connections_max: usize,
     pub counts: Box<[Arc<WorkerCounts>]>,
     pub resources: Arc<Resources>,
@@ -134,7 +134,7 @@ impl Overall {
         Status {
             started: status::unix_seconds(self.started),
             workers: parts.counts.len(),
-            addresses: parts.addresses.clone(),
+            addresses: Vec::clone(&parts.addresses.load()),
             connections,
             requests,
             processes: Processes {
@@ -205,6 +205,11 @@ impl Overall {
     /// Notes where the program leaves a rating of the machine. The first one counts.
     pub(crate) fn set_rating_file(&self, file: PathBuf) {
         let _ = self.rating_file.set(file);
+    }
+
+    /// Notes the addresses that the server listens on.
+    pub(crate) fn set_addresses(&self, addresses: Vec<String>) {
+        self.parts.addresses.store(Arc::new(addresses));
     }
 
     /// Notes the configuration in force.

@@ -184,6 +184,11 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut und
         Version::HTTP_10 if !has_length => end_with_connection(&mut response),
         _ => {}
     }
+    // The client's next request goes to the server that has taken over.
+    if exchange.context.front.is_replaced() && exchange.line.version < Version::HTTP_2 {
+        exchange.set_last();
+        say_close(&mut response);
+    }
     let mask = watched::response_mask(&exchange, response.headers());
     response.map(|body| Finish::new(body, exchange, under_way, mask))
 }
@@ -192,6 +197,11 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut und
 /// the connection, unless the response has its version.
 fn end_with_connection(response: &mut Response<ResponseBody>) {
     *response.version_mut() = Version::HTTP_10;
+    say_close(response);
+}
+
+/// Says that the connection ends with this response.
+fn say_close(response: &mut Response<ResponseBody>) {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);
 }

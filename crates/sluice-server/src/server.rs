@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
@@ -17,22 +17,22 @@ use sluice_launch::{Launcher, LauncherSettings};
 use sluice_log::{Log, LogSource};
 use sluice_net::client_counts::ClientCounts;
 use sluice_net::front::FrontLimits;
-use sluice_net::listener;
+use sluice_net::listener::Bound;
 use sluice_net::listener_protocol;
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase::Phase;
 use sluice_net::tls;
-use sluice_net::unix::SocketFile;
 use sluice_report::access::AccessReport;
 use sluice_report::configuration::Configuration;
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::{AccessLog, ListenAddress, ListenSettings, LogTarget, Settings, WatchSettings};
+use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings, WatchSettings};
 use sluice_watch::Hub;
 use sluice_watch::mask::Masks;
 use tokio::sync::{mpsc, watch};
 
 use crate::activity;
+use crate::addresses::{AddressSockets, Addresses, NewListener, bind_all};
 use crate::commands::{COMMANDS_MAX, CommandRequest};
 use crate::confinement;
 use crate::descriptors;
@@ -58,16 +58,11 @@ const LAUNCHERS: std::ops::RangeInclusive<usize> = 2..=4;
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
-    /// The configured addresses, in the order of the listeners.
-    listen: Vec<ListenAddress>,
-    /// The bound addresses, with the ports that the system chose.
-    addresses: Vec<ListenAddress>,
+    addresses: Mutex<Addresses>,
     /// The bound on connections, which the limit of open files may have lowered.
     connections_max: usize,
     /// The commands of the reports, until the program takes them.
     commands: Mutex<Option<mpsc::Receiver<CommandRequest>>>,
-    /// The files of unix sockets, until the server drains.
-    socket_files: Mutex<Vec<SocketFile>>,
     tickets: Arc<dyn ProducesTickets>,
     phase: watch::Sender<Phase>,
     workers: Vec<JoinHandle<()>>,
@@ -98,6 +93,12 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+impl StartError {
+    pub(crate) fn new(text: String) -> StartError {
+        StartError(text)
+    }
+}
+
 impl From<OpenError> for StartError {
     fn from(error: OpenError) -> StartError {
         StartError(error.to_string())
@@ -111,11 +112,24 @@ impl Server {
     /// A directory or script is missing, an address is taken, or a log cannot be opened: the administrator's fault.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
         let gate = Gate::new().map_err(StartError)?;
-        Server::start_with(settings, gate)
+        Server::start_with(settings, gate, bind_all)
     }
 
-    /// As `start`, with the caller's gate.
-    pub(crate) fn start_with(settings: &Settings, gate: Gate) -> Result<Server, StartError> {
+    /// As `start`, with sockets that are bound already: those of each address, in the order of the settings.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_on(settings: &Settings, bound: Vec<Bound>) -> Result<Server, StartError> {
+        let gate = Gate::new().map_err(StartError)?;
+        Server::start_with(settings, gate, |_| Ok(bound))
+    }
+
+    /// As `start`, with the caller's gate, and sockets as `bind` makes them.
+    pub(crate) fn start_with(
+        settings: &Settings,
+        gate: Gate,
+        bind: impl FnOnce(&Settings) -> Result<Vec<Bound>, StartError>,
+    ) -> Result<Server, StartError> {
         let tickets = tls::tickets()?;
         let mut listener_protocols = listener_protocol::open(settings, &tickets)?;
         let log = Log::new(settings.workers.get());
@@ -125,9 +139,10 @@ impl Server {
         let config = open_config(settings, &listen, &log, None)?;
         log_notices(&config);
         let workers = settings.workers.get();
-        let mut bound = bind_all(settings)?;
-        let addresses: Vec<_> = bound.iter().map(|bound| bound.address.clone()).collect();
-        listener_protocol::fill_in_port(&mut listener_protocols, &addresses);
+        let (mut addresses, receivers) = Addresses::new(workers);
+        let bound = bind(settings)?.into_iter().map(AddressSockets::New).collect();
+        addresses.apply(addresses.prepare(bound)?);
+        listener_protocol::fill_in_port(&mut listener_protocols, &addresses.by_number());
         let launcher = start_launcher(settings)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
@@ -145,7 +160,7 @@ impl Server {
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let parts = Parts {
             access: Arc::clone(gate.control()),
-            addresses: addresses.iter().map(ToString::to_string).collect(),
+            addresses: ArcSwap::from_pointee(shown(&addresses)),
             connections_max: shares.connections_max,
             counts: counts.clone(),
             resources: Arc::clone(&resources),
@@ -172,14 +187,12 @@ impl Server {
         });
         let activity = start_activity(&shared.overall)?;
         let (phase, phases) = watch::channel(Phase::Serving);
-        let workers = start_workers(&shared, &mut bound, questions, &front_limits, &phases)?;
+        let workers = start_workers(&shared, receivers, questions, &front_limits, &phases)?;
         Ok(Server {
             shared,
-            listen,
-            addresses,
+            addresses: Mutex::new(addresses),
             connections_max: shares.connections_max,
             commands: Mutex::new(Some(commands)),
-            socket_files: Mutex::new(bound.into_iter().filter_map(|bound| bound.file).collect()),
             tickets,
             phase,
             workers,
@@ -188,8 +201,12 @@ impl Server {
     }
 
     /// The addresses that the server listens on, with the ports that the system chose.
-    pub fn addresses(&self) -> &[ListenAddress] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<ListenAddress> {
+        self.listening().open()
+    }
+
+    fn listening(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The most connections at once. Less than configured if the limit of open files is too low.
@@ -198,20 +215,35 @@ impl Server {
     }
 
     /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The
-    /// addresses and the number of workers do not change.
+    /// number of workers does not change. `sockets` are those of each address, in the order of the settings; addresses that are not among
+    /// them are still listened on, until `remove_address`.
     ///
     /// # Errors
     /// The new settings cannot be used: nothing has changed.
-    pub fn reload(&self, settings: &Settings) -> Result<(), StartError> {
-        let listener_protocols = self.listener_protocols(settings)?;
+    pub fn reload(&self, settings: &Settings, sockets: Vec<AddressSockets>) -> Result<(), StartError> {
+        let mut addresses = self.listening();
+        let change = addresses.prepare(sockets)?;
+        let numbers: Vec<_> = change.numbers.iter().map(|number| Some(*number)).collect();
+        let listener_protocols = self.listener_protocols(settings, &numbers, &change.addresses)?;
         Resources::check(settings)?;
         // The last step that may fail, because it changes the logs.
-        let config = self.open_config(settings)?;
+        let config = self.open_config(settings, &change.configured)?;
         self.shared.resources.apply(settings);
         self.shared.watches.set_masks(masks(&settings.watch));
+        // Before the workers accept on new addresses, which have protocols only then.
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         self.replace_config(config);
+        addresses.apply(change);
+        self.shared.overall.set_addresses(shown(&addresses));
         Ok(())
+    }
+
+    /// Removes an address, as `addresses` shows it: the connections that wait in its sockets are accepted, and no other. Those that are open
+    /// stay open.
+    pub fn remove_address(&self, address: &str) {
+        let addresses = self.listening();
+        addresses.remove(address);
+        self.shared.overall.set_addresses(shown(&addresses));
     }
 
     /// Ends all kept script processes, busy ones after their reply, and opens the directories of the settings again. Certificates and
@@ -220,19 +252,15 @@ impl Server {
     /// # Errors
     /// A directory or script is missing: nothing has changed.
     pub fn restart_scripts(&self, settings: &Settings) -> Result<(), StartError> {
-        let config = self.open_config(settings)?;
+        let config = self.open_config(settings, &self.listening().configured())?;
         self.replace_config(config);
         Ok(())
     }
 
-    /// Opens a configuration that follows the present one.
-    fn open_config(&self, settings: &Settings) -> Result<Config, OpenError> {
-        open_config(
-            settings,
-            &self.listen,
-            &self.shared.log,
-            Some(&self.shared.config.load()),
-        )
+    /// Opens a configuration that follows the present one, for these addresses.
+    fn open_config(&self, settings: &Settings, addresses: &[ListenAddress]) -> Result<Config, OpenError> {
+        let before = self.shared.config.load();
+        open_config(settings, addresses, &self.shared.log, Some(&before))
     }
 
     fn replace_config(&self, mut config: Config) {
@@ -250,25 +278,32 @@ impl Server {
     /// # Errors
     /// They cannot be read or used: nothing has changed.
     pub fn reload_certificates(&self, settings: &Settings) -> Result<(), StartError> {
-        let listener_protocols = self.listener_protocols(settings)?;
+        let addresses = self.listening();
+        let numbers = addresses.numbers_of(&settings.listen);
+        let listener_protocols = self.listener_protocols(settings, &numbers, &addresses.by_number())?;
         self.shared.listener_protocols.store(Arc::new(listener_protocols));
         Ok(())
     }
 
-    /// The new protocols of the listeners that the server was started with. New addresses in the settings are ignored;
-    /// listeners whose address is gone keep their protocols.
-    fn listener_protocols(&self, settings: &Settings) -> Result<Vec<ListenerProtocol>, OpenError> {
+    /// The new protocols of the listeners. `numbers` are those of the addresses of the settings; one without a number is ignored.
+    /// Listeners whose address is gone keep their protocols. `addresses` are all, with those that are added.
+    fn listener_protocols(
+        &self,
+        settings: &Settings,
+        numbers: &[Option<usize>],
+        addresses: &[ListenAddress],
+    ) -> Result<Vec<ListenerProtocol>, OpenError> {
         let opened = listener_protocol::open(settings, &self.tickets)?;
         let mut protocols = Vec::clone(&self.shared.listener_protocols.load());
-        let mut unmatched: Vec<_> = settings.listen.iter().map(|listen| Some(&listen.address)).collect();
-        for (address, protocol) in self.listen.iter().zip(&mut protocols) {
-            // Each is used once, because several may have port 0.
-            if let Some(index) = unmatched.iter().position(|unmatched| *unmatched == Some(address)) {
-                unmatched[index] = None;
-                *protocol = opened[index].clone();
+        for (number, protocol) in numbers.iter().zip(opened) {
+            match number.and_then(|number| protocols.get_mut(number)) {
+                Some(had) => *had = protocol,
+                // Added addresses have the next numbers, in the order of the settings.
+                None if number.is_some() => protocols.push(protocol),
+                None => {}
             }
         }
-        listener_protocol::fill_in_port(&mut protocols, &self.addresses);
+        listener_protocol::fill_in_port(&mut protocols, addresses);
         Ok(protocols)
     }
 
@@ -344,10 +379,17 @@ impl Server {
     /// Stops accepting. Exchanges under way may finish within the drain timeout, or until `EndOrder::end` is called.
     pub fn drain(&self) -> EndOrder {
         // Before the sockets are closed, because until then no other server can have created files of the same names.
-        let mut files = self.socket_files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.clear();
+        self.listening().remove_files();
         self.shared.watches.end();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Draining));
+        EndOrder(self.phase.clone())
+    }
+
+    /// As `drain`, while another server accepts from the same sockets: connections that wait for their first request, or for another one, may
+    /// still send it within three seconds.
+    pub fn drain_replaced(&self) -> EndOrder {
+        self.shared.watches.end();
+        self.phase.send_if_modified(|phase| advance(phase, Phase::Replaced));
         EndOrder(self.phase.clone())
     }
 
@@ -368,17 +410,21 @@ fn start_activity(overall: &Arc<Overall>) -> Result<activity::Thread, StartError
     thread.map_err(|error| StartError(format!("the thread of the activity: {error}")))
 }
 
-/// Starts the threads of the workers, each with a listener of every address and its end of the questions.
+/// The addresses for the reports.
+fn shown(addresses: &Addresses) -> Vec<String> {
+    addresses.open().iter().map(ToString::to_string).collect()
+}
+
+/// Starts the threads of the workers, each with its end of the listeners and of the questions.
 fn start_workers(
     shared: &Arc<Shared>,
-    bound: &mut [listener::Bound],
+    listeners: Vec<mpsc::UnboundedReceiver<NewListener>>,
     questions: Vec<mpsc::Receiver<WorkerQuestion>>,
     limits: &FrontLimits,
     phases: &watch::Receiver<Phase>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
-    for (index, questions) in questions.into_iter().enumerate() {
-        let listeners = bound.iter_mut().filter_map(|bound| bound.listeners.pop()).collect();
+    for (index, (questions, listeners)) in questions.into_iter().zip(listeners).enumerate() {
         let (shared, phases, limits) = (Arc::clone(shared), phases.clone(), limits.clone());
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
@@ -464,9 +510,6 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     is_new
 }
 
-/// The first port that any user may listen on (`net.ipv4.ip_unprivileged_port_start` in ip(7)).
-const UNPRIVILEGED_PORT: u16 = 1024;
-
 /// The hub of the watches, which does not show what the settings say.
 fn watches(settings: &Settings) -> Arc<Hub> {
     let hub = Hub::new();
@@ -479,30 +522,6 @@ fn masks(settings: &WatchSettings) -> Masks {
         _ if settings.is_unmasked => Masks::off(),
         Some(words) => Masks::new(words.iter().map(String::as_str)),
         None => Masks::default(),
-    }
-}
-
-/// Binds the addresses of the settings, each with a listener for every worker.
-fn bind_all(settings: &Settings) -> Result<Vec<listener::Bound>, StartError> {
-    let bind = |listen: &ListenSettings| {
-        listener::bind(listen, settings.workers.get()).map_err(|error| {
-            let hint = bind_hint(&listen.address, &error);
-            StartError(format!("listen on {}: {error}{hint}", listen.address))
-        })
-    };
-    settings.listen.iter().map(bind).collect()
-}
-
-/// What to do about an address that cannot be bound; empty if the error says it.
-fn bind_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {
-    match (address, error.kind()) {
-        (ListenAddress::Inet(address), std::io::ErrorKind::PermissionDenied) if address.port() < UNPRIVILEGED_PORT => {
-            "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (docs/guides/deployment.md), or choose another port"
-        }
-        (ListenAddress::Inet(_), std::io::ErrorKind::AddrInUse) => {
-            "; another program listens there (ss -ltnp shows it): end it, or choose another port"
-        }
-        _ => "",
     }
 }
 

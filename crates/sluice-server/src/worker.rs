@@ -16,7 +16,6 @@ use sluice_launch::Launcher;
 use sluice_log::Log;
 use sluice_net::front::{Front, FrontLimits};
 use sluice_net::listener;
-use sluice_net::listener::Listener;
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase;
 use sluice_net::phase::Phase;
@@ -27,6 +26,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
+use crate::addresses::NewListener;
 use crate::context::Context;
 use crate::dispatch::Config;
 use crate::late_watch;
@@ -39,6 +39,10 @@ use crate::status::WorkerCounts;
 
 /// The interval at which pools and connections check their time limits.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long connections without a request may still send one after another server has taken over: a client that has just connected, or
+/// sends its next request, must not find the connection closed.
+const REPLACED_GRACE: Duration = Duration::from_secs(3);
 
 /// How long a worker waits at last for its script processes, which were sent SIGKILL long before.
 const REAP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -85,11 +89,11 @@ struct Worker {
 }
 
 /// Runs a worker on its thread. Returns when all its connections and script processes have ended. `limits` are those of
-/// its connections, `questions` come from the reports.
+/// its connections, `listeners` come from the server, `questions` from the reports.
 pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
-    listeners: Vec<Listener>,
+    listeners: mpsc::UnboundedReceiver<NewListener>,
     limits: FrontLimits,
     phases: watch::Receiver<Phase>,
     questions: mpsc::Receiver<WorkerQuestion>,
@@ -102,10 +106,12 @@ pub(crate) fn run(
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let service = Rc::new(Exchanges::new(&worker.context, &worker.shared.gate));
-        for (index, listener) in listeners.into_iter().enumerate() {
-            let accept = listener::accept(Rc::clone(&worker.front), Rc::clone(&service), listener, index);
-            worker.tasks.spawn(accept);
-        }
+        tokio::task::spawn_local(accept(
+            Rc::clone(&worker.front),
+            service,
+            worker.tasks.clone(),
+            listeners,
+        ));
         let front = Rc::clone(&worker.front);
         tokio::task::spawn_local(async move { front.keep_send_budget().await });
         tokio::task::spawn_local(tick(Rc::clone(&worker.context)));
@@ -117,6 +123,24 @@ pub(crate) fn run(
     worker.tasks.close();
     drop(local);
     runtime.shutdown_timeout(READ_TIMEOUT);
+}
+
+/// Accepts on each listener that comes.
+async fn accept(
+    front: Rc<Front>,
+    service: Rc<Exchanges>,
+    tasks: Tasks,
+    mut listeners: mpsc::UnboundedReceiver<NewListener>,
+) {
+    while let Some(NewListener {
+        number,
+        listener,
+        closing,
+    }) = listeners.recv().await
+    {
+        let accept = listener::accept(Rc::clone(&front), Rc::clone(&service), listener, number, closing);
+        tasks.spawn(accept);
+    }
 }
 
 async fn tick(context: Rc<Context>) {
@@ -186,7 +210,10 @@ impl Worker {
 
     /// Serves until the server drains, then waits for the exchanges and stops the script processes.
     async fn run(&self) {
-        self.front.draining().await;
+        self.front.closing().await;
+        self.front.replace();
+        // Only a server that was replaced waits here: otherwise it drains already.
+        let _ = timeout(REPLACED_GRACE, self.front.draining()).await;
         self.front.drain();
         let limit = self.context.config().limits.drain_timeout;
         tokio::select! {

@@ -1,6 +1,7 @@
 //! Settings as values: sites, routes, formats, limits. Floor 3, safe Rust.
 //!
-//! Plain data, made by the program from its configuration and arguments. Nothing here opens, binds or runs anything.
+//! Plain data, made by the program from its configuration and arguments. Nothing here opens, binds or runs anything, except that `source`
+//! reads the files of a configuration.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -13,6 +14,7 @@ pub mod record_format;
 pub mod rule;
 mod settings;
 pub mod site_choice;
+pub mod source;
 pub mod template;
 
 pub use address::{ListenAddress, Peers};

@@ -36,6 +36,7 @@ pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSetti
 
 use crate::cache::CacheSettings;
 use crate::limits::Limits;
+use crate::source::Source;
 
 /// The settings of one running server.
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ pub struct Settings {
     pub server_log: ServerLog,
     /// The files that these settings were read from. They are never sent to clients.
     pub config_files: Vec<PathBuf>,
+    /// Where these files are read, and those that they name: certificates and keys.
+    pub source: Source,
     /// Whether core dumps are made and debuggers of the same user may attach. Scripts can then read the server's memory.
     pub core_dumps: bool,
     /// The socket for the commands of the administrator.

@@ -102,6 +102,9 @@ pub(crate) enum Command {
     Status(control::client::Options),
     /// Have a running server read its configuration again, and print the result; kept script processes are replaced.
     Reload(control::client::Options),
+    /// Have the program that is now at the path of a running server go on with its sockets, and print the result; requests in progress end in
+    /// the old one.
+    Upgrade(control::client::Options),
     /// End a running server after the requests in progress.
     Drain(control::client::Options),
     /// Empty the file cache of a running server.
@@ -409,6 +412,7 @@ impl Serve {
             state_directory: sluice_settings::StateDirectory::Off,
             access_log: self.access_log()?,
             config_files: Vec::new(),
+            source: sluice_settings::source::Source::default(),
             core_dumps: false,
             watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Usual,

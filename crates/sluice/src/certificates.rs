@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use sluice_settings::source::Source;
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
 };
@@ -14,6 +15,9 @@ use sluice_settings::{
 /// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
 /// system, for a few system calls.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Bytes of a file at most: revocation lists are large.
+const BYTES_MAX: u64 = 32 << 20;
 
 /// A self-signed certificate is valid from a day ago, because clocks differ.
 const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
@@ -25,6 +29,7 @@ const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
 /// The certificate and key files of a server, as of the last check.
+#[derive(Default)]
 pub(crate) struct Certificates {
     files: Vec<PathBuf>,
     seen: Vec<Stamp>,
@@ -56,6 +61,13 @@ impl Certificates {
             seen: files.iter().map(stamp).collect(),
             files,
             is_settling: false,
+        }
+    }
+
+    /// Reads the files into a source that records them. What cannot be read is reported by who uses it.
+    pub(crate) fn record(&self, source: &Source) {
+        for file in &self.files {
+            let _ = source.read(file, BYTES_MAX);
         }
     }
 

@@ -10,10 +10,13 @@ mod control;
 mod demo;
 mod explain;
 mod exposed;
+mod link;
 mod passwd;
 mod rate;
 mod rte_directory;
 mod server_log;
+mod server_role;
+mod signals;
 mod stream_lf;
 mod supervisor;
 mod top;
@@ -24,22 +27,45 @@ use std::process::ExitCode;
 
 use sluice_http::escape::escaped_lines;
 
-use crate::arguments::{Arguments, Check, Command, End, LogCommand, Retire};
+use crate::arguments::{Check, Command, End, LogCommand, Retire};
 use crate::server_log::Logger;
-use crate::supervisor::Origin;
+use crate::supervisor::Passed;
 
 /// Variables of scripts and responses are many short-lived allocations, for which this allocator is faster than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // First, because threads inherit the signals that are blocked.
+    // First, because what systemd has passed is known by the numbers of its descriptors.
+    let passed = Passed::take();
+    // Otherwise a process that was started by /proc/self/exe would be called "exe". Fails only without /proc.
+    let _ = std::fs::write("/proc/self/comm", "sluice");
+    // Before the first thread, because threads inherit the signals that are blocked.
     let prepared = sluice_server::prepare_process();
     let logger = Logger::start();
     if let Err(error) = prepared {
         tracing::warn!("the process cannot be protected from its scripts: {error}");
     }
-    let result = run(arguments::parse(), &logger);
+    let role = std::env::args_os().next().and_then(|name| name.into_string().ok());
+    match role.as_deref() {
+        Some(supervisor::SERVER_NAME) => return end(server_role::run_supervised(&logger), logger),
+        Some(supervisor::TRIAL_NAME) => return end(server_role::run_trial(), logger),
+        _ => {}
+    }
+    let takes_over = role.as_deref() == Some(supervisor::SUPERVISOR_NAME);
+    let result = match arguments::parse().command {
+        Command::Run(run) if takes_over => {
+            let file = run.config.path();
+            file.and_then(|file| supervisor::take_over(file, &logger))
+                .map(|()| ExitCode::SUCCESS)
+        }
+        command => run(command, passed, &logger),
+    };
+    end(result, logger)
+}
+
+/// The end of the program: an error is printed.
+fn end(result: Result<ExitCode, String>, logger: Logger) -> ExitCode {
     if let Err(message) = &result {
         logger.record_failure(message);
     }
@@ -54,37 +80,28 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments, logger: &Logger) -> Result<ExitCode, String> {
-    let done = match arguments.command {
+fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, String> {
+    let done = match command {
         Command::Serve(serve) => {
             refuse_root(serve.allow_root)?;
             let settings = serve.settings()?;
             serve.warn(&settings);
-            supervisor::run(settings, Origin::Arguments, logger)
+            server_role::run(settings, logger)
         }
         Command::Run(run) => {
             refuse_root(run.allow_root)?;
-            let file = run.config.path()?;
-            let mut missing = Vec::new();
-            let loaded = config::load_to_run(&file, |line| missing.push(line.to_owned()));
-            let settings = loaded.map_err(|errors| errors.to_string())?;
-            logger.apply(logger.prepare(&settings.server_log)?);
-            missing.iter().for_each(|line| tracing::warn!("{line}"));
-            supervisor::run(settings, Origin::File(file), logger)
+            supervisor::run(run.config.path()?, passed, logger)
         }
         Command::Check(check) => return run_check(&check),
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack()?;
-            supervisor::run(
-                site.settings(demo.listeners()?, demo.errors(), demo.host),
-                Origin::Arguments,
-                logger,
-            )
+            server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
         }
         Command::Workout(workout) => return workout::run(&workout, print),
         Command::Status(options) => return ask(&control::Command::Status, &options),
         Command::Reload(options) => return ask(&control::Command::Reload, &options),
+        Command::Upgrade(options) => return ask(&control::Command::Upgrade, &options),
         Command::Drain(options) => return ask(&control::Command::Drain, &options),
         Command::Purge(options) => return ask(&control::Command::Purge, &options),
         Command::Retire(Retire { script, options }) => return ask(&control::Command::Retire { script }, &options),

@@ -167,6 +167,7 @@ mod tests {
             state_directory: sluice_settings::StateDirectory::Off,
             access_log: AccessLog::new(LogTarget::Off),
             config_files: Vec::new(),
+            source: sluice_settings::source::Source::default(),
             core_dumps: false,
             watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Off,

@@ -143,6 +143,7 @@ pub(super) fn settings(root: &Path) -> Settings {
         state_directory: sluice_settings::StateDirectory::Off,
         access_log: AccessLog::new(LogTarget::Off),
         config_files: Vec::new(),
+        source: sluice_settings::source::Source::default(),
         core_dumps: false,
         watch: sluice_settings::WatchSettings::default(),
         control: sluice_settings::ControlSocket::Off,
@@ -152,7 +153,7 @@ pub(super) fn settings(root: &Path) -> Settings {
 
 /// The statuses of the responses, each request on a new connection.
 fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
-    let server = Server::start_with(settings, gate).unwrap();
+    let server = Server::start_with(settings, gate, crate::addresses::bind_all).unwrap();
     let ListenAddress::Inet(address) = server.addresses()[0] else {
         panic!("no port")
     };

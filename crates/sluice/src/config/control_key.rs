@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use sluice_settings::ControlSocket;
+use sluice_settings::source::Source;
 use toml::de::{DeTable, DeValue};
 
 use super::document::{decode, read_config, reason};
@@ -24,7 +25,7 @@ pub(crate) struct NamedSocket {
 /// One line: the file cannot be read.
 pub(crate) fn control_socket(file: &Path) -> Result<NamedSocket, String> {
     let shown = file.display();
-    let bytes = read_config(file).map_err(|reason| format!("{shown}: {reason}"))?;
+    let bytes = read_config(file, &Source::DISK).map_err(|reason| format!("{shown}: {reason}"))?;
     let absolute =
         std::path::absolute(file).map_err(|error| format!("{shown}: has no absolute path: {}", reason(&error)))?;
     let directory = absolute.parent().unwrap_or(Path::new("/"));

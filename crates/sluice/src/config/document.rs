@@ -6,13 +6,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use sluice_settings::EngineSettings;
+use sluice_settings::source::Source;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
 use super::description::Described;
@@ -43,6 +43,7 @@ pub(crate) struct Document<'a> {
     pub(crate) included: &'a dyn IncludedFiles,
     /// The number of the line before the first one of this file: 0 for the main file. It stands for the file as a whole.
     pub(crate) whole: usize,
+    source: &'a Source,
     report: Rc<Report>,
 }
 
@@ -54,8 +55,11 @@ pub(crate) trait IncludedFiles {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
 }
 
-/// The real file system.
-struct OnDisk;
+/// The files of a source, and what is on the disk.
+pub(super) struct SourceFiles(pub(super) Source);
+
+/// The real file system, for documents that no source is named for.
+static DISK: SourceFiles = SourceFiles(Source::DISK);
 
 /// What the files of a configuration have in common.
 #[derive(Default)]
@@ -121,8 +125,9 @@ impl<'a> Document<'a> {
             directory,
             inspect: &FileKind::at,
             missing_engines: &missing_engines,
-            read_template: &read_text,
-            included: &OnDisk,
+            read_template: &|path| DISK.read_template(path),
+            included: &DISK,
+            source: &DISK.0,
             whole: report.add(name, text),
             report,
         }
@@ -145,9 +150,31 @@ impl<'a> Document<'a> {
             missing_engines: self.missing_engines,
             read_template: self.read_template,
             included: self.included,
+            source: self.source,
             whole: self.report.add(name, text),
             report: Rc::clone(&self.report),
         }
+    }
+
+    /// The same document, whose files are those of a source.
+    pub(super) fn reading(
+        self,
+        inspect: &'a dyn Fn(&Path) -> FileKind,
+        read_template: &'a dyn Fn(&Path) -> Result<String, String>,
+        files: &'a SourceFiles,
+    ) -> Self {
+        Document {
+            inspect,
+            read_template,
+            included: files,
+            source: &files.0,
+            ..self
+        }
+    }
+
+    /// Where the files are read.
+    pub(super) fn source(&self) -> Source {
+        self.source.clone()
     }
 
     /// The same document on a file system that consists of these two functions and these included files.
@@ -327,18 +354,32 @@ impl Report {
     }
 }
 
-impl IncludedFiles for OnDisk {
-    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(directory)? {
-            // A name that is not UTF-8 is matched and shown with a replacement character, and then cannot be read.
-            names.push(entry?.file_name().to_string_lossy().into_owned());
+impl SourceFiles {
+    /// What is at a path. A file of a bundle is one, although this process may not see it.
+    pub(super) fn kind(&self, path: &Path) -> FileKind {
+        match self.0.has(path) {
+            true => FileKind::File,
+            false => FileKind::at(path),
         }
-        Ok(names)
+    }
+
+    /// Reads a template of at most `TEMPLATE_BYTES_MAX` bytes.
+    pub(super) fn read_template(&self, path: &Path) -> Result<String, String> {
+        match self.0.read(path, TEMPLATE_BYTES_MAX as u64) {
+            Ok(Some(content)) => String::from_utf8(content).map_err(|_| "is not UTF-8 text".to_owned()),
+            Ok(None) => Err(format!("is larger than {} KiB", TEMPLATE_BYTES_MAX >> 10)),
+            Err(error) => Err(format!("cannot be read: {}", reason(&error))),
+        }
+    }
+}
+
+impl IncludedFiles for SourceFiles {
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.0.names(directory)
     }
 
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
-        read_config(file)
+        read_config(file, &self.0)
     }
 }
 
@@ -349,12 +390,10 @@ fn missing_engines(engines: &EngineSettings) -> Vec<String> {
 }
 
 /// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.
-pub(crate) fn read_config(path: &Path) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let most = CONFIG_BYTES_MAX + 1;
-    match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
-        Ok(_) if bytes.len() as u64 == most => Err(format!("is larger than {} MiB", CONFIG_BYTES_MAX >> 20)),
-        Ok(_) => Ok(bytes),
+pub(crate) fn read_config(path: &Path, source: &Source) -> Result<Vec<u8>, String> {
+    match source.read(path, CONFIG_BYTES_MAX) {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(format!("is larger than {} MiB", CONFIG_BYTES_MAX >> 20)),
         Err(error) => Err(format!("cannot be read: {}", reason(&error))),
     }
 }
@@ -416,18 +455,6 @@ impl std::error::Error for ConfigErrors {}
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
-/// Reads a template of at most `TEMPLATE_BYTES_MAX` bytes.
-fn read_text(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let most = TEMPLATE_BYTES_MAX as u64 + 1;
-    match File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)) {
-        Ok(_) if text.len() as u64 == most => Err(format!("is larger than {} KiB", TEMPLATE_BYTES_MAX >> 10)),
-        Ok(_) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err("is not UTF-8 text".to_owned()),
-        Err(error) => Err(format!("cannot be read: {}", reason(&error))),
-    }
 }
 
 /// Whether any execute bit is set; any, because `sluice check` may run as another user than the server.

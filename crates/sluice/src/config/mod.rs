@@ -68,6 +68,7 @@ mod watch;
 use std::path::Path;
 
 use sluice_settings::Settings;
+use sluice_settings::source::Source;
 
 pub(crate) use control_key::control_socket;
 pub(crate) use default_file::choose_file;
@@ -82,7 +83,7 @@ pub(crate) use start::{contents, sources};
 pub(crate) use value::{format_duration, parse_address, parse_duration};
 pub(crate) use warnings::warnings;
 
-use document::{Document, decode, read_config};
+use document::{Document, SourceFiles, decode, read_config};
 use included::INCLUDED;
 use root::{ROOT, Root};
 
@@ -91,15 +92,23 @@ use root::{ROOT, Root};
 /// # Errors
 /// Every mistake in the file, in the order of its lines; the user's to fix.
 pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
-    read(path, |_| {})
+    read(path, &Source::DISK, |_| {})
 }
 
 /// As `load`, for a server, which starts although programs and directories are missing: `warn` gets a line about each.
 ///
 /// # Errors
 /// As of `load`, but for what is missing.
-pub(crate) fn load_to_run(path: &Path, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
-    read(path, |document| {
+pub(crate) fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
+    load_from(path, &Source::DISK, warn)
+}
+
+/// As `load_to_run`, with the files of a source, which the settings keep for certificates and keys.
+///
+/// # Errors
+/// As of `load_to_run`.
+pub(crate) fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
+    read(path, source, |document| {
         let missing = document.take_missing().into_iter();
         missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
         let skipped = document.take_skipped().into_iter();
@@ -108,16 +117,19 @@ pub(crate) fn load_to_run(path: &Path, mut warn: impl FnMut(&str)) -> Result<Set
 }
 
 /// Reads a configuration file; `look_at` sees the document before its mistakes are collected.
-fn read(path: &Path, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
+fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
     let name = path.display().to_string();
     let refuse = |reason: String| ConfigErrors::one(format!("{name}: {reason}"));
-    let bytes = read_config(path).map_err(refuse)?;
+    let bytes = read_config(path, source).map_err(refuse)?;
     let absolute =
         std::path::absolute(path).map_err(|error| refuse(format!("has no absolute path: {}", reason(&error))))?;
     let text = decode(bytes)
         .map_err(|line| ConfigErrors::one(format!("{name}:{line}: is not UTF-8 text: save the file in UTF-8")))?;
     let directory = absolute.parent().unwrap_or(Path::new("/"));
-    interpret(Document::new(&ROOT, &name, &text, directory), look_at)
+    let files = SourceFiles(source.clone());
+    let (inspect, read_template) = (|path: &Path| files.kind(path), |path: &Path| files.read_template(path));
+    let document = Document::new(&ROOT, &name, &text, directory).reading(&inspect, &read_template, &files);
+    interpret(document, look_at)
 }
 
 /// The reference page of all keys, in Markdown.

@@ -98,6 +98,7 @@ impl Root {
             access_log: self.access_log,
             server_log: self.server_log.settings,
             config_files: [document.path()].into_iter().chain(self.included_files).collect(),
+            source: document.source(),
             core_dumps: self.server.core_dumps,
             control: self.server.control,
             watch: self.server.watch,

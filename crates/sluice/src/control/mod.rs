@@ -25,6 +25,8 @@ use sluice_report::requests::Requests;
 use sluice_report::scripts::Scripts;
 use sluice_server::status::Status;
 
+use crate::link::message::History;
+
 /// The bytes of a command at most; a longer one is refused.
 const COMMAND_BYTES_MAX: u64 = 4096;
 
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     Purge,
     /// End after the exchanges in progress (SIGTERM).
     Drain,
+    /// Have the program of the same path go on, which may be a newer one.
+    Upgrade,
 }
 
 impl Command {
@@ -81,6 +85,7 @@ impl Command {
             Command::ReopenLogs => "log reopen",
             Command::Purge => "purge",
             Command::Drain => "drain",
+            Command::Upgrade => "upgrade",
         }
     }
 }
@@ -107,7 +112,14 @@ pub(crate) struct Answer {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) version: String,
+    /// The process to signal.
     pub(crate) pid: u32,
+    /// The process that serves; the same if there is no supervisor.
+    #[serde(default)]
+    pub(crate) server_pid: u32,
+    /// What the supervisor knows, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) supervisor: Option<History>,
     /// The configuration file; `None` if the command line says everything.
     pub(crate) configuration: Option<String>,
     #[serde(flatten)]

@@ -7,6 +7,7 @@ use sluice_report::scripts::{Phase, Pool};
 use sluice_report::text::{self, number};
 
 use super::State;
+use crate::link::message::History;
 
 /// The state, a line for each subject.
 pub(super) fn render(state: &State) -> String {
@@ -25,6 +26,9 @@ pub(super) fn render(state: &State) -> String {
             uptime(status.started)
         ),
     );
+    if let Some(supervisor) = &state.supervisor {
+        line("", supervised(state.server_pid, supervisor));
+    }
     if let Some(file) = &state.configuration {
         line("configuration", file.clone());
     }
@@ -83,6 +87,22 @@ pub(super) fn render(state: &State) -> String {
 /// `1 file`, `2 files`.
 fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { several })
+}
+
+/// The server process, and what became of those before it.
+fn supervised(pid: u32, supervisor: &History) -> String {
+    let mut text = format!(
+        "server process {pid}, {}",
+        counted(u64::from(supervisor.restarts), "restart", "restarts")
+    );
+    if let Some(end) = &supervisor.last_end {
+        let _ = write!(text, " (the last one {end})");
+    }
+    if supervisor.upgrades > 0 {
+        let upgrades = counted(u64::from(supervisor.upgrades), "upgrade", "upgrades");
+        let _ = write!(text, ", {upgrades}");
+    }
+    text
 }
 
 /// A pool of script processes: how many there are, and what happened to requests for it.

@@ -48,26 +48,43 @@ pub(crate) struct Request {
 /// The control socket of a server. Dropping it removes its file.
 pub(crate) struct Control {
     requests: mpsc::Receiver<Request>,
-    _file: SocketFile,
+    /// `None` if the supervisor has the file.
+    _file: Option<SocketFile>,
     accepting: JoinHandle<()>,
 }
 
 impl Control {
-    /// Listens on the socket of the settings; `sluice watch` watches `hub`. Without the usual socket the server starts, too, and logs why.
+    /// Listens on the socket of the settings, as of `BoundControl::bind`; `sluice watch` watches `hub`.
     ///
     /// # Errors
     /// One line: the configured socket cannot be made.
     pub(crate) fn listen(settings: &ControlSocket, hub: &Arc<Hub>) -> Result<Option<Control>, String> {
-        match settings {
-            ControlSocket::Off => Ok(None),
-            ControlSocket::Path(path) => bind(path, hub).map(Some).map_err(|error| format!("control: {error}")),
-            ControlSocket::Usual => {
-                let made = usual().and_then(|path| bind(&path, hub));
-                Ok(made
-                    .inspect_err(|error| tracing::warn!("sluice status cannot reach this server: {error}"))
-                    .ok())
-            }
-        }
+        let Some(BoundControl { socket, file, .. }) = BoundControl::bind(settings)? else {
+            return Ok(None);
+        };
+        let mut control = Control::on(socket, hub)?;
+        control._file = file;
+        Ok(Some(control))
+    }
+
+    /// Listens on a socket that the supervisor has bound.
+    ///
+    /// # Errors
+    /// One line: it is no unix socket.
+    pub(crate) fn on(socket: OwnedFd, hub: &Arc<Hub>) -> Result<Control, String> {
+        let listener = UnixListener::from_std(socket.into()).map_err(|error| format!("control: {error}"))?;
+        let (sender, requests) = mpsc::channel(COMMANDS_MAX);
+        Ok(Control {
+            requests,
+            _file: None,
+            accepting: tokio::spawn(accept(
+                listener,
+                Server {
+                    requests: sender,
+                    hub: Arc::clone(hub),
+                },
+            )),
+        })
     }
 
     /// The next command.
@@ -93,24 +110,49 @@ fn usual() -> Result<PathBuf, String> {
     Ok(place::socket_of(&directory, std::process::id()))
 }
 
-fn bind(path: &Path, hub: &Arc<Hub>) -> Result<Control, String> {
-    let listen = || -> io::Result<(UnixListener, SocketFile)> {
-        let (socket, file): (OwnedFd, SocketFile) = sluice_server::bind_unix_socket(path, 0o600)?;
-        let listener = UnixListener::from_std(socket.into())?;
-        Ok((listener, file))
-    };
-    let (listener, file) = listen().map_err(|error| format!("socket {}: {error}", path.display()))?;
-    let (sender, requests) = mpsc::channel(COMMANDS_MAX);
-    Ok(Control {
-        requests,
-        _file: file,
-        accepting: tokio::spawn(accept(
-            listener,
-            Server {
-                requests: sender,
-                hub: Arc::clone(hub),
-            },
-        )),
+/// A control socket that is bound. Dropping it removes its file.
+pub(crate) struct BoundControl {
+    pub(crate) path: PathBuf,
+    pub(crate) socket: OwnedFd,
+    /// `None` if somebody has removed the file of an earlier supervisor.
+    file: Option<SocketFile>,
+}
+
+impl BoundControl {
+    /// Binds the socket of the settings. Without the usual one the server starts, too, and logs why.
+    ///
+    /// # Errors
+    /// One line: the configured socket cannot be made.
+    pub(crate) fn bind(settings: &ControlSocket) -> Result<Option<BoundControl>, String> {
+        match settings {
+            ControlSocket::Off => Ok(None),
+            ControlSocket::Path(path) => bind(path).map(Some).map_err(|error| format!("control: {error}")),
+            ControlSocket::Usual => {
+                let made = usual().and_then(|path| bind(&path));
+                Ok(made
+                    .inspect_err(|error| tracing::warn!("sluice status cannot reach this server: {error}"))
+                    .ok())
+            }
+        }
+    }
+
+    /// The socket of an earlier supervisor.
+    ///
+    /// # Errors
+    /// The system is out of descriptors.
+    pub(crate) fn of(path: PathBuf, socket: OwnedFd) -> io::Result<BoundControl> {
+        let file = SocketFile::of(&path, socket.try_clone()?).ok();
+        Ok(BoundControl { path, socket, file })
+    }
+}
+
+fn bind(path: &Path) -> Result<BoundControl, String> {
+    let bound = sluice_server::bind_unix_socket(path, 0o600);
+    let (socket, file) = bound.map_err(|error| format!("socket {}: {error}", path.display()))?;
+    Ok(BoundControl {
+        path: path.to_owned(),
+        socket,
+        file: Some(file),
     })
 }
 

@@ -127,6 +127,7 @@ impl Site {
             state_directory: sluice_settings::StateDirectory::Off,
             access_log: AccessLog::new(LogTarget::Stdout),
             config_files: Vec::new(),
+            source: sluice_settings::source::Source::default(),
             core_dumps: false,
             watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Usual,

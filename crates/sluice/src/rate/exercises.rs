@@ -107,7 +107,12 @@ impl RatedServer {
 
     /// Requests a second for a path.
     fn rate(&self, path: &str, time: Duration) -> Result<f64, String> {
-        let address = self.server.addresses().first().ok_or("the server does not listen")?;
+        let address = self
+            .server
+            .addresses()
+            .into_iter()
+            .next()
+            .ok_or("the server does not listen")?;
         let plan = Plan::of_url(&format!("http://{address}{path}"), CONNECTIONS, Amount::Time(time))?;
         let measured = measure(plan)?;
         match (measured.is_interrupted, measured.is_clean()) {

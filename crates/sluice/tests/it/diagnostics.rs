@@ -78,7 +78,7 @@ fn modules_are_shown_at_level_debug_only() {
     assert!(line.contains(expected), "{line}");
     let line = server.log_line("out of order");
     assert!(line.contains(" WARN  script: out of order site="), "{line}");
-    server.log_line("DEBUG sluice::supervisor:   /cgi-bin/*");
+    server.log_line("DEBUG sluice::server_role::report:   /cgi-bin/*");
 }
 
 #[test]

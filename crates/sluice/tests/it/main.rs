@@ -48,6 +48,7 @@ mod send_file;
 mod server_log;
 mod sites;
 mod slow_clients;
+mod supervisor;
 mod targets;
 mod tls;
 mod top;

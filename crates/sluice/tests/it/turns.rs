@@ -101,7 +101,7 @@ fn leading_zeros_blanks_and_short_extensions_are_accepted() {
 /// Stops the server between two moments of its work, and returns when all its threads stand still.
 fn stop(server: &Server) {
     server.signal("STOP");
-    let tasks = format!("/proc/{}/task", server.pid());
+    let tasks = format!("/proc/{}/task", server.server_pid());
     let is_stopped = |task: &fs::DirEntry| {
         let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         stat.rsplit_once(')').is_some_and(|(_, state)| state.starts_with(" T"))

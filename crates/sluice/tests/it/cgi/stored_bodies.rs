@@ -16,7 +16,7 @@ fn begin_upload(server: &Server, path: &str, bytes: usize) -> Client {
 /// The files in the directory `spool` that the server has open.
 fn stored_files(server: &Server) -> usize {
     let directory = server.path("spool").canonicalize().unwrap();
-    let links = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+    let links = std::fs::read_dir(format!("/proc/{}/fd", server.server_pid())).unwrap();
     let files = links.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     files.filter(|file| file.starts_with(&directory)).count()
 }

@@ -24,17 +24,33 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Every process of a server except the server itself: those with its mark, and its children, including zombies.
+/// Every process of a server except the server itself and its server process: those with its mark, and its children, including zombies.
 pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
     let mark = format!("{MARK}={mark}");
     let entries = fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| *pid != server && (has_mark(*pid, mark.as_bytes()) || parent(*pid) == Some(server)))
+    let own = [Some(server), Some(server_process_of(server))];
+    pids.filter(|pid| !own.contains(&Some(*pid)))
+        .filter(|pid| has_mark(*pid, mark.as_bytes()) || own.contains(&parent(*pid)))
+        .filter(|pid| !(parent(*pid) == Some(server) && is_server_process(*pid)))
         .map(|pid| Process {
             pid,
             command: command(pid),
         })
         .collect()
+}
+
+/// The server process of a supervisor, or the process itself if it has none (`sluice serve`).
+pub(crate) fn server_process_of(pid: u32) -> u32 {
+    let children = fs::read_to_string(proc_path(pid, "task").join(pid.to_string()).join("children"));
+    let children = children.unwrap_or_default();
+    let mut pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    // After an upgrade the older one may still be ending.
+    pids.rfind(|pid| is_server_process(*pid)).unwrap_or(pid)
+}
+
+fn is_server_process(pid: u32) -> bool {
+    fs::read(proc_path(pid, "cmdline")).is_ok_and(|line| line.starts_with(b"sluice: server\0"))
 }
 
 /// The descriptors that a server holds for exchanges and scripts, one line each: connections, pipes, files, pidfds,

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus};
 
 use super::client::Client;
 use super::lines::Lines;
-use super::processes::{Process, descriptors_of, processes_of};
+use super::processes::{Process, descriptors_of, processes_of, server_process_of};
 use super::program::{signal, spawn};
 use super::response::Response;
 use super::setup::{HEALTH, Setup};
@@ -58,7 +58,7 @@ impl Server {
         let (_, rest) = line.split_once("://").unwrap();
         server.address = rest.split('/').next().unwrap().parse().unwrap();
         server.has_ended = false;
-        server.descriptors = descriptors_of(server.pid()).len();
+        server.descriptors = descriptors_of(server.server_pid()).len();
         server
     }
 
@@ -82,19 +82,25 @@ impl Server {
         https.next().unwrap().trim_end_matches('/').parse().unwrap()
     }
 
+    /// The process that was started: with `sluice run` the supervisor, which gets signals.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
+    /// The process that serves: with `sluice run` a child of the supervisor.
+    pub(crate) fn server_pid(&self) -> u32 {
+        server_process_of(self.pid())
+    }
+
     /// Its resident memory in bytes (proc_pid_statm(5)). Assumes pages of 4 KiB; with larger ones the result is too small.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap();
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.server_pid())).unwrap();
         text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
     }
 
     /// Its largest resident memory so far, in bytes (VmHWM of proc_pid_status(5)).
     pub(crate) fn peak_memory_bytes(&self) -> usize {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.server_pid())).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     }
@@ -160,9 +166,13 @@ impl Server {
         self.output.wait_for(count, |line| !line.contains(HEALTH))
     }
 
-    /// Sends a signal: `TERM`, `HUP`, `USR1` …
+    /// Sends a signal: `TERM`, `HUP`, `USR1` …; `STOP` and `CONT` to the process that serves.
     pub(crate) fn signal(&self, name: &str) {
-        assert!(signal(self.pid(), name), "the server is gone:\n{}", self.log());
+        let pid = match name {
+            "STOP" | "CONT" => self.server_pid(),
+            _ => self.pid(),
+        };
+        assert!(signal(pid, name), "the server is gone:\n{}", self.log());
     }
 
     /// Its script processes and their descendants, at this moment.
@@ -195,13 +205,13 @@ impl Server {
     pub(crate) fn assert_healthy(&self) {
         self.assert_answers();
         let allowed = || self.descriptors + DESCRIPTORS_PER_PROCESS * self.processes().len();
-        let returned = wait_until(|| descriptors_of(self.pid()).len() <= allowed());
+        let returned = wait_until(|| descriptors_of(self.server_pid()).len() <= allowed());
         assert!(
             returned,
             "the server has more open than its initial {} descriptors and those of {:?}:\n{:#?}\n{}",
             self.descriptors,
             self.processes(),
-            descriptors_of(self.pid()),
+            descriptors_of(self.server_pid()),
             self.log()
         );
     }

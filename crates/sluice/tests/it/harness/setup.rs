@@ -1,7 +1,7 @@
 //! A fresh directory with a configuration, files and scripts, from which a server is started.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -197,6 +197,22 @@ impl Setup {
     pub(crate) fn start(self) -> Server {
         self.write_configuration();
         self.start_with(&["run", "-c", "sluice.toml"])
+    }
+
+    /// Starts `sluice run` with this configuration by another path of the program.
+    #[track_caller]
+    pub(crate) fn start_program(self, program: &Path) -> Server {
+        self.write_configuration();
+        let own = sluice(self.directory());
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.directory())
+            .env_clear()
+            .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        self.start_command(command, &["run", "-c", "sluice.toml"])
     }
 
     /// Starts the binary with other arguments; it must listen on 127.0.0.1.

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::{for_each_user, is_root, skip};
-use crate::harness::{Server, Setup, is_alive, wait_until};
+use crate::harness::{Server, Setup, is_alive, signal, wait_until};
 
 /// Starts a daemon as daemons are: double fork, a session of its own, signals ignored. `environment` is that of the daemon.
 fn daemon(environment: &str) -> String {
@@ -185,19 +185,17 @@ fn cgroups_are_removed_at_the_end_and_those_of_a_killed_server_by_the_next() {
     if !server.log().contains("cgroups of scripts: in ") {
         return;
     }
-    let pid = server.pid();
+    let pid = server.server_pid();
     assert_ends(&server, number(&server, "/cgi-bin/once"));
     assert_eq!(cgroups_of(pid).len(), 1);
     server.stop();
     assert_eq!(cgroups_of(pid), Vec::<PathBuf>::new());
 
     let killed = setup("{}").start();
-    let (pid, daemon) = (killed.pid(), number(&killed, "/cgiplus-bin/kept"));
-    killed.signal("KILL");
+    let (pid, daemon) = (killed.server_pid(), number(&killed, "/cgiplus-bin/kept"));
+    assert!(signal(pid, "KILL"));
     assert!(wait_until(|| !is_alive(pid)));
-    // Another test may have started a server meanwhile.
-    let next = Setup::new().start();
+    // Its supervisor starts the next one; another test may have started a server meanwhile, too.
     assert!(wait_until(|| !is_alive(daemon) && cgroups_of(pid).is_empty()));
-    killed.wait_end();
-    next.stop();
+    killed.stop();
 }

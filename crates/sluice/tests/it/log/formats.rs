@@ -35,7 +35,7 @@ fn format_directives_mean_the_same_as_in_apache() {
              5|5|5|one.example|Two.example|{port}|{}|{}|first, \\\"second\\\"|-|text/plain; charset=utf-8|5|-|file|{}|+|\
              first, \\\"second\\\"|-|100%",
             client.address().port(),
-            server.pid(),
+            server.server_pid(),
             file.canonicalize().unwrap().display(),
         )]
     );

@@ -113,7 +113,7 @@ fn reload_opens_new_logs_and_closes_unused_ones() {
     kept.get("/a.txt").response();
     assert_holds(&server, "new.log", &["GET /a.txt"]);
     let is_open = |name: &str| {
-        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+        let open = fs::read_dir(format!("/proc/{}/fd", server.server_pid())).unwrap();
         open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
             .any(|path| path.ends_with(name))
     };

@@ -108,7 +108,7 @@ fn the_overview_counts_what_happens() {
     };
     assert!(wait_until(counted), "{}", json(&server, "/-/overview.json"));
     let overview = json(&server, "/-/overview.json");
-    assert_eq!(overview["pid"], server.pid());
+    assert_eq!(overview["pid"], server.server_pid());
     assert_eq!(overview["workers"], 2);
     assert!(
         overview["configuration"].as_str().unwrap().ends_with("sluice.toml"),

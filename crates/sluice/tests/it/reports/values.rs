@@ -213,7 +213,7 @@ fn the_environment_describes_machine_and_program() {
         environment["hardware"]["processors_usable"].as_u64() > Some(0),
         "{environment}"
     );
-    assert_eq!(environment["process"]["pid"], server.pid());
+    assert_eq!(environment["process"]["pid"], server.server_pid());
     assert!(
         environment["process"]["descriptors"].as_u64() > Some(3),
         "{environment}"

@@ -1,0 +1,261 @@
+//! The files that settings are made of, and from where they are read: the disk, or a bundle that another process has read.
+//!
+//! ```text
+//! supervisor:     disk ──▶ Source (recording) ──▶ settings
+//!                                  └──▶ Bundle ── encode ──▶ memfd
+//! server process:                                 decode ◀── memfd
+//!                          settings ◀── Source (given) ◀── Bundle
+//! ```
+//! The server process reads its settings with the code that the supervisor has read them with, and gets the same bytes: it needs no
+//! permission for keys and secrets, and a file that changes in between does no harm. A file that is not in the bundle is read from the disk.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The first bytes of an encoded bundle. The number changes with the format.
+const MAGIC: &[u8] = b"sluice bundle 1\n";
+
+/// Where the files of settings are read. Clones share what is recorded.
+#[derive(Clone, Default)]
+pub struct Source(Option<Arc<Files>>);
+
+/// The files of a recording or given source.
+enum Files {
+    Recorded(Mutex<Bundle>),
+    Given(Bundle),
+}
+
+/// The content of files, and the names in directories, as of one reading of a configuration. Holds secrets: it has no `Debug`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Bundle {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    directories: BTreeMap<PathBuf, Vec<String>>,
+}
+
+/// Why bytes are not a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotABundle;
+
+impl fmt::Display for NotABundle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the files of the configuration were handed over in a form that this program does not know")
+    }
+}
+
+impl std::error::Error for NotABundle {}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Source")
+    }
+}
+
+impl Source {
+    /// The disk.
+    pub const DISK: Source = Source(None);
+
+    /// The disk; what is read from it is recorded.
+    #[must_use]
+    pub fn recording() -> Source {
+        Source(Some(Arc::new(Files::Recorded(Mutex::default()))))
+    }
+
+    /// A bundle, and the disk for files that are not in it.
+    #[must_use]
+    pub fn given(bundle: Bundle) -> Source {
+        Source(Some(Arc::new(Files::Given(bundle))))
+    }
+
+    /// What has been recorded; empty for other sources.
+    #[must_use]
+    pub fn recorded(&self) -> Bundle {
+        match self.0.as_deref() {
+            Some(Files::Recorded(bundle)) => bundle.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            _ => Bundle::default(),
+        }
+    }
+
+    /// Whether a bundle has this file.
+    #[must_use]
+    pub fn has(&self, path: &Path) -> bool {
+        matches!(self.0.as_deref(), Some(Files::Given(bundle)) if bundle.files.contains_key(path))
+    }
+
+    /// The content of a file. `None` if it has more bytes than `bytes_max`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+        if let Some(Files::Given(bundle)) = self.0.as_deref()
+            && let Some(content) = bundle.files.get(path)
+        {
+            return Ok((content.len() as u64 <= bytes_max).then(|| content.clone()));
+        }
+        let mut content = Vec::new();
+        File::open(path)?.take(bytes_max + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > bytes_max {
+            return Ok(None);
+        }
+        self.record(|bundle| drop(bundle.files.insert(path.to_owned(), content.clone())));
+        Ok(Some(content))
+    }
+
+    /// The names in a directory, in no order. One that is not UTF-8 has replacement characters.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        if let Some(Files::Given(bundle)) = self.0.as_deref()
+            && let Some(names) = bundle.directories.get(directory)
+        {
+            return Ok(names.clone());
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        self.record(|bundle| drop(bundle.directories.insert(directory.to_owned(), names.clone())));
+        Ok(names)
+    }
+
+    fn record(&self, record: impl FnOnce(&mut Bundle)) {
+        if let Some(Files::Recorded(bundle)) = self.0.as_deref() {
+            record(&mut bundle.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Bundle {
+    /// Takes the files of a later reading instead of its own.
+    pub fn update(&mut self, later: Bundle) {
+        self.files.extend(later.files);
+        self.directories.extend(later.directories);
+    }
+
+    /// The bundle as bytes, which `decode` reads.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        put_count(&mut out, self.files.len());
+        for (path, content) in &self.files {
+            put(&mut out, path.as_os_str().as_bytes());
+            put(&mut out, content);
+        }
+        put_count(&mut out, self.directories.len());
+        for (path, names) in &self.directories {
+            put(&mut out, path.as_os_str().as_bytes());
+            put_count(&mut out, names.len());
+            names.iter().for_each(|name| put(&mut out, name.as_bytes()));
+        }
+        out
+    }
+
+    /// Reads what `encode` has written.
+    ///
+    /// # Errors
+    /// The bytes are of another version of the program, truncated, or something else.
+    pub fn decode(bytes: &[u8]) -> Result<Bundle, NotABundle> {
+        let mut rest = bytes.strip_prefix(MAGIC).ok_or(NotABundle)?;
+        let mut bundle = Bundle::default();
+        for _ in 0..take_count(&mut rest)? {
+            let path = take_path(&mut rest)?;
+            bundle.files.insert(path, take(&mut rest)?.to_vec());
+        }
+        for _ in 0..take_count(&mut rest)? {
+            let path = take_path(&mut rest)?;
+            let mut names = Vec::new();
+            for _ in 0..take_count(&mut rest)? {
+                names.push(String::from_utf8(take(&mut rest)?.to_vec()).map_err(|_| NotABundle)?);
+            }
+            bundle.directories.insert(path, names);
+        }
+        rest.is_empty().then_some(bundle).ok_or(NotABundle)
+    }
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    out.extend_from_slice(&(count as u64).to_le_bytes());
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_count(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn take_count(rest: &mut &[u8]) -> Result<usize, NotABundle> {
+    let (count, after) = rest.split_first_chunk().ok_or(NotABundle)?;
+    *rest = after;
+    usize::try_from(u64::from_le_bytes(*count)).map_err(|_| NotABundle)
+}
+
+fn take<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], NotABundle> {
+    let length = take_count(rest)?;
+    let (taken, after) = rest.split_at_checked(length).ok_or(NotABundle)?;
+    *rest = after;
+    Ok(taken)
+}
+
+fn take_path(rest: &mut &[u8]) -> Result<PathBuf, NotABundle> {
+    let path = take(rest)?.to_vec();
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded() -> (PathBuf, Source) {
+        // Unique without a library for it: a directory of this process and thread.
+        let name = format!("sluice-source-{}-{:?}", std::process::id(), std::thread::current().id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(&directory).expect("room for a directory");
+        fs::write(directory.join("key.pem"), b"secret\xff").expect("room for a file");
+        (directory, Source::recording())
+    }
+
+    #[test]
+    fn what_was_recorded_is_read_again_without_the_disk() {
+        let (directory, source) = recorded();
+        let key = directory.join("key.pem");
+        assert_eq!(source.read(&key, 100).expect("a file"), Some(b"secret\xff".to_vec()));
+        assert_eq!(source.read(&key, 6).expect("a file"), None, "too large");
+        assert_eq!(source.names(&directory).expect("a directory"), ["key.pem"]);
+        let bytes = source.recorded().encode();
+        fs::remove_dir_all(&directory).expect("a directory of ours");
+        assert!(source.read(&key, 100).is_err());
+        let given = Source::given(Bundle::decode(&bytes).expect("a bundle"));
+        assert!(given.has(&key) && !given.has(&directory));
+        assert_eq!(
+            given.read(&key, 100).expect("in the bundle"),
+            Some(b"secret\xff".to_vec())
+        );
+        assert_eq!(given.read(&key, 6).expect("in the bundle"), None, "too large");
+        assert_eq!(given.names(&directory).expect("in the bundle"), ["key.pem"]);
+        assert!(given.read(&directory.join("other"), 100).is_err());
+        assert!(!format!("{given:?}").contains("secret"));
+    }
+
+    #[test]
+    fn other_bytes_are_no_bundle() {
+        let mut bundle = Bundle::default();
+        bundle.files.insert("/a".into(), b"content".to_vec());
+        bundle
+            .directories
+            .insert("/d".into(), vec!["x".to_owned(), "é".to_owned()]);
+        let bytes = bundle.encode();
+        assert!(Bundle::decode(&bytes).is_ok_and(|read| read == bundle));
+        for end in 0..bytes.len() {
+            assert!(Bundle::decode(&bytes[..end]).is_err(), "the first {end} bytes");
+        }
+        assert!(Bundle::decode(&[&bytes[..], b"x"].concat()).is_err());
+        let mut huge = MAGIC.to_vec();
+        huge.extend_from_slice(&u64::MAX.to_le_bytes());
+        assert!(Bundle::decode(&huge).is_err());
+        assert!(Bundle::decode(b"sluice bundle 2\n").is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! What supervisor and server process say to each other.
+//!
+//! ```text
+//! supervisor                                server process
+//!     ├── Start: bundle, sockets ─────────────▶│
+//!     │◀───────────────── Started, or Failed ──┤
+//!     │◀──────────────────────────── Ask ──────┤   `sluice reload`, the reports
+//!     ├── Reload: bundle, new sockets ────────▶│   or Refused: the configuration is invalid
+//!     │◀──────────────────────────── Reloaded ─┤
+//!     ├── Remove: addresses ──────────────────▶│
+//!     ├── Drain, then perhaps End ────────────▶│
+//! ```
+//! The server process parses what clients send, so the supervisor trusts nothing that it says beyond this: it may ask for what its own
+//! control socket permits.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of these messages, and of what a supervisor leaves for its successor. It changes when one of them does.
+pub(crate) const VERSION: u32 = 1;
+
+/// A message of the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToServer {
+    /// Serve. With the bundle, the control socket if there is one, and the sockets of each address.
+    Start(Start),
+    /// Use other settings. With the bundle and the sockets of added addresses.
+    Reload(Reload),
+    /// There will be no reload, and why: lines for the log.
+    Refused(Refused),
+    /// Accept what waits on these addresses, and nothing more.
+    Remove(Vec<String>),
+    /// The server processes before this one have ended, so what only one may have is free.
+    Alone,
+    /// Read certificates and keys again. With the bundle.
+    Certificates,
+    /// Open the logs again (SIGUSR1).
+    ReopenLogs,
+    /// Empty the file cache (SIGUSR2).
+    Purge,
+    /// End after the exchanges in progress. `is_replaced` if another server process goes on: then connections without a request get time to
+    /// send one.
+    Drain { is_replaced: bool },
+    /// End at once.
+    End,
+    /// What became of the upgrade that was asked for.
+    Upgraded(Refused),
+}
+
+/// How a server process begins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    /// The configuration file, as the administrator named it.
+    pub(crate) file: PathBuf,
+    /// How many of the descriptors are sockets of each address, in the order of the settings.
+    pub(crate) sockets: Vec<usize>,
+    /// Whether another server process has not ended yet; `Alone` follows then.
+    #[serde(default)]
+    pub(crate) replaces: bool,
+    /// Whether the control socket is among the descriptors.
+    pub(crate) has_control: bool,
+    /// What the supervisor knows, for `sluice status`.
+    pub(crate) supervisor: History,
+    /// How often the server process says that its workers answer, in milliseconds. `None` for never.
+    pub(crate) alive_interval_ms: Option<u64>,
+}
+
+/// What a supervisor knows of the server processes that it has started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct History {
+    /// The process id of the supervisor.
+    pub(crate) pid: u32,
+    /// How often a server process was started again because one had ended.
+    pub(crate) restarts: u32,
+    /// How the last one ended: `was killed by signal 9 (SIGKILL)`.
+    pub(crate) last_end: Option<String>,
+    /// How often the program was replaced (`sluice upgrade`).
+    #[serde(default)]
+    pub(crate) upgrades: u32,
+}
+
+/// Settings that have changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Reload {
+    /// Who wanted it; the first one names it in the log.
+    pub(crate) causes: Vec<Cause>,
+    /// Each address, in the order of the settings.
+    pub(crate) listen: Vec<Listen>,
+}
+
+/// An address of new settings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Listen {
+    /// The address, with the port that the system chose.
+    pub(crate) address: String,
+    /// The number of its sockets among the descriptors; 0 if the server process has them.
+    pub(crate) sockets: usize,
+}
+
+/// A refusal, or another result in lines.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    pub(crate) causes: Vec<Cause>,
+    pub(crate) is_done: bool,
+    pub(crate) lines: Vec<String>,
+}
+
+/// Who wants a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cause {
+    /// A signal to the supervisor.
+    Signal(String),
+    /// The server process, with the number of its question.
+    Asked(u64),
+}
+
+/// A message of a server process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromServer {
+    /// It serves.
+    Started,
+    /// It cannot start: one line for the administrator.
+    Failed(String),
+    /// A program that is only tried could take over, and has this version of the messages.
+    Tried { version: u32 },
+    /// Whether the new settings are in force.
+    Reloaded { is_done: bool },
+    /// Whether the new certificates are in force.
+    NewCertificates { is_done: bool },
+    /// Somebody wants something that the supervisor does.
+    Ask { number: u64, what: Ask },
+    /// Its workers answer.
+    Alive,
+}
+
+/// What a server process asks of its supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    Reload,
+    Drain,
+    Upgrade,
+}

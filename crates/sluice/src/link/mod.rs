@@ -1,0 +1,6 @@
+//! The link between supervisor and server process, as both see it: the channel, and what is said over it.
+//!
+//! Not here: what the supervisor does (`supervisor`), and the server process (`server_role`).
+
+pub(crate) mod channel;
+pub(crate) mod message;

@@ -1,0 +1,363 @@
+//! The server role: starts the server, and handles signals and commands until the server has ended.
+//!
+//! | signal | command | effect |
+//! |---|---|---|
+//! | SIGHUP | `reload` | the configuration is read again; an invalid one is reported and changes nothing. Script processes that are kept are ended, also without a configuration file |
+//! | SIGUSR1 | `log reopen` | the access logs and the server log are reopened |
+//! | SIGUSR2 | `purge` | the file cache is emptied, and its counters are logged |
+//! | SIGTERM, SIGINT | `drain` | no new connections; exchanges in progress may end within `drain_timeout`; a second signal aborts them |
+//! | | `upgrade` | another program goes on (`supervisor`) |
+//! | | `status`, `top` | the state is reported, and the requests in progress |
+//! | | `retire` | the processes of a script end, busy ones after their reply |
+//! | | `end` | a request in progress is ended, with its script process |
+//!
+//! `sluice serve` and `sluice demo` are one process, and `run` is its whole life. `sluice run` has the server in a process of its own
+//! (`run_supervised`): there the supervisor gets the signals, reads the configuration and binds the sockets, and the role asks it for what it
+//! cannot do itself. Not here: how commands arrive (`control`), how settings take effect (`reload`).
+
+mod reload;
+mod report;
+mod supervised;
+
+use std::path::PathBuf;
+
+use sluice_report::scripts::Scripts;
+use sluice_server::Server;
+use sluice_server::commands::CommandRequest;
+use sluice_server::inspector::{self, Inspector};
+use sluice_settings::Settings;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use crate::certificates::Certificates;
+use crate::control::socket::{Control, Request};
+use crate::control::{Answer, Command, State, place};
+use crate::link::message::{Ask, ToServer};
+use crate::server_log::Logger;
+use crate::signals::{Event, Signals};
+use crate::{certificates, config};
+
+use report::{Report, announce, listened};
+use supervised::{Asker, Heard, Link};
+
+pub(crate) use supervised::{read_bundle, run_supervised, run_trial};
+
+/// Runs a server in this process until a signal ends it; the log has its settings already. The error is one line for the administrator.
+pub(crate) fn run(settings: Settings, logger: &Logger) -> Result<(), String> {
+    allow_core_dumps(&settings)?;
+    runtime()?.block_on(async {
+        // Before the server, so that no signal is lost while it starts.
+        let signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
+        let server = Server::start(&settings).map_err(|error| error.to_string())?;
+        let control = Control::listen(&settings.control, server.watches())?;
+        Role::new(server, settings, None, logger).serve(signals, control).await
+    })
+}
+
+fn allow_core_dumps(settings: &Settings) -> Result<(), String> {
+    match settings.core_dumps {
+        true => sluice_server::allow_core_dumps().map_err(|error| format!("core_dumps: {error}")),
+        false => Ok(()),
+    }
+}
+
+fn runtime() -> Result<Runtime, String> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("event loop: {error}"))
+}
+
+/// A server with what it was started from.
+struct Role<'a> {
+    server: Server,
+    /// The settings of the start, which hold for what a reload does not change.
+    started: Settings,
+    /// The settings in force.
+    settings: Settings,
+    /// The files to watch. With a supervisor it watches them.
+    certificates: Certificates,
+    /// The supervisor. `None` if there is only this process.
+    link: Option<Link>,
+    logger: &'a Logger,
+}
+
+/// How the role ends.
+enum End {
+    /// After the exchanges in progress.
+    Drain { is_replaced: bool },
+    /// At once, because the supervisor says so.
+    AtOnce,
+    /// At once, because the supervisor is gone.
+    Alone,
+}
+
+impl<'a> Role<'a> {
+    fn new(server: Server, mut started: Settings, link: Option<Link>, logger: &'a Logger) -> Role<'a> {
+        certificates::forget_keys(&mut started);
+        let certificates = match &link {
+            None => Certificates::of(&started),
+            Some(_) => Certificates::default(),
+        };
+        Role {
+            settings: started.clone(),
+            certificates,
+            server,
+            started,
+            link,
+            logger,
+        }
+    }
+
+    /// Serves until a signal or a command ends it.
+    async fn serve(mut self, mut signals: Signals, mut control: Option<Control>) -> Result<(), String> {
+        let mut of_pages = self.server.take_commands();
+        self.server.set_rating_file(place::rating_file());
+        if !self.link.as_ref().is_some_and(Link::replaces) {
+            self.keep_activity();
+        }
+        self.server
+            .show_server_log(self.logger.source(&self.started.server_log));
+        self.server
+            .describe(config::report(&listened(&self.started, &self.server)));
+        announce(&self.started, &self.server, self.pid());
+        self.logger.started();
+        let end = loop {
+            let end = tokio::select! {
+                event = signals.next() => match event {
+                    Event::End => Some(End::Drain { is_replaced: false }),
+                    Event::Signal(name, command) => {
+                        self.carry_out(Report::new(name.to_owned(), None), command, Asker::Nobody).await
+                    }
+                },
+                request = Control::next(control.as_mut()) => self.answer(request).await,
+                request = next_of_pages(of_pages.as_mut()) => {
+                    let CommandRequest { command, by, answer } = request;
+                    let command = Command::of_pages(command);
+                    let report = Report::new(format!("{} by {by}", command.name()), None);
+                    self.carry_out(report, command, Asker::Page(answer)).await
+                }
+                heard = Link::next(self.link.as_mut()) => match heard {
+                    Heard::Message(message) => self.obey(message).await,
+                    Heard::AliveDue => {
+                        self.say_alive().await;
+                        None
+                    }
+                    Heard::Gone => Some(End::Alone),
+                },
+                () = self.certificates.changed() => {
+                    self.reload_certificates();
+                    None
+                }
+            };
+            if let Some(end) = end {
+                break end;
+            }
+        };
+        // Its file is removed before another server can start.
+        drop(control);
+        self.drain(signals, end).await
+    }
+
+    /// Carries out a command that came over the control socket. What the workers must be asked for is answered by a task, because they
+    /// may be busy.
+    async fn answer(&mut self, request: Request) -> Option<End> {
+        let Request { command, user, answer } = request;
+        let report = Report::new(format!("sluice {}", command.name()), Some(user));
+        if let Command::Status | Command::Top | Command::Connections | Command::End { .. } = command {
+            let (inspector, state) = (self.server.inspector(), self.state());
+            tokio::spawn(async move {
+                let answered = inspect(&inspector, report, &command, state).await;
+                // The client that asked may have gone.
+                drop(answer.send(answered));
+            });
+            return None;
+        }
+        self.carry_out(report, command, Asker::Control(answer)).await
+    }
+
+    /// Carries out a command, logs what happens, and answers.
+    async fn carry_out(&mut self, mut report: Report, command: Command, asker: Asker) -> Option<End> {
+        match command {
+            // Answered by `inspect`.
+            Command::Status | Command::Top | Command::Connections | Command::End { .. } => {}
+            Command::Retire { script } => match self.server.inspector().retire(&script) {
+                Ok(retired) => report.info(&retired.describe(&script)),
+                Err(error) => report.fail(&error.to_string()),
+            },
+            Command::Reload => match &mut self.link {
+                Some(link) => return link.ask(Ask::Reload, report, asker).await,
+                None => self.restart_scripts(&mut report),
+            },
+            Command::Upgrade => match &mut self.link {
+                Some(link) => return link.ask(Ask::Upgrade, report, asker).await,
+                None => {
+                    report.fail("only `sluice run` can be upgraded while it runs: end this server and start it again");
+                }
+            },
+            Command::ReopenLogs => {
+                self.server.reopen_logs();
+                self.logger.reopen();
+                report.info("the logs are opened again");
+            }
+            Command::Purge => match self.server.purge_cache() {
+                Some(counters) => report.info(&format!("cache purged: {counters}")),
+                None => report.warn("there is no cache to purge"),
+            },
+            Command::Drain => {
+                report.info("the server ends after the exchanges in progress");
+                asker.answer(report.answer);
+                // A supervisor closes its sockets first, and then says so.
+                return match &mut self.link {
+                    Some(link) => link.ask_drain().await,
+                    None => Some(End::Drain { is_replaced: false }),
+                };
+            }
+        }
+        asker.answer(report.answer);
+        None
+    }
+
+    /// Obeys the supervisor.
+    async fn obey(&mut self, message: supervised::Message) -> Option<End> {
+        let supervised::Message { message, fds } = message;
+        let signal = |name: &str| Report::new(name.to_owned(), None);
+        match message {
+            ToServer::Reload(reload) => self.reload_with(reload, fds).await,
+            ToServer::Refused(refused) | ToServer::Upgraded(refused) => {
+                if let Some(link) = &mut self.link {
+                    link.conclude(&refused);
+                }
+            }
+            ToServer::Remove(addresses) => addresses.iter().for_each(|address| self.server.remove_address(address)),
+            ToServer::Alone => self.keep_activity(),
+            ToServer::Certificates => self.use_certificates(fds).await,
+            ToServer::ReopenLogs => {
+                return self
+                    .carry_out(signal("SIGUSR1"), Command::ReopenLogs, Asker::Nobody)
+                    .await;
+            }
+            ToServer::Purge => return self.carry_out(signal("SIGUSR2"), Command::Purge, Asker::Nobody).await,
+            ToServer::Drain { is_replaced } => return Some(End::Drain { is_replaced }),
+            ToServer::End => return Some(End::AtOnce),
+            ToServer::Start(_) => tracing::error!("the supervisor has said twice how to start"),
+        }
+        None
+    }
+
+    /// Has the activity kept in its file, which one server process may have.
+    fn keep_activity(&self) {
+        if let Some(directory) = place::state_directory(&self.started.state_directory) {
+            self.server.keep_activity(&directory);
+        }
+    }
+
+    /// The process that gets signals.
+    fn pid(&self) -> u32 {
+        let supervisor = self.link.as_ref().map(|link| link.history().pid);
+        supervisor.unwrap_or_else(std::process::id)
+    }
+
+    fn state(&self) -> State {
+        State {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: self.pid(),
+            server_pid: std::process::id(),
+            supervisor: self.link.as_ref().map(|link| link.history().clone()),
+            configuration: self.link.as_ref().map(|link| {
+                // A relative path would mean another file to who asks.
+                let file = std::path::absolute(link.file()).unwrap_or_else(|_| PathBuf::from(link.file()));
+                file.display().to_string()
+            }),
+            status: self.server.status(),
+            scripts: Scripts::default(),
+        }
+    }
+
+    /// Replaces the script processes: there is no configuration to read again.
+    fn restart_scripts(&self, report: &mut Report) {
+        // A module that a script has loaded may have changed, which no check of the script's file finds.
+        match self.server.restart_scripts(&self.started) {
+            Ok(()) => report.info("idle script processes have ended, busy ones end after their reply"),
+            Err(error) => report.fail(&format!("{error}; nothing has changed")),
+        }
+    }
+
+    /// Ends the server after its exchanges, or at once after a second signal or order.
+    async fn drain(self, mut signals: Signals, end: End) -> Result<(), String> {
+        let Role { server, mut link, .. } = self;
+        let order = match end {
+            End::Drain { is_replaced: false } => {
+                tracing::info!("draining: no new connections; a second signal ends the server at once");
+                server.drain()
+            }
+            End::Drain { is_replaced: true } => {
+                tracing::info!("draining: another server process has taken over");
+                server.drain_replaced()
+            }
+            End::AtOnce | End::Alone => server.drain(),
+        };
+        match end {
+            End::Drain { .. } => {}
+            End::AtOnce => {
+                tracing::info!("ending at once");
+                order.end();
+            }
+            End::Alone => {
+                tracing::error!("the supervisor has ended: the server ends at once");
+                link = None;
+                order.end();
+            }
+        }
+        if let Some(counters) = server.cache_counters() {
+            tracing::info!("cache: {counters}");
+        }
+        let mut joined = tokio::task::spawn_blocking(move || server.join());
+        loop {
+            let is_end = tokio::select! {
+                result = &mut joined => return result.map_err(|error| format!("server: {error}")),
+                event = signals.next() => matches!(event, Event::End),
+                heard = Link::next(link.as_mut()) => match heard {
+                    Heard::Message(message) => matches!(message.message, ToServer::End),
+                    Heard::AliveDue => false,
+                    Heard::Gone => {
+                        link = None;
+                        true
+                    }
+                },
+            };
+            if is_end {
+                tracing::info!("ending at once");
+                order.end();
+            }
+        }
+    }
+}
+
+/// The next command of the pages of the reports.
+async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) -> CommandRequest {
+    if let Some(commands) = commands
+        && let Some(request) = commands.recv().await
+    {
+        return request;
+    }
+    std::future::pending().await
+}
+
+/// Asks the workers for an answer, or to end a request.
+async fn inspect(inspector: &Inspector, mut report: Report, command: &Command, mut state: State) -> Answer {
+    match command {
+        Command::Connections => report.answer.connections = Some(inspector.connections().await),
+        Command::End { id } => match inspector.end(id).await {
+            Ok(request) => report.info(&inspector::ended_text(&request)),
+            Err(error) => report.fail(&error.to_string()),
+        },
+        _ => {
+            let requests = inspector.requests().await;
+            state.scripts = inspector.scripts_with(&requests).await;
+            report.answer.requests = (*command == Command::Top).then_some(requests);
+            report.answer.state = Some(state);
+        }
+    }
+    report.answer
+}

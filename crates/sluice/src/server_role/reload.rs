@@ -1,0 +1,174 @@
+//! New settings and certificates for the running server, as the supervisor sends them.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use sluice_server::{AddressSockets, Bound};
+use sluice_settings::Settings;
+use sluice_settings::source::Source;
+
+use super::Role;
+use super::report::Report;
+use super::supervised::{Taken, read_bundle};
+use crate::config;
+use crate::link::message::{FromServer, Listen, Reload};
+
+impl Role<'_> {
+    /// Uses the settings of a bundle, and says whether that succeeded.
+    pub(super) async fn reload_with(&mut self, reload: Reload, fds: Vec<OwnedFd>) {
+        let Some(link) = &mut self.link else { return };
+        let askers = link.askers_of(&reload.causes);
+        let mut report = askers.report();
+        let file = link.file().to_owned();
+        let applied = self.apply(&file, &reload.listen, fds, &mut report);
+        if let Some(read) = applied {
+            for pending in needing_restart(&self.started, &read, self.server.connections_max()) {
+                report.warn(&format!(
+                    "{pending}: this change takes effect when the server is restarted or upgraded"
+                ));
+            }
+            self.server.describe(config::report(&read));
+            self.server.show_server_log(self.logger.source(&read.server_log));
+            self.settings = read;
+        }
+        let is_done = report.answer.ok;
+        askers.answer(&report.answer);
+        self.send(&FromServer::Reloaded { is_done }).await;
+    }
+
+    /// Reads the settings of a bundle and has the server use them. `None` if they cannot be used: then nothing has changed.
+    fn apply(&self, file: &Path, listen: &[Listen], fds: Vec<OwnedFd>, report: &mut Report) -> Option<Settings> {
+        let counters = self.server.cache_counters();
+        let applied = self.try_apply(file, listen, fds, report);
+        match applied {
+            Ok(settings) => {
+                if let Some(counters) = counters {
+                    tracing::info!("cache of the old configuration: {counters}");
+                }
+                config::warnings(&settings)
+                    .iter()
+                    .for_each(|warning| report.warn(warning));
+                report.info(&format!("{} is in force", file.display()));
+                Some(settings)
+            }
+            Err(error) => {
+                report.fail(&format!("{error}; nothing has changed"));
+                None
+            }
+        }
+    }
+
+    fn try_apply(
+        &self,
+        file: &Path,
+        listen: &[Listen],
+        fds: Vec<OwnedFd>,
+        report: &mut Report,
+    ) -> Result<Settings, String> {
+        let mut taken = Taken::new(fds);
+        let source = Source::given(read_bundle(&taken.one()?)?);
+        let settings = config::load_from(file, &source, |missing| report.warn(missing));
+        let settings = settings.map_err(|errors| errors.to_string())?;
+        let mut sockets = Vec::new();
+        for (wanted, listen) in settings.listen.iter().zip(listen) {
+            sockets.push(match listen.sockets {
+                0 => AddressSockets::Kept(listen.address.clone()),
+                count => {
+                    let bound = Bound::of_sockets(&wanted.address, taken.several(count)?);
+                    AddressSockets::New(bound.map_err(|error| format!("listen on {}: {error}", wanted.address))?)
+                }
+            });
+        }
+        // The log's file is opened first, because that may fail, and used last.
+        let change = self.logger.prepare(&settings.server_log)?;
+        self.server
+            .reload(&settings, sockets)
+            .map_err(|error| error.to_string())?;
+        self.logger.apply(change);
+        self.logger.started();
+        Ok(settings)
+    }
+
+    /// Reads certificates and keys of a bundle again, and says whether that succeeded.
+    pub(super) async fn use_certificates(&mut self, fds: Vec<OwnedFd>) {
+        let bundle = Taken::new(fds).one().and_then(|bundle| read_bundle(&bundle));
+        let is_done = match bundle {
+            Ok(bundle) => {
+                self.settings.source = Source::given(bundle);
+                self.reload_certificates()
+            }
+            Err(error) => {
+                tracing::error!("certificates have changed: {error}");
+                false
+            }
+        };
+        self.send(&FromServer::NewCertificates { is_done }).await;
+    }
+
+    /// Reads certificates and keys again. Returns whether they are in force.
+    pub(super) fn reload_certificates(&self) -> bool {
+        match self.server.reload_certificates(&self.settings) {
+            Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
+            Err(error) => {
+                tracing::error!("certificates have changed: {error}; the old ones stay in effect");
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn send(&mut self, message: &FromServer) {
+        if let Some(link) = &mut self.link {
+            link.send(message).await;
+        }
+    }
+
+    /// Says that the workers answer, if they do: the watchdog of systemd waits for it.
+    pub(super) async fn say_alive(&mut self) {
+        if self.server.inspector().do_workers_answer().await {
+            self.send(&FromServer::Alive).await;
+        }
+    }
+}
+
+/// The changes that need a restart, because threads and tables are made at the start. `connections_max` is the bound in force, which
+/// may be less than the configured one.
+fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) -> Vec<String> {
+    let mut pending = Vec::new();
+    for wanted in &read.listen {
+        let had = started.listen.iter().find(|had| had.address == wanted.address);
+        if had.is_some_and(|had| had.socket_mode != wanted.socket_mode) {
+            pending.push(format!("{} keeps its mode", wanted.address));
+        }
+    }
+    if started.workers != read.workers {
+        pending.push(format!("there are still {} workers", started.workers));
+    }
+    if started.limits.connections_max != read.limits.connections_max {
+        pending.push(format!("connections is still {connections_max}"));
+    }
+    if started.control != read.control {
+        pending.push("control is unchanged".to_owned());
+    }
+    if started.state_directory != read.state_directory {
+        pending.push("state_directory is unchanged".to_owned());
+    }
+    if started.core_dumps != read.core_dumps {
+        pending.push(format!("core_dumps is still {}", started.core_dumps));
+    }
+    if started.limits.client_connections_max != read.limits.client_connections_max {
+        let most = started.limits.client_connections_max;
+        pending.push(format!("connections_per_client is still {most}"));
+    }
+    if started.limits.has_cgroups != read.limits.has_cgroups {
+        pending.push(format!("cgroups is still {}", started.limits.has_cgroups));
+    }
+    if started.limits.send_memory_bytes_max != read.limits.send_memory_bytes_max {
+        let bytes = started.limits.send_memory_bytes_max;
+        pending.push(format!("send_memory is still {bytes} bytes"));
+    }
+    if started.dns != read.dns {
+        pending.push("dns_lookup, dns_timeout and dns_server are unchanged".to_owned());
+    }
+    pending
+}

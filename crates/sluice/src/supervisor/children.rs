@@ -1,0 +1,142 @@
+//! The child processes of the supervisor: server processes, and what a dead one leaves behind.
+//!
+//! A server process is a subreaper: as long as it lives, its scripts and their orphans are its own. When it dies they become children of the
+//! supervisor, which is a subreaper too. So a child that the supervisor has not started is a process that a dead server left behind, and is
+//! killed; its own children follow it, until none is left. As process 1 of a container the supervisor inherits the orphans of others as well,
+//! and reaps them.
+
+use std::collections::HashSet;
+use std::fs::read_to_string;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+
+use super::notify;
+
+/// The name of a server process in the process table, by which the program knows its role.
+pub(crate) const SERVER_NAME: &str = "sluice: server";
+
+/// A child that has ended.
+pub(super) struct Ended {
+    pub(super) pid: i32,
+    pub(super) status: WaitStatus,
+}
+
+/// The children that are not to be killed.
+pub(super) struct Children {
+    /// Those of before the supervisor: a shell that has replaced itself by this program may have started some.
+    strangers: HashSet<i32>,
+    own: HashSet<i32>,
+}
+
+impl Children {
+    /// Now, before the first server process, or with these that an earlier supervisor has started.
+    pub(super) fn new(own: &[i32]) -> Children {
+        let own: HashSet<i32> = own.iter().copied().collect();
+        let strangers = list().into_iter().filter(|pid| !own.contains(pid)).collect();
+        Children { strangers, own }
+    }
+
+    /// Starts a process of a program under a name, which says its role, with its end of the channel.
+    ///
+    /// # Errors
+    /// The system refuses another process, or the program cannot be run.
+    pub(super) fn start(&mut self, program: &Path, name: &str, channel: OwnedFd) -> io::Result<i32> {
+        let mut command = Command::new(program);
+        command
+            .arg0(name)
+            .stdin(Stdio::from(channel))
+            // So that Ctrl-C of a terminal reaches the supervisor alone.
+            .process_group(0);
+        notify::VARIABLES.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        let child = command.spawn()?;
+        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+        self.own.insert(pid);
+        Ok(pid)
+    }
+
+    /// Reaps the children that have ended. Those that are own are forgotten.
+    pub(super) fn reap(&mut self) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            let pid = pid.as_raw_nonzero().get();
+            self.strangers.remove(&pid);
+            if self.own.remove(&pid) {
+                ended.push(Ended { pid, status });
+            }
+        }
+        ended
+    }
+
+    /// Kills what a dead server process left behind. Returns how many there were. Call it again when a child has ended, because its own
+    /// children have come then.
+    pub(super) fn kill_leftovers(&self) -> usize {
+        let leftovers: Vec<_> = list()
+            .into_iter()
+            .filter(|pid| !self.own.contains(pid) && !self.strangers.contains(pid))
+            .collect();
+        leftovers.iter().for_each(|pid| kill(*pid));
+        leftovers.len()
+    }
+}
+
+/// Kills a child. It is not reaped yet, so its number is still its own.
+pub(super) fn kill(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // Fails for one that runs as another user; the launcher's limits are for those.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// How a process has ended: `was killed by signal 9 (SIGKILL)`.
+pub(super) fn describe(status: WaitStatus) -> String {
+    /// The flag for a core dump (WCOREDUMP in wait(2)).
+    const CORE: i32 = 0x80;
+    let core = if status.as_raw() & CORE != 0 && status.signaled() {
+        ", core dumped"
+    } else {
+        ""
+    };
+    match (status.exit_status(), status.terminating_signal()) {
+        (_, Some(signal)) => format!("was killed by signal {signal}{}{core}", signal_name(signal)),
+        (Some(code), None) => format!("exited with status {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn signal_name(number: i32) -> &'static str {
+    let known = [
+        (Signal::HUP, " (SIGHUP)"),
+        (Signal::INT, " (SIGINT)"),
+        (Signal::QUIT, " (SIGQUIT)"),
+        (Signal::ILL, " (SIGILL)"),
+        (Signal::TRAP, " (SIGTRAP)"),
+        (Signal::ABORT, " (SIGABRT)"),
+        (Signal::BUS, " (SIGBUS)"),
+        (Signal::FPE, " (SIGFPE)"),
+        (Signal::KILL, " (SIGKILL)"),
+        (Signal::SEGV, " (SIGSEGV)"),
+        (Signal::PIPE, " (SIGPIPE)"),
+        (Signal::TERM, " (SIGTERM)"),
+        (Signal::XCPU, " (SIGXCPU)"),
+        (Signal::SYS, " (SIGSYS)"),
+    ];
+    let found = known.into_iter().find(|(signal, _)| signal.as_raw() == number);
+    found.map_or("", |(_, name)| name)
+}
+
+/// The children of this process, which starts and inherits them on its main thread. Empty if the kernel does not say
+/// (CONFIG_PROC_CHILDREN).
+fn list() -> Vec<i32> {
+    let pid = std::process::id();
+    let text = read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}

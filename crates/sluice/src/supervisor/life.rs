@@ -1,0 +1,324 @@
+//! The life of a server process as its supervisor sees it: decisions only, without processes, clocks or messages.
+//!
+//! ```text
+//!            ┌────────── died ──────────┐
+//!            ▼                          │
+//!       BackingOff ── due ──▶ Starting ─┤        (the first start: died ──▶ Ended)
+//!            ▲                   │ started
+//!            │                   ▼
+//!            └──── died ──── Serving ◀──── over ─── Reloading, Upgrading
+//!                                └──── asked ─────────▶
+//!       any ── drain ──▶ Draining ── died ──▶ Ended       (BackingOff: at once)
+//! ```
+//! A process that dies is replaced at once. One that dies again within `STABLE` is replaced after a delay that doubles each time. The
+//! supervisor never gives up, because a cause outside, such as missing memory, may go away.
+
+use std::time::{Duration, Instant};
+
+/// A server process that has lived so long is no failed attempt.
+const STABLE: Duration = Duration::from_secs(10);
+
+/// The delay after the second death in a row; it doubles with each further one.
+const DELAY_FIRST: Duration = Duration::from_millis(100);
+
+/// The longest delay.
+const DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// What the server process is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It reads its settings.
+    Starting,
+    /// It serves.
+    Serving,
+    /// It serves, and changes its settings.
+    Reloading,
+    /// It serves, and another program is tried.
+    Upgrading,
+    /// There is none until this moment.
+    BackingOff { until: Instant },
+    /// It ends after its exchanges; at once if `signals` is 2 or more.
+    Draining { signals: u32 },
+    /// There is none any more.
+    Ended,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The server process serves.
+    Started,
+    /// It has ended.
+    Died,
+    /// The time of a delay is over.
+    Due,
+    /// The configuration is to be read again.
+    Reload,
+    /// A reload is over.
+    ReloadOver,
+    /// The program is to be replaced.
+    Upgrade,
+    /// It was not replaced.
+    UpgradeOver,
+    /// The server is to end.
+    Drain,
+}
+
+/// What the supervisor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Start a server process.
+    Start,
+    /// Wait so long, and say so.
+    Wait(Duration),
+    /// Read the configuration, and have the server process use it.
+    Reload,
+    /// Try the new program.
+    Upgrade,
+    /// Refuse an upgrade now.
+    RefuseUpgrade,
+    /// Have the server process end after its exchanges.
+    Drain,
+    /// Have it end at once.
+    End,
+    /// Kill it.
+    Kill,
+    /// End the supervisor.
+    Exit,
+}
+
+/// The life of the server processes, one after the other.
+#[derive(Debug)]
+pub(super) struct Life {
+    state: State,
+    /// Whether one has served.
+    has_served: bool,
+    /// When the last one was started.
+    started: Instant,
+    /// Deaths in a row.
+    deaths: u32,
+    /// A reload that waits.
+    wants_reload: bool,
+}
+
+impl Life {
+    /// Before the first server process has started.
+    pub(super) fn begin(now: Instant) -> Life {
+        Life {
+            state: State::Starting,
+            has_served: false,
+            started: now,
+            deaths: 0,
+            wants_reload: false,
+        }
+    }
+
+    /// With a server process that an earlier supervisor has started, and that is to be replaced.
+    pub(super) fn take_over(now: Instant) -> Life {
+        Life {
+            state: State::Upgrading,
+            has_served: true,
+            ..Life::begin(now)
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether a server process has served.
+    pub(super) fn has_served(&self) -> bool {
+        self.has_served
+    }
+
+    /// Decides what to do.
+    pub(super) fn on(&mut self, event: Event, now: Instant) -> Option<Action> {
+        match (self.state, event) {
+            (State::Starting, Event::Started) => {
+                self.has_served = true;
+                self.serve()
+            }
+            (State::Starting, Event::Died) if !self.has_served => self.end(),
+            (State::Starting | State::Serving | State::Reloading | State::Upgrading, Event::Died) => {
+                Some(self.back_off(now))
+            }
+            (State::BackingOff { .. }, Event::Due) => {
+                (self.state, self.started) = (State::Starting, now);
+                Some(Action::Start)
+            }
+            (State::Serving, Event::Reload) => {
+                self.state = State::Reloading;
+                Some(Action::Reload)
+            }
+            // With no server process the files are read before the next one starts.
+            (State::BackingOff { .. }, Event::Reload) => Some(Action::Reload),
+            (State::Starting | State::Reloading | State::Upgrading, Event::Reload) => {
+                self.wants_reload = true;
+                None
+            }
+            (State::Reloading, Event::ReloadOver) | (State::Upgrading, Event::UpgradeOver) => self.serve(),
+            (State::Serving, Event::Upgrade) => {
+                self.state = State::Upgrading;
+                Some(Action::Upgrade)
+            }
+            (_, Event::Upgrade) => Some(Action::RefuseUpgrade),
+            (State::BackingOff { .. }, Event::Drain) | (State::Draining { .. }, Event::Died) => self.end(),
+            (State::Draining { signals }, Event::Drain) => {
+                self.state = State::Draining { signals: signals + 1 };
+                Some(if signals == 1 { Action::End } else { Action::Kill })
+            }
+            (State::Starting | State::Serving | State::Reloading | State::Upgrading, Event::Drain) => {
+                self.state = State::Draining { signals: 1 };
+                Some(Action::Drain)
+            }
+            _ => None,
+        }
+    }
+
+    /// Serves, or does what had to wait.
+    fn serve(&mut self) -> Option<Action> {
+        self.state = State::Serving;
+        if std::mem::take(&mut self.wants_reload) {
+            self.state = State::Reloading;
+            return Some(Action::Reload);
+        }
+        None
+    }
+
+    fn back_off(&mut self, now: Instant) -> Action {
+        if now.saturating_duration_since(self.started) >= STABLE {
+            self.deaths = 0;
+        }
+        let delay = match self.deaths {
+            0 => Duration::ZERO,
+            // Beyond this shift the delay is the longest anyway.
+            deaths => (DELAY_FIRST * (1 << (deaths - 1).min(10))).min(DELAY_MAX),
+        };
+        self.deaths += 1;
+        self.state = State::BackingOff { until: now + delay };
+        Action::Wait(delay)
+    }
+
+    fn end(&mut self) -> Option<Action> {
+        self.state = State::Ended;
+        Some(Action::Exit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A life with its clock.
+    struct Run {
+        life: Life,
+        now: Instant,
+    }
+
+    impl Run {
+        fn serving() -> Run {
+            let now = Instant::now();
+            let mut run = Run {
+                life: Life::begin(now),
+                now,
+            };
+            assert_eq!(run.on(Event::Started), None);
+            assert_eq!(run.life.state(), State::Serving);
+            run
+        }
+
+        fn on(&mut self, event: Event) -> Option<Action> {
+            self.life.on(event, self.now)
+        }
+
+        /// The process dies; the delay before the next one, which then serves.
+        fn delay(&mut self) -> Duration {
+            let Some(Action::Wait(delay)) = self.on(Event::Died) else {
+                panic!("no delay in {:?}", self.life);
+            };
+            self.now += delay;
+            assert_eq!(self.on(Event::Due), Some(Action::Start));
+            assert_eq!(self.on(Event::Started), None);
+            delay
+        }
+    }
+
+    #[test]
+    fn a_server_that_never_served_is_not_started_again() {
+        let now = Instant::now();
+        let mut life = Life::begin(now);
+        assert_eq!(life.on(Event::Died, now), Some(Action::Exit));
+        assert_eq!((life.state(), life.has_served()), (State::Ended, false));
+    }
+
+    #[test]
+    fn the_first_restart_is_at_once_and_delays_grow_up_to_a_bound() {
+        let mut run = Run::serving();
+        let delays: Vec<_> = (0..12).map(|_| run.delay().as_millis()).collect();
+        assert_eq!(
+            delays,
+            [0, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000, 10_000]
+        );
+    }
+
+    #[test]
+    fn a_server_that_lived_for_a_while_is_restarted_at_once_again() {
+        let mut run = Run::serving();
+        run.delay();
+        assert_ne!(run.delay(), Duration::ZERO);
+        run.now += STABLE;
+        assert_eq!(run.delay(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_restart_that_fails_is_tried_again() {
+        let mut run = Run::serving();
+        assert_eq!(run.on(Event::Died), Some(Action::Wait(Duration::ZERO)));
+        assert_eq!(run.on(Event::Due), Some(Action::Start));
+        assert_eq!(run.on(Event::Died), Some(Action::Wait(DELAY_FIRST)));
+    }
+
+    #[test]
+    fn a_reload_waits_for_the_start_and_for_the_reload_before_it() {
+        let now = Instant::now();
+        let mut life = Life::begin(now);
+        assert_eq!(life.on(Event::Reload, now), None);
+        assert_eq!(life.on(Event::Started, now), Some(Action::Reload));
+        assert_eq!(life.on(Event::Reload, now), None);
+        assert_eq!(life.on(Event::Reload, now), None);
+        assert_eq!(life.on(Event::ReloadOver, now), Some(Action::Reload));
+        assert_eq!(life.on(Event::ReloadOver, now), None);
+        assert_eq!(life.state(), State::Serving);
+    }
+
+    #[test]
+    fn without_a_server_process_the_files_are_read_and_a_drain_ends_at_once() {
+        let mut run = Run::serving();
+        run.on(Event::Died);
+        assert_eq!(run.on(Event::Reload), Some(Action::Reload));
+        assert!(matches!(run.life.state(), State::BackingOff { .. }));
+        assert_eq!(run.on(Event::Drain), Some(Action::Exit));
+    }
+
+    #[test]
+    fn a_drain_is_made_stricter_by_each_further_signal_and_no_server_is_started_after_it() {
+        let mut run = Run::serving();
+        assert_eq!(run.on(Event::Drain), Some(Action::Drain));
+        assert_eq!(run.on(Event::Reload), None);
+        assert_eq!(run.on(Event::Upgrade), Some(Action::RefuseUpgrade));
+        assert_eq!(run.on(Event::Drain), Some(Action::End));
+        assert_eq!(run.on(Event::Drain), Some(Action::Kill));
+        assert_eq!(run.on(Event::Died), Some(Action::Exit));
+        assert_eq!(run.on(Event::Due), None);
+    }
+
+    #[test]
+    fn an_upgrade_waits_for_nothing_and_a_failed_one_changes_nothing() {
+        let mut run = Run::serving();
+        assert_eq!(run.on(Event::Upgrade), Some(Action::Upgrade));
+        assert_eq!(run.on(Event::Upgrade), Some(Action::RefuseUpgrade));
+        assert_eq!(run.on(Event::Reload), None);
+        assert_eq!(run.on(Event::UpgradeOver), Some(Action::Reload));
+        assert_eq!(run.on(Event::Upgrade), Some(Action::RefuseUpgrade), "while reloading");
+    }
+}

@@ -1,0 +1,426 @@
+//! The supervisor of `sluice run`: reads the configuration, binds the sockets, and keeps a server process running.
+//!
+//! ```text
+//! supervisor  configuration, keys, listening sockets, control socket; signals; restarts. Parses no request
+//!     │ link: bundle of files, sockets, commands
+//!     ▼
+//! server process  everything that clients send (server_role)
+//! ```
+//! When a server process dies, its scripts are killed (`children`), and another one gets the same sockets and the same files: clients wait in
+//! the queues of the sockets meanwhile. Here: carrying out what `life` decides. Not here: which sockets (`sockets`, `activation`), what is
+//! reported to systemd (`notify`), the next program (`takeover`).
+
+mod activation;
+mod children;
+mod life;
+mod notify;
+mod reload;
+mod sockets;
+mod start;
+mod takeover;
+mod upgrade;
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::Signal;
+use tokio::time::timeout_at;
+
+use crate::certificates::Certificates;
+use crate::control::Command;
+use crate::control::socket::BoundControl;
+use crate::link::channel::Received;
+use crate::link::message::{Ask, Cause, FromServer, History, ToServer, VERSION};
+use crate::server_log::Logger;
+use crate::signals::{Event as SignalEvent, Signals};
+
+use activation::Activated;
+use children::{Children, Ended, describe, kill};
+use life::{Action, Event, Life, State};
+use notify::Notifier;
+use sockets::Sockets;
+use takeover::ServerProcess;
+use upgrade::Candidate;
+
+pub(crate) use children::SERVER_NAME;
+pub(crate) use start::{Passed, run, take_over};
+pub(crate) use takeover::SUPERVISOR_NAME;
+pub(crate) use upgrade::TRIAL_NAME;
+
+/// How long the last messages of a dead server process are waited for: they are in the channel already.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A supervisor.
+struct Supervisor<'a> {
+    /// The configuration file, as the administrator named it.
+    file: PathBuf,
+    /// The program, by the path that it was started from.
+    program: PathBuf,
+    life: Life,
+    children: Children,
+    sockets: Sockets,
+    activated: Activated,
+    notifier: Notifier,
+    control: Option<BoundControl>,
+    /// The files of the settings in force, for the next server process.
+    bundle: OwnedFd,
+    certificates: Certificates,
+    server: Option<ServerProcess>,
+    /// A server process that is to replace it, or a program that is only tried.
+    candidate: Option<Candidate>,
+    /// Server processes that were replaced and end.
+    retired: Vec<ServerProcess>,
+    /// Settings, or certificates, that the server process tries.
+    pending: Option<reload::Pending>,
+    /// Who wants the reload that is next.
+    causes: Vec<Cause>,
+    /// Who wants the upgrade.
+    upgrade: Option<Cause>,
+    history: History,
+    /// Whether processes of a dead server process may be left.
+    is_cleaning: bool,
+    /// Why the first server process could not start.
+    failure: Option<String>,
+    /// The end of the supervisor.
+    end: Option<Result<(), String>>,
+    logger: &'a Logger,
+}
+
+/// What may happen.
+enum Happening {
+    Signal(SignalEvent),
+    Child,
+    Server(Option<Received<FromServer>>),
+    Candidate(Option<Received<FromServer>>),
+    Certificates,
+    Due,
+    TooLate,
+}
+
+impl Supervisor<'_> {
+    /// Supervises until the end.
+    async fn supervise(mut self, mut signals: Signals, mut child: Signal) -> Result<(), String> {
+        loop {
+            // Those that were replaced may still have exchanges.
+            if self.retired.is_empty()
+                && let Some(end) = self.end.take()
+            {
+                return end;
+            }
+            match self.happens(&mut signals, &mut child).await {
+                Happening::Signal(event) => self.on_signal(event).await,
+                Happening::Child => self.on_children().await,
+                Happening::Server(Some(received)) => self.on_server(received.message).await,
+                Happening::Candidate(Some(received)) => self.on_candidate(received.message).await,
+                // Its end follows.
+                Happening::Server(None) | Happening::Candidate(None) => {}
+                Happening::Certificates => self.renew_certificates().await,
+                Happening::Due => self.on(Event::Due).await,
+                Happening::TooLate => self.give_up_candidate("it does not answer").await,
+            }
+        }
+    }
+
+    async fn happens(&mut self, signals: &mut Signals, child: &mut Signal) -> Happening {
+        let due = match self.life.state() {
+            State::BackingOff { until } => Some(until),
+            _ => None,
+        };
+        let limit = self.candidate.as_ref().map(|candidate| candidate.until);
+        let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
+        let is_serving = server.is_some() && self.pending.is_none() && self.life.state() == State::Serving;
+        tokio::select! {
+            event = signals.next() => Happening::Signal(event),
+            _ = child.recv() => Happening::Child,
+            received = next_of(server) => Happening::Server(received),
+            received = next_of(candidate.map(|candidate| &mut candidate.process)) => Happening::Candidate(received),
+            () = self.certificates.changed(), if is_serving => Happening::Certificates,
+            () = until(due) => Happening::Due,
+            () = until(limit) => Happening::TooLate,
+        }
+    }
+
+    /// Has `life` decide, and carries that out.
+    async fn on(&mut self, event: Event) {
+        let mut event = Some(event);
+        while let Some(happened) = event {
+            event = match self.life.on(happened, Instant::now()) {
+                Some(action) => self.carry_out(action).await,
+                None => None,
+            };
+        }
+    }
+
+    /// Carries out an action. Returns what happens by that.
+    async fn carry_out(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Start => return self.start_server().await,
+            Action::Wait(delay) => self.announce_restart(delay),
+            Action::Reload => return self.reload().await,
+            Action::Upgrade => return self.try_program().await,
+            Action::RefuseUpgrade => {
+                self.conclude_upgrade(Err(
+                    "the server is starting, ending, or changing already: try again".to_owned()
+                ))
+                .await;
+            }
+            Action::Drain => {
+                self.notifier.stopping();
+                // Their files are removed before another server can start, and no connection waits for an answer that cannot come.
+                self.control = None;
+                self.sockets.close();
+                if let Some(candidate) = self.candidate.take() {
+                    kill(candidate.process.pid);
+                }
+                self.send(&ToServer::Drain { is_replaced: false }).await;
+            }
+            Action::End => {
+                self.send(&ToServer::End).await;
+                self.end_retired().await;
+            }
+            Action::Kill => self.server.iter().for_each(|server| kill(server.pid)),
+            Action::Exit => {
+                let failure = self.failure.take();
+                self.end.get_or_insert(failure.map_or(Ok(()), Err));
+            }
+        }
+        None
+    }
+
+    async fn on_signal(&mut self, event: SignalEvent) {
+        match event {
+            SignalEvent::End if self.end.is_some() => self.end_retired().await,
+            SignalEvent::End => self.on(Event::Drain).await,
+            SignalEvent::Signal(name, Command::Reload) => self.want_reload(Cause::Signal(name.to_owned())).await,
+            SignalEvent::Signal(_, Command::ReopenLogs) => self.send(&ToServer::ReopenLogs).await,
+            SignalEvent::Signal(_, Command::Purge) => self.send(&ToServer::Purge).await,
+            SignalEvent::Signal(..) => {}
+        }
+    }
+
+    /// Has server processes that were replaced end at once.
+    async fn end_retired(&self) {
+        for process in &self.retired {
+            if let Err(error) = process.channel.send(&ToServer::End, &[]).await {
+                tracing::debug!("server process {}: {error}", process.pid);
+            }
+        }
+    }
+
+    async fn want_reload(&mut self, cause: Cause) {
+        self.causes.push(cause);
+        self.on(Event::Reload).await;
+    }
+
+    /// Handles a message of the server process.
+    async fn on_server(&mut self, message: FromServer) {
+        match message {
+            FromServer::Started if self.life.state() != State::Starting => {}
+            FromServer::Started => {
+                let event = self.life.on(Event::Started, Instant::now());
+                self.notifier.ready(&self.status());
+                if self.history.restarts > 0 {
+                    tracing::info!("server process {} serves", self.server_pid());
+                }
+                if let Some(action) = event
+                    && let Some(next) = self.carry_out(action).await
+                {
+                    self.on(next).await;
+                }
+            }
+            FromServer::Failed(message) => self.failure = Some(message),
+            FromServer::Reloaded { is_done } => {
+                self.conclude_reload(is_done).await;
+                self.on(Event::ReloadOver).await;
+            }
+            FromServer::NewCertificates { is_done } => self.conclude_certificates(is_done),
+            FromServer::Ask { number, what } => match what {
+                Ask::Reload => self.want_reload(Cause::Asked(number)).await,
+                Ask::Drain => self.on(Event::Drain).await,
+                Ask::Upgrade => {
+                    let earlier = self.upgrade.replace(Cause::Asked(number));
+                    self.on(Event::Upgrade).await;
+                    // A refusal has been said to the later one.
+                    self.upgrade = self.upgrade.take().or(earlier);
+                }
+            },
+            FromServer::Alive => self.notifier.alive(),
+            FromServer::Tried { .. } => {}
+        }
+    }
+
+    /// Handles a message of a process that may replace the server process.
+    async fn on_candidate(&mut self, message: FromServer) {
+        let is_trial = self
+            .candidate
+            .as_ref()
+            .is_some_and(|candidate| candidate.prepared.is_none());
+        match message {
+            FromServer::Tried { version: VERSION } if is_trial => self.replace_program().await,
+            FromServer::Tried { version } if is_trial => {
+                let text = format!(
+                    "it has version {version} of the messages between processes, this one {VERSION}: restart the server"
+                );
+                self.give_up_candidate(&text).await;
+            }
+            FromServer::Started if !is_trial => self.use_candidate().await,
+            FromServer::Failed(message) => {
+                if let Some(candidate) = &mut self.candidate {
+                    candidate.failure = Some(message);
+                }
+                self.give_up_candidate("").await;
+            }
+            _ => {}
+        }
+    }
+
+    /// Reaps the children that have ended.
+    async fn on_children(&mut self) {
+        for ended in self.children.reap() {
+            self.on_end(&ended).await;
+        }
+        if self.is_cleaning {
+            self.is_cleaning = self.children.kill_leftovers() > 0;
+        }
+    }
+
+    async fn on_end(&mut self, ended: &Ended) {
+        if self.server.as_ref().is_some_and(|server| server.pid == ended.pid) {
+            self.on_server_end(ended).await;
+        } else if self
+            .candidate
+            .as_ref()
+            .is_some_and(|candidate| candidate.process.pid == ended.pid)
+        {
+            let candidate = self.candidate.as_mut();
+            if let Some(candidate) = candidate
+                && candidate.failure.is_none()
+            {
+                candidate.failure = last_failure(&mut candidate.process).await;
+            }
+            self.give_up_candidate(&format!("it {}", describe(ended.status))).await;
+        }
+        let retired = self.retired.len();
+        self.retired.retain(|process| process.pid != ended.pid);
+        if self.retired.is_empty() && retired > 0 {
+            self.send(&ToServer::Alone).await;
+        }
+    }
+
+    async fn on_server_end(&mut self, ended: &Ended) {
+        let Some(mut server) = self.server.take() else { return };
+        self.failure = last_failure(&mut server).await.or(self.failure.take());
+        self.is_cleaning = self.children.kill_leftovers() > 0;
+        self.pending = None;
+        self.upgrade = None;
+        if let Some(candidate) = self.candidate.take() {
+            kill(candidate.process.pid);
+        }
+        let how = describe(ended.status);
+        let is_good = ended.status.exit_status() == Some(0);
+        match self.life.state() {
+            State::Draining { .. } if is_good => {}
+            State::Draining { .. } => {
+                tracing::error!("server process {} {how} while it was to end", ended.pid);
+                self.failure = Some(format!("the server process {how} while it was to end"));
+            }
+            State::Starting if !self.life.has_served() => {
+                self.failure = Some(match self.failure.take() {
+                    Some(failure) => failure,
+                    None => format!("the server process {how} while it started"),
+                });
+            }
+            _ => {
+                let because = self
+                    .failure
+                    .take()
+                    .map_or(String::new(), |failure| format!(": {failure}"));
+                tracing::error!("server process {} {how}{because}", ended.pid);
+                self.history.restarts += 1;
+                self.history.last_end = Some(how.clone());
+                self.notifier
+                    .status(&format!("The server process {how}, and is started again"));
+            }
+        }
+        self.on(Event::Died).await;
+    }
+
+    fn announce_restart(&self, delay: Duration) {
+        match delay {
+            Duration::ZERO => tracing::warn!("a server process is started again (restart {})", self.history.restarts),
+            delay => tracing::warn!(
+                "a server process is started again in {} ms (restart {})",
+                delay.as_millis(),
+                self.history.restarts
+            ),
+        }
+    }
+
+    /// Sends a message to the server process, if there is one.
+    async fn send(&self, message: &ToServer) {
+        if let Some(server) = &self.server
+            && let Err(error) = server.channel.send(message, &[]).await
+        {
+            // Its end is noticed elsewhere.
+            tracing::debug!("server process {}: {error}", server.pid);
+        }
+    }
+
+    fn server_pid(&self) -> i32 {
+        self.server.as_ref().map_or(0, |server| server.pid)
+    }
+
+    /// The line for `systemctl status`.
+    fn status(&self) -> String {
+        let listening: Vec<_> = self
+            .sockets
+            .bound()
+            .iter()
+            .map(|bound| bound.address().to_string())
+            .collect();
+        format!(
+            "Serving {} (server process {})",
+            listening.join(", "),
+            self.server_pid()
+        )
+    }
+}
+
+/// The next message of a server process. `None` at its end, once.
+async fn next_of(process: Option<&mut ServerProcess>) -> Option<Received<FromServer>> {
+    let Some(process) = process.filter(|process| !process.is_closed) else {
+        return std::future::pending().await;
+    };
+    let received = process.channel.next().await;
+    if let Err(error) = &received {
+        // It can be given no commands any more.
+        tracing::error!("server process {}: {error}: it is killed", process.pid);
+        kill(process.pid);
+    }
+    let received = received.unwrap_or_default();
+    process.is_closed = received.is_none();
+    received
+}
+
+/// Why a process that has ended could not start, if it has said so.
+async fn last_failure(process: &mut ServerProcess) -> Option<String> {
+    let mut failure = None;
+    let deadline = tokio::time::Instant::now() + LAST_WORDS;
+    while !process.is_closed
+        && let Ok(Some(received)) = timeout_at(deadline, next_of(Some(process))).await
+    {
+        if let FromServer::Failed(message) = received.message {
+            failure = Some(message);
+        }
+    }
+    failure
+}
+
+/// Waits until a moment; forever without one.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,185 @@
+//! New settings and certificates: read by the supervisor, tried by the server process, and kept if it uses them.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use sluice_settings::Settings;
+use sluice_settings::source::{Bundle, Source};
+
+use super::Supervisor;
+use super::life::{Event, State};
+use super::sockets::Plan;
+use crate::certificates::Certificates;
+use crate::config;
+use crate::link::message::{Cause, Refused, Reload, ToServer};
+use crate::server_role::read_bundle;
+
+/// Settings that were read, with what a server process needs for them.
+pub(super) struct Prepared {
+    pub(super) settings: Settings,
+    pub(super) plan: Plan,
+    pub(super) bundle: OwnedFd,
+    pub(super) certificates: Certificates,
+}
+
+/// What the server process tries.
+pub(super) enum Pending {
+    Settings(Box<Prepared>),
+    /// The bundle with other certificates.
+    Certificates(OwnedFd),
+}
+
+/// Reads a configuration, and the files that it names.
+///
+/// # Errors
+/// Every mistake, a line for each.
+pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
+    let source = Source::recording();
+    let settings = config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
+    let certificates = Certificates::of(&settings);
+    certificates.record(&source);
+    let bundle = seal(&source.recorded())?;
+    Ok((settings, bundle, certificates))
+}
+
+/// A memory file with a bundle, which nobody can change.
+fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
+    let make = || -> std::io::Result<OwnedFd> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = memfd_create("sluice-bundle", flags)?;
+        let mut rest = &bundle.encode()[..];
+        while !rest.is_empty() {
+            let written = rustix::io::write(&memfd, rest)?;
+            rest = &rest[written..];
+        }
+        fcntl_add_seals(
+            &memfd,
+            SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL,
+        )?;
+        Ok(memfd)
+    };
+    make().map_err(|error| format!("memory for the files of the configuration: {error}"))
+}
+
+impl Supervisor<'_> {
+    /// Reads the configuration again, and finds or binds its sockets.
+    pub(super) fn prepare(&mut self) -> Result<Prepared, String> {
+        let read =
+            read(&self.file).map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
+        let (settings, bundle, certificates) = read?;
+        let plan = self.sockets.plan(&settings, &mut self.activated);
+        let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
+        Ok(Prepared {
+            settings,
+            plan,
+            bundle,
+            certificates,
+        })
+    }
+
+    /// Reads the configuration, and has the server process use it.
+    pub(super) async fn reload(&mut self) -> Option<Event> {
+        let causes = std::mem::take(&mut self.causes);
+        let is_served = self.server.is_some();
+        if is_served {
+            self.notifier.reloading();
+        }
+        let prepared = match self.prepare() {
+            Ok(prepared) => prepared,
+            Err(text) => {
+                self.refuse(causes, &text).await;
+                if is_served {
+                    self.notifier.ready(&self.status());
+                }
+                return Some(Event::ReloadOver);
+            }
+        };
+        if let State::BackingOff { .. } = self.life.state() {
+            // The next server process starts with it.
+            let file = self.file.display().to_string();
+            self.keep(prepared);
+            tracing::info!("{file} was read again");
+            return None;
+        }
+        let server = self.server.as_ref()?;
+        let (listen, sockets) = prepared.plan.changes(&self.sockets);
+        let mut fds = vec![prepared.bundle.as_fd()];
+        fds.extend(sockets);
+        let sent = server
+            .channel
+            .send(&ToServer::Reload(Reload { causes, listen }), &fds)
+            .await;
+        drop(fds);
+        if let Err(error) = sent {
+            tracing::error!("reload: server process {}: {error}", server.pid);
+            return Some(Event::ReloadOver);
+        }
+        self.pending = Some(Pending::Settings(Box::new(prepared)));
+        None
+    }
+
+    /// Says that there is no reload. The server process logs it, because it has the log's file.
+    async fn refuse(&mut self, causes: Vec<Cause>, text: &str) {
+        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        if self.server.is_none() {
+            lines.iter().for_each(|line| tracing::error!("reload: {line}"));
+            return;
+        }
+        self.send(&ToServer::Refused(Refused {
+            causes,
+            is_done: false,
+            lines,
+        }))
+        .await;
+    }
+
+    /// The server process uses the new settings, or not.
+    pub(super) async fn conclude_reload(&mut self, is_done: bool) {
+        let Some(Pending::Settings(prepared)) = self.pending.take() else {
+            return;
+        };
+        if is_done {
+            let removed = self.keep(*prepared);
+            if !removed.is_empty() {
+                self.send(&ToServer::Remove(removed)).await;
+            }
+        }
+        self.notifier.ready(&self.status());
+    }
+
+    /// Keeps settings for the next server process. Returns the addresses whose sockets are closed.
+    pub(super) fn keep(&mut self, prepared: Prepared) -> Vec<String> {
+        self.bundle = prepared.bundle;
+        self.certificates = prepared.certificates;
+        self.sockets.apply(prepared.plan)
+    }
+
+    /// Reads certificates and keys again, because their files have changed, and has the server process use them.
+    pub(super) async fn renew_certificates(&mut self) {
+        let source = Source::recording();
+        self.certificates.record(&source);
+        let bundle = read_bundle(&self.bundle).and_then(|mut bundle| {
+            bundle.update(source.recorded());
+            seal(&bundle)
+        });
+        let Some(server) = &self.server else { return };
+        match bundle {
+            Ok(bundle) => match server.channel.send(&ToServer::Certificates, &[bundle.as_fd()]).await {
+                Ok(()) => self.pending = Some(Pending::Certificates(bundle)),
+                Err(error) => tracing::error!("certificates have changed: server process {}: {error}", server.pid),
+            },
+            Err(error) => tracing::error!("certificates have changed: {error}"),
+        }
+    }
+
+    /// The server process uses the new certificates, or not.
+    pub(super) fn conclude_certificates(&mut self, is_done: bool) {
+        if let Some(Pending::Certificates(bundle)) = self
+            .pending
+            .take_if(|pending| matches!(pending, Pending::Certificates(_)))
+            && is_done
+        {
+            self.bundle = bundle;
+        }
+    }
+}

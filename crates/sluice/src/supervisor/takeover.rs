@@ -1,0 +1,225 @@
+//! Replacing the program of the supervisor while its server goes on (`sluice upgrade`).
+//!
+//! ```text
+//! tried: another process of the new program says that it can take over
+//!   └─▶ execve(2): the same process, now with the new program; sockets and channels pass through a socket on standard input
+//!         └─▶ a server process of the new program is started on the same sockets
+//!               ├─ it serves: the old one ends after its exchanges
+//!               └─ it does not: it is given up, and the old one goes on
+//! ```
+//! The process stays the same, so its number does, for systemd, for pid files, and as process 1 of a container; and the old server
+//! process is still its child. Here: what passes to the new program. Not here: when (`life`), the server processes (the supervisor).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+use sluice_server::Bound;
+
+use crate::config;
+use crate::control::socket::BoundControl;
+use crate::link::channel::{self, Channel, Received};
+use crate::link::message::{Cause, History, VERSION};
+
+/// The name of a supervisor in the process table that takes over from another program.
+pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";
+
+/// The variables that were for the first program: its descriptors are passed in another way now.
+const PASSED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+
+/// What a supervisor leaves for its successor. The descriptors follow in this order: the channel of the server process, its bundle, the
+/// control socket if there is one, the channels of those that end, the sockets of each address.
+#[derive(Debug, Serialize, Deserialize)]
+struct Left {
+    version: u32,
+    server: i32,
+    /// Server processes that end.
+    retired: Vec<i32>,
+    control: Option<PathBuf>,
+    listen: Vec<Address>,
+    history: History,
+    cause: Cause,
+}
+
+/// The sockets of an address.
+#[derive(Debug, Serialize, Deserialize)]
+struct Address {
+    configured: String,
+    sockets: usize,
+    /// Whether the supervisor removes the file of a unix socket.
+    owns_file: bool,
+}
+
+/// A server process with its channel.
+pub(super) struct ServerProcess {
+    pub(super) pid: i32,
+    pub(super) channel: Channel,
+    /// Whether the channel has ended.
+    pub(super) is_closed: bool,
+}
+
+impl ServerProcess {
+    /// A process with this end of its channel; call it within an event loop.
+    pub(super) fn new(pid: i32, end: OwnedFd) -> io::Result<ServerProcess> {
+        Ok(ServerProcess {
+            pid,
+            channel: Channel::new(end)?,
+            is_closed: false,
+        })
+    }
+}
+
+/// What passes from one supervisor to the next one.
+pub(super) struct Estate {
+    pub(super) server: ServerProcess,
+    pub(super) retired: Vec<ServerProcess>,
+    pub(super) bundle: OwnedFd,
+    pub(super) control: Option<BoundControl>,
+    pub(super) bound: Vec<Bound>,
+    pub(super) history: History,
+    /// Who wanted the upgrade.
+    pub(super) cause: Cause,
+}
+
+/// The same, of the supervisor that leaves it.
+pub(super) struct Leaving<'a> {
+    pub(super) server: &'a ServerProcess,
+    pub(super) retired: &'a [ServerProcess],
+    pub(super) bundle: BorrowedFd<'a>,
+    pub(super) control: Option<&'a BoundControl>,
+    pub(super) bound: &'a [Bound],
+    pub(super) history: History,
+    pub(super) cause: Cause,
+}
+
+impl Leaving<'_> {
+    /// Replaces the program of this process. Returns only if that fails: then nothing has changed.
+    pub(super) fn replace_program(&self, program: &Path) -> io::Error {
+        let end = match self.leave() {
+            Ok(end) => end,
+            Err(error) => return error,
+        };
+        // Otherwise a signal that arrives before the new program is ready would end it.
+        let _ignored = sluice_server::IgnoredSignals::ignore();
+        let mut command = Command::new(program);
+        command
+            .arg0(SUPERVISOR_NAME)
+            .args(std::env::args_os().skip(1))
+            .stdin(Stdio::from(end));
+        PASSED.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command.exec()
+    }
+
+    /// Puts everything into a socket. Returns the end from which the successor takes it.
+    fn leave(&self) -> io::Result<OwnedFd> {
+        let left = Left {
+            version: VERSION,
+            server: self.server.pid,
+            retired: self.retired.iter().map(|process| process.pid).collect(),
+            control: self.control.map(|control| control.path.clone()),
+            listen: self.bound.iter().map(Address::of).collect(),
+            history: self.history.clone(),
+            cause: self.cause.clone(),
+        };
+        let mut fds = vec![self.server.channel.as_fd(), self.bundle];
+        fds.extend(self.control.map(|control| control.socket.as_fd()));
+        fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
+        fds.extend(self.bound.iter().flat_map(Bound::sockets).map(AsFd::as_fd));
+        let (near, far) = channel::pair()?;
+        channel::send_now(near.as_fd(), &left, &fds)?;
+        Ok(far)
+    }
+}
+
+impl Address {
+    fn of(bound: &Bound) -> Address {
+        Address {
+            configured: bound.configured().to_string(),
+            sockets: bound.sockets().len(),
+            owns_file: bound.owns_file(),
+        }
+    }
+}
+
+impl Estate {
+    /// Takes over what the program before this one has left on standard input.
+    ///
+    /// # Errors
+    /// One line: there is nothing, or it is of another version.
+    pub(super) async fn take() -> Result<Estate, String> {
+        let failed = |error: io::Error| format!("taking over: {error}");
+        let mut channel = Channel::of_stdin().map_err(failed)?;
+        let Some(Received { message, fds }) = channel.next::<Left>().await.map_err(failed)? else {
+            return Err("taking over: the program before this one has left nothing".to_owned());
+        };
+        if message.version != VERSION {
+            return Err("taking over: the program before this one is of another version".to_owned());
+        }
+        Estate::of(message, fds).map_err(failed)
+    }
+
+    fn of(left: Left, fds: Vec<OwnedFd>) -> io::Result<Estate> {
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().ok_or_else(|| io::Error::other("too few descriptors"));
+        let server = ServerProcess::new(left.server, next()?)?;
+        let bundle = next()?;
+        let control = match left.control {
+            Some(path) => Some(BoundControl::of(path, next()?)?),
+            None => None,
+        };
+        let mut retired = Vec::new();
+        for pid in left.retired {
+            retired.push(ServerProcess::new(pid, next()?)?);
+        }
+        let mut bound = Vec::new();
+        for address in left.listen {
+            let configured = config::parse_address(&address.configured).map_err(io::Error::other)?;
+            let sockets = (0..address.sockets).map(|_| next()).collect::<io::Result<_>>()?;
+            let sockets = Bound::of_sockets(&configured, sockets)?;
+            bound.push(if address.owns_file {
+                sockets.owning_file()?
+            } else {
+                sockets
+            });
+        }
+        Ok(Estate {
+            server,
+            retired,
+            bundle,
+            control,
+            bound,
+            history: left.history,
+            cause: left.cause,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_settings::ListenAddress;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        for text in [
+            "127.0.0.1:0",
+            "0.0.0.0:80",
+            "[::]:443",
+            "[::1]:0",
+            "[fe80::1%2]:80",
+            "unix:/run/a b.sock",
+        ] {
+            let address = config::parse_address(text).expect(text);
+            let written = address.to_string();
+            assert_eq!(config::parse_address(&written), Ok(address), "{written}");
+        }
+        let path = ListenAddress::Unix("/run/x.sock".into());
+        assert_eq!(config::parse_address(&path.to_string()), Ok(path));
+    }
+}

@@ -1,0 +1,179 @@
+//! The steps of `sluice upgrade`, which `takeover` draws: the new program is tried, replaces this one, and starts a server process.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::Supervisor;
+use super::children::{SERVER_NAME, kill};
+use super::life::Event;
+use super::reload::Prepared;
+use super::start::{start_process, use_log};
+use super::takeover::{Leaving, ServerProcess};
+use crate::certificates::Certificates;
+use crate::link::message::{Refused, Start, ToServer};
+
+/// The name in the process table of a program that is only tried.
+pub(crate) const TRIAL_NAME: &str = "sluice: trial";
+
+/// How long a new program may take until it serves.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A process that may replace the server process.
+pub(super) struct Candidate {
+    pub(super) process: ServerProcess,
+    /// When it is given up.
+    pub(super) until: Instant,
+    /// What it would take over. `None` for a program that is only tried.
+    pub(super) prepared: Option<Prepared>,
+    /// Why it cannot.
+    pub(super) failure: Option<String>,
+}
+
+impl Candidate {
+    fn new(process: ServerProcess, prepared: Option<Prepared>) -> Candidate {
+        Candidate {
+            process,
+            until: Instant::now() + TIMEOUT,
+            prepared,
+            failure: None,
+        }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Starts the program that is now at the path of this one, to see whether it could take over.
+    pub(super) async fn try_program(&mut self) -> Option<Event> {
+        let shown = self.program.display().to_string();
+        let started = start_process(&mut self.children, &self.program, TRIAL_NAME);
+        match started {
+            Ok(process) => {
+                let start = ToServer::Start(Start {
+                    has_control: false,
+                    ..self.start_message(Vec::new())
+                });
+                if process.channel.send(&start, &[]).await.is_err() {
+                    // Its end says more than this error.
+                    kill(process.pid);
+                }
+                self.candidate = Some(Candidate::new(process, None));
+                None
+            }
+            Err(error) => {
+                let text = format!("{shown} cannot be started: {error}");
+                self.conclude_upgrade(Err(text)).await;
+                Some(Event::UpgradeOver)
+            }
+        }
+    }
+
+    /// The new program could take over: this process becomes it.
+    pub(super) async fn replace_program(&mut self) {
+        self.candidate = None;
+        let (Some(server), Some(cause)) = (&self.server, &self.upgrade) else {
+            return self.on(Event::UpgradeOver).await;
+        };
+        let leaving = Leaving {
+            server,
+            retired: &self.retired,
+            bundle: self.bundle.as_fd(),
+            control: self.control.as_ref(),
+            bound: self.sockets.bound(),
+            history: self.history.clone(),
+            cause: cause.clone(),
+        };
+        let error = leaving.replace_program(&self.program);
+        let text = format!("{} cannot be started: {error}", self.program.display());
+        self.conclude_upgrade(Err(text)).await;
+        self.on(Event::UpgradeOver).await;
+    }
+
+    /// Starts a server process of this program beside the one of the program before.
+    pub(super) async fn start_candidate(&mut self) {
+        let prepared = match self.prepare() {
+            Ok(prepared) => prepared,
+            Err(text) => {
+                self.conclude_upgrade(Err(text)).await;
+                return self.on(Event::UpgradeOver).await;
+            }
+        };
+        self.certificates = Certificates::of(&prepared.settings);
+        let bound = self.sockets.of_plan(&prepared.plan);
+        let mut start = self.start_message(bound.iter().map(|bound| bound.sockets().len()).collect());
+        start.replaces = true;
+        start.supervisor.upgrades += 1;
+        start.supervisor.last_end = None;
+        let started = start_process(&mut self.children, "/proc/self/exe".as_ref(), SERVER_NAME);
+        match started {
+            Ok(process) => {
+                let mut fds = vec![prepared.bundle.as_fd()];
+                fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
+                fds.extend(bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd));
+                if process.channel.send(&ToServer::Start(start), &fds).await.is_err() {
+                    kill(process.pid);
+                }
+                drop(fds);
+                self.candidate = Some(Candidate::new(process, Some(prepared)));
+            }
+            Err(error) => {
+                let text = format!("the server process cannot be started: {error}");
+                self.conclude_upgrade(Err(text)).await;
+                self.on(Event::UpgradeOver).await;
+            }
+        }
+    }
+
+    /// The new server process serves: the old one ends after its exchanges.
+    pub(super) async fn use_candidate(&mut self) {
+        let Some(Candidate {
+            process,
+            prepared: Some(prepared),
+            ..
+        }) = self.candidate.take()
+        else {
+            return;
+        };
+        if let Err(error) = use_log(&prepared.settings.server_log, self.logger) {
+            tracing::error!("{error}");
+        }
+        self.keep(prepared);
+        self.history.upgrades += 1;
+        let text = format!(
+            "sluice {} goes on, as server process {}",
+            env!("CARGO_PKG_VERSION"),
+            process.pid
+        );
+        self.conclude_upgrade(Ok(text)).await;
+        self.send(&ToServer::Drain { is_replaced: true }).await;
+        self.retired.extend(self.server.replace(process));
+        self.notifier.ready(&self.status());
+        self.on(Event::UpgradeOver).await;
+    }
+
+    /// The candidate cannot take over, because of what it has said, or else for this reason.
+    pub(super) async fn give_up_candidate(&mut self, reason: &str) {
+        let Some(candidate) = self.candidate.take() else { return };
+        kill(candidate.process.pid);
+        let shown = self.program.display();
+        let text = match candidate.failure {
+            Some(failure) => failure,
+            None => format!("{shown}: {reason}"),
+        };
+        self.conclude_upgrade(Err(text)).await;
+        self.on(Event::UpgradeOver).await;
+    }
+
+    /// Says what came of an upgrade. The server process logs it.
+    pub(super) async fn conclude_upgrade(&mut self, result: Result<String, String>) {
+        let Some(cause) = self.upgrade.take() else { return };
+        let (is_done, text) = match result {
+            Ok(text) => (true, text),
+            Err(text) => (false, format!("{text}\nthe server goes on as it was")),
+        };
+        let result = Refused {
+            causes: vec![cause],
+            is_done,
+            lines: text.lines().map(str::to_owned).collect(),
+        };
+        self.send(&ToServer::Upgraded(result)).await;
+    }
+}

@@ -1,0 +1,174 @@
+//! A server process that dies is replaced, and leaves nothing behind.
+
+use std::time::Duration;
+
+use super::{Load, next_server_process, status};
+use crate::harness::{Setup, is_alive, signal, wait_until};
+
+/// A script with a descendant that has left its session and ignores signals, as daemons may. Both run until they are killed.
+const FAMILY: &str = r#"exec 9> "$TEST_DIR/events"
+python3 -c '
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(9, b"started\n")
+        time.sleep(1000)
+' &
+trap "" TERM HUP
+sleep 1000"#;
+
+#[test]
+fn a_killed_server_process_is_replaced_while_clients_wait() {
+    let setup = Setup::new().file("a.txt", "a").script("family", FAMILY);
+    let events = setup.event_fifo("events");
+    let server = setup.start();
+    let mut of_script = server.connect();
+    of_script.get("/cgi-bin/family");
+    events.line();
+    let load = Load::connecting(&server, "/a.txt");
+    load.goes_on();
+    let old = server.server_pid();
+    assert!(signal(old, "KILL"));
+    server.log_line(&format!("server process {old} was killed by signal 9 (SIGKILL)"));
+    let new = next_server_process(&server, old);
+    server.log_line(&format!("server process {new} serves"));
+    assert_eq!(server.get("/a.txt").text(), "a");
+    load.goes_on();
+    load.end();
+    // Every process that had the FIFO open is gone.
+    events.end();
+    server.wait_for_processes(0);
+    let (answer, _) = of_script.rest();
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    let state = status(&server);
+    assert_eq!(state["pid"], server.pid());
+    assert_eq!(state["server_pid"], new);
+    assert_eq!(state["supervisor"]["restarts"], 1);
+    assert_eq!(state["supervisor"]["last_end"], "was killed by signal 9 (SIGKILL)");
+}
+
+#[test]
+fn kept_scripts_of_a_dead_server_process_end_and_new_ones_answer() {
+    let counter = r#"n=0
+while read -r line <&3; do
+    if [ -z "$line" ]; then n=$((n + 1)); printf 'Content-Type: text/plain\n\n%s%s\n' "$n" "$CGIPLUSEOF"; fi
+done
+sleep 1000"#;
+    let server = Setup::new().script("counter", counter).start();
+    assert_eq!(server.get("/cgiplus-bin/counter").text(), "1");
+    let kept: Vec<u32> = server.processes().iter().map(|process| process.pid).collect();
+    assert!(signal(server.server_pid(), "ABRT"));
+    server.log_line("was killed by signal 6 (SIGABRT)");
+    assert_eq!(server.get("/cgiplus-bin/counter").text(), "1", "from another process");
+    assert!(wait_until(|| !kept.iter().any(|pid| is_alive(*pid))), "{kept:?}");
+}
+
+#[test]
+fn deaths_in_a_row_are_followed_by_growing_delays() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let mut old = server.server_pid();
+    for delay in [
+        "again (restart 1)",
+        "again in 100 ms (restart 2)",
+        "again in 200 ms (restart 3)",
+    ] {
+        assert!(signal(old, "KILL"));
+        server.log_line(delay);
+        // It waits in the queue of the socket.
+        assert_eq!(server.get("/a.txt").text(), "a");
+        old = next_server_process(&server, old);
+    }
+}
+
+#[test]
+fn a_reload_while_no_server_process_runs_is_used_by_the_next_one() {
+    let server = Setup::new().file("a.txt", "a").start();
+    std::fs::create_dir(server.path("other")).unwrap();
+    std::fs::write(server.path("other/a.txt"), "other").unwrap();
+    std::fs::write(server.path("other/health.txt"), "well").unwrap();
+    let text = std::fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let mut old = server.server_pid();
+    // The fourth waits for 400 ms.
+    for _ in 0..3 {
+        assert!(signal(old, "KILL"));
+        old = next_server_process(&server, old);
+        assert_eq!(server.get("/a.txt").text(), "a");
+    }
+    std::fs::write(
+        server.path("sluice.toml"),
+        text.replace("root = \"htdocs\"", "root = \"other\""),
+    )
+    .unwrap();
+    assert!(signal(old, "KILL"));
+    server.log_line("(restart 4)");
+    server.signal("HUP");
+    assert!(wait_until(|| server.get("/a.txt").text() == "other"));
+}
+
+#[test]
+fn a_restart_uses_the_files_of_the_last_valid_configuration() {
+    let server = Setup::new().file("a.txt", "a").start();
+    std::fs::write(server.path("sluice.toml"), "not toml [").unwrap();
+    let old = server.server_pid();
+    assert!(signal(old, "KILL"));
+    next_server_process(&server, old);
+    assert_eq!(server.get("/a.txt").text(), "a");
+}
+
+#[test]
+fn a_server_process_that_is_asked_to_end_is_replaced_after_its_exchanges() {
+    let setup = Setup::new().script(
+        "slow",
+        r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
+printf 'Content-Type: text/plain\n\nanswered'"#,
+    );
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    events.line();
+    let old = server.server_pid();
+    assert!(signal(old, "TERM"));
+    server.log_line("draining");
+    gate.open();
+    assert_eq!(client.response().text(), "answered");
+    server.log_line(&format!("server process {old} exited with status 0"));
+    next_server_process(&server, old);
+}
+
+#[test]
+fn nothing_is_left_of_a_killed_supervisor() {
+    let setup = Setup::new().script("slow", r#"exec 9> "$TEST_DIR/events"; echo started >&9; sleep 1000"#);
+    let events = setup.event_fifo("events");
+    let server = setup.start();
+    let process = server.server_pid();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    events.line();
+    assert!(signal(server.pid(), "KILL"));
+    let ended = server.wait_end();
+    assert!(ended.errors.contains("the supervisor has ended"), "{}", ended.errors);
+    events.end();
+    assert!(wait_until(|| !is_alive(process)));
+}
+
+#[test]
+fn a_third_signal_kills_a_server_process_that_hangs() {
+    let server = Setup::new().start();
+    server.signal("STOP");
+    // Each is handled before the next one is sent, as standard signals do not queue.
+    for _ in 0..3 {
+        signal(server.pid(), "TERM");
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
+    let ended = server.wait_end();
+    assert!(
+        ended.errors.contains("SIGKILL) while it was to end"),
+        "{}",
+        ended.errors
+    );
+    assert_eq!(ended.status.code(), Some(1));
+}

@@ -1,0 +1,144 @@
+//! `sluice upgrade`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::{Load, command, next_server_process, status};
+use crate::harness::{Server, Setup, is_alive, wait_until, write_script};
+
+const SLOW: &str = r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
+printf 'Content-Type: text/plain\n\nanswered'"#;
+
+fn upgrade(server: &Server) {
+    let ran = command(server, &["upgrade"]);
+    assert!(
+        ran.status.success() && ran.output.contains("goes on, as server process"),
+        "{}{}",
+        ran.output,
+        ran.errors
+    );
+}
+
+#[test]
+fn an_upgrade_keeps_the_process_and_lets_exchanges_complete() {
+    let setup = Setup::new().file("a.txt", "a").script("slow", SLOW);
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    events.line();
+    let (supervisor, old) = (server.pid(), server.server_pid());
+    upgrade(&server);
+    let new = next_server_process(&server, old);
+    assert_eq!(server.get("/a.txt").text(), "a");
+    assert!(is_alive(old), "it has an exchange in progress");
+    gate.open();
+    assert_eq!(client.response().text(), "answered");
+    assert!(wait_until(|| !is_alive(old)));
+    let state = status(&server);
+    assert_eq!((&state["pid"], &state["server_pid"]), (&supervisor.into(), &new.into()));
+    assert_eq!(state["supervisor"]["upgrades"], 1);
+    assert_eq!(state["supervisor"]["restarts"], 0);
+}
+
+#[test]
+fn upgrades_under_load_lose_no_request_and_signals_still_work() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let load = Load::start(&server, "/a.txt", "a");
+    for _ in 0..3 {
+        upgrade(&server);
+        load.goes_on();
+    }
+    load.end();
+    server.signal("HUP");
+    server.log_line("SIGHUP: sluice.toml is in force");
+    assert_eq!(status(&server)["supervisor"]["upgrades"], 3);
+}
+
+#[test]
+fn a_connection_that_has_sent_nothing_yet_is_still_answered() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let (mut fresh, mut idle) = (server.connect(), server.connect());
+    assert_eq!(idle.get("/a.txt").response().text(), "a");
+    // The server has accepted the first one, because it has answered a later one.
+    upgrade(&server);
+    for client in [&mut fresh, &mut idle] {
+        let response = client.get("/a.txt").response();
+        assert_eq!((response.status, response.field("connection")), (200, Some("close")));
+        client.assert_closed();
+    }
+}
+
+#[test]
+fn an_invalid_configuration_is_reported_and_the_old_server_goes_on() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let old = server.server_pid();
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    fs::write(server.path("sluice.toml"), format!("{text}\n[sever]\n")).unwrap();
+    let ran = command(&server, &["upgrade"]);
+    assert!(!ran.status.success());
+    assert!(
+        ran.output.contains("sever") && ran.output.contains("goes on as it was"),
+        "{}{}",
+        ran.output,
+        ran.errors
+    );
+    assert_eq!((server.server_pid(), server.get("/a.txt").text()), (old, "a"));
+}
+
+/// A copy of the program that a test may replace.
+struct Program(PathBuf);
+
+impl Program {
+    fn new() -> Program {
+        let name = format!("sluice-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::hard_link(env!("CARGO_BIN_EXE_sluice"), &path).unwrap();
+        Program(path)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_program_that_cannot_take_over_is_reported_and_the_old_server_goes_on() {
+    let program = Program::new();
+    let server = Setup::new().file("a.txt", "a").start_program(&program.0);
+    let old = server.server_pid();
+    let failing = |wanted: &str| {
+        let ran = command(&server, &["upgrade"]);
+        assert!(!ran.status.success());
+        assert!(
+            ran.output.contains(wanted) && ran.output.contains("goes on as it was"),
+            "{}{}",
+            ran.output,
+            ran.errors
+        );
+        assert_eq!((server.server_pid(), server.get("/a.txt").text()), (old, "a"));
+    };
+    fs::remove_file(&program.0).unwrap();
+    failing("cannot be started");
+    write_script(&program.0, "exit 3");
+    failing("exited with status 3");
+    fs::remove_file(&program.0).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_sluice"), &program.0).unwrap();
+    upgrade(&server);
+    assert_eq!(server.get("/a.txt").text(), "a");
+}
+
+#[test]
+fn a_server_without_a_supervisor_cannot_be_upgraded() {
+    let server = Setup::new().start_with(&["serve", "htdocs", "--listen", "127.0.0.1:0", "--host", "test"]);
+    let ran = command(&server, &["upgrade"]);
+    assert!(!ran.status.success());
+    assert!(
+        ran.output.contains("only `sluice run` can be upgraded"),
+        "{}{}",
+        ran.output,
+        ran.errors
+    );
+}
