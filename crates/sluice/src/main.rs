@@ -10,6 +10,7 @@ mod control;
 mod demo;
 mod explain;
 mod exposed;
+mod first_process;
 mod link;
 mod passwd;
 mod rate;
@@ -36,7 +37,10 @@ use crate::supervisor::Passed;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // First, because what systemd has passed is known by the numbers of its descriptors.
+    if first_process::is_first() {
+        return run_first();
+    }
+    // Before anything else is opened, because what systemd has passed is known by the numbers of its descriptors.
     let passed = Passed::take();
     // Otherwise a process that was started by /proc/self/exe would be called "exe". Fails only without /proc.
     let _ = std::fs::write("/proc/self/comm", "sluice");
@@ -62,6 +66,16 @@ fn main() -> ExitCode {
         command => run(command, passed, &logger),
     };
     end(result, logger)
+}
+
+/// Runs as process 1 of a container, with the server in a child.
+fn run_first() -> ExitCode {
+    let prepared = sluice_server::prepare_process().map_err(|error| error.to_string());
+    let result = prepared.and_then(|()| first_process::run());
+    result.unwrap_or_else(|message| {
+        let _ = writeln!(std::io::stderr(), "sluice: {}", escaped_lines(&message));
+        ExitCode::FAILURE
+    })
 }
 
 /// The end of the program: an error is printed.

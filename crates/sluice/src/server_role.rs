@@ -229,7 +229,10 @@ impl<'a> Role<'a> {
                     link.conclude(&refused);
                 }
             }
-            ToServer::Remove(addresses) => addresses.iter().for_each(|address| self.server.remove_address(address)),
+            ToServer::Remove(addresses) => {
+                tracing::info!("no longer listening on {}", addresses.join("  "));
+                addresses.iter().for_each(|address| self.server.remove_address(address));
+            }
             ToServer::Alone => self.keep_activity(),
             ToServer::Certificates => self.use_certificates(fds).await,
             ToServer::ReopenLogs => {

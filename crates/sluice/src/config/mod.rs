@@ -74,8 +74,7 @@ pub(crate) use control_key::control_socket;
 pub(crate) use default_file::choose_file;
 pub(crate) use describe::{addresses, describe, summary};
 pub(crate) use document::{ConfigErrors, reason};
-#[cfg(test)]
-pub(crate) use listen::DEFAULT as LISTEN;
+pub(crate) use listen::DEFAULT as DEFAULT_ADDRESS;
 pub(crate) use report::report;
 pub(crate) use server::default_workers;
 pub(crate) use site::{INDEX, parse_host};

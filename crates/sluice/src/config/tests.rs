@@ -98,7 +98,7 @@ fn relative_paths_start_from_the_directory_of_the_file() {
     let settings = load(&file).expect("a valid configuration");
     assert_eq!(settings.sites[0].root.as_deref(), Some(directory.path()));
     assert_eq!(settings.sites[0].origin, format!("{}:1", file.display()));
-    assert_eq!(settings.listen, [ListenSettings::clear(super::LISTEN)]);
+    assert_eq!(settings.listen, [ListenSettings::clear(super::DEFAULT_ADDRESS)]);
 }
 
 #[test]

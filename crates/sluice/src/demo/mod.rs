@@ -276,7 +276,7 @@ mod tests {
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack().expect("a temporary directory");
         let settings = site.settings(
-            vec![ListenSettings::clear(config::LISTEN)],
+            vec![ListenSettings::clear(config::DEFAULT_ADDRESS)],
             ErrorSettings::default(),
             Vec::new(),
         );

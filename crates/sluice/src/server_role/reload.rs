@@ -27,7 +27,7 @@ impl Role<'_> {
                     "{pending}: this change takes effect when the server is restarted or upgraded"
                 ));
             }
-            self.server.describe(config::report(&read));
+            self.server.describe(config::report(&listening(&read, &reload.listen)));
             self.server.show_server_log(self.logger.source(&read.server_log));
             self.settings = read;
         }
@@ -49,6 +49,9 @@ impl Role<'_> {
                     .iter()
                     .for_each(|warning| report.warn(warning));
                 report.info(&format!("{} is in force", file.display()));
+                if let Some(added) = added_addresses(&settings, listen) {
+                    report.info(&format!("listening also on {added}"));
+                }
                 Some(settings)
             }
             Err(error) => {
@@ -128,6 +131,31 @@ impl Role<'_> {
         if self.server.inspector().do_workers_answer().await {
             self.send(&FromServer::Alive).await;
         }
+    }
+}
+
+/// The settings with the addresses that the supervisor has bound, whose ports the system may have chosen.
+fn listening(settings: &Settings, bound: &[Listen]) -> Settings {
+    let mut settings = settings.clone();
+    for (listen, bound) in settings.listen.iter_mut().zip(bound) {
+        if let Ok(address) = config::parse_address(&bound.address) {
+            listen.address = address;
+        }
+    }
+    settings
+}
+
+/// The addresses that a reload has added, for the log.
+fn added_addresses(settings: &Settings, bound: &[Listen]) -> Option<String> {
+    let mut added = listening(settings, bound);
+    let mut is_added = bound.iter().map(|bound| bound.sockets > 0);
+    added.listen.retain(|_| is_added.next().unwrap_or(false));
+    let is_default = matches!(settings.listen.as_slice(), [only] if only.address == config::DEFAULT_ADDRESS);
+    match (added.listen.is_empty(), is_default) {
+        (true, _) => None,
+        // A configuration without [[listen]], perhaps by mistake.
+        (false, true) => Some(format!("{} (the default address)", config::addresses(&added))),
+        (false, false) => Some(config::addresses(&added)),
     }
 }
 

@@ -29,7 +29,12 @@ impl Activated {
     /// One line: a descriptor that was passed is no listening stream socket.
     pub(super) fn take_passed() -> Result<Activated, String> {
         let variable = |name| std::env::var(name).unwrap_or_default();
-        let count = count(&variable("LISTEN_PID"), &variable("LISTEN_FDS"), std::process::id());
+        let count = count(
+            &variable("LISTEN_PID"),
+            &variable("LISTEN_FDS"),
+            std::process::id(),
+            std::os::unix::process::parent_id(),
+        );
         let names = variable("LISTEN_FDNAMES");
         let mut names = names.split(':');
         let passed = sluice_server::take_passed_descriptors(count)
@@ -102,10 +107,12 @@ impl Passed {
     }
 }
 
-/// The number of descriptors that were passed to the process `own`.
-fn count(pid: &str, count: &str, own: u32) -> usize {
-    match (pid.parse::<u32>(), count.parse()) {
-        (Ok(pid), Ok(count)) if pid == own => count,
+/// The number of descriptors that were passed to the process `own`, or to process 1 of a container if that has started it
+/// (`first_process`).
+fn count(pid: &str, count: &str, own: u32, parent: u32) -> usize {
+    let is_meant = |pid: u32| pid == own || (pid == 1 && parent == 1);
+    match (pid.parse(), count.parse()) {
+        (Ok(pid), Ok(count)) if is_meant(pid) => count,
         _ => 0,
     }
 }
@@ -125,8 +132,9 @@ mod tests {
     #[test]
     fn variables_for_another_process_are_ignored() {
         for (pid, fds, expected) in [("7", "2", 2), ("8", "2", 0), ("", "2", 0), ("7", "", 0), ("7", "x", 0)] {
-            assert_eq!(count(pid, fds, 7), expected, "{pid} {fds}");
+            assert_eq!(count(pid, fds, 7, 1), expected, "{pid} {fds}");
         }
+        assert_eq!((count("1", "2", 7, 1), count("1", "2", 7, 6)), (2, 0));
     }
 
     #[test]

@@ -176,10 +176,16 @@ impl Supervisor<'_> {
                 self.send(&ToServer::Drain { is_replaced: false }).await;
             }
             Action::End => {
+                tracing::info!("ending at once; another signal kills the server process");
                 self.send(&ToServer::End).await;
                 self.end_retired().await;
             }
-            Action::Kill => self.server.iter().for_each(|server| kill(server.pid)),
+            Action::Kill => {
+                if let Some(server) = &self.server {
+                    tracing::warn!("server process {} is killed", server.pid);
+                    kill(server.pid);
+                }
+            }
             Action::Exit => {
                 let failure = self.failure.take();
                 self.end.get_or_insert(failure.map_or(Ok(()), Err));

@@ -2,17 +2,23 @@
 
 mod activation;
 mod addresses;
+mod container;
 mod notify;
 mod restart;
 mod roles;
+mod unit;
 mod upgrade;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use crate::harness::{Client, RunResult, Server, run, wait_until};
+use crate::harness::{Client, Response, RunResult, Server, Setup, run, wait_until};
+
+fn answered(response: &Response, expected: &[u8]) {
+    assert_eq!(response.status, 200);
+    assert!(response.body == expected, "{} bytes", response.body.len());
+}
 
 /// Runs a command for the server.
 fn command(server: &Server, arguments: &[&str]) -> RunResult {
@@ -38,7 +44,23 @@ fn next_server_process(server: &Server, old: u32) -> u32 {
     now
 }
 
-/// Clients that request a file over and over, each time on a new connection.
+/// Prints a figure, or why a test does nothing on this system.
+fn note(text: &str) {
+    use std::io::Write;
+    // Not eprintln!, which only the program may use.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// How often something is repeated: `few` times, or as the variable ROUNDS says (docs/internals/processes.md).
+fn rounds(few: u32) -> u32 {
+    let wanted = std::env::var("ROUNDS").ok();
+    wanted.map_or(few, |wanted| wanted.parse().expect("ROUNDS is a number"))
+}
+
+/// Bytes of the response of a script, more than pipes and sockets hold.
+const SCRIPT_BYTES: usize = 3_000_000;
+
+/// Clients that send requests over and over.
 struct Load {
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -46,42 +68,78 @@ struct Load {
 }
 
 impl Load {
-    /// Clients for which every request must be answered with these bytes.
-    fn start(server: &Server, path: &'static str, expected: &'static str) -> Load {
-        Load::of(server.address(), move |address| {
-            let response = Client::connect(address).get(path).response();
-            assert_eq!((response.status, response.text()), (200, expected));
-        })
+    /// A server for `of_all_kinds`.
+    fn setup() -> Setup {
+        let kept = r#"while read -r line <&3; do
+    if [ -z "$line" ]; then printf 'Content-Type: text/plain\n\nkept%s\n' "$CGIPLUSEOF"; fi
+done"#;
+        Setup::new()
+            .file("a.txt", "a")
+            .script(
+                "large",
+                &format!("printf 'Content-Type: text/plain\\n\\n'; head -c {SCRIPT_BYTES} /dev/zero"),
+            )
+            .script("kept", kept)
+    }
+
+    /// A client for each kind of response, for which every request must be answered completely: a file, on new connections and on one that
+    /// is used until the server ends it, and scripts of both modes, one with a large response.
+    fn of_all_kinds(server: &Server) -> Load {
+        let address = server.address();
+        let mut load = Load::none();
+        load.add(move || answered(&Client::connect(address).get("/a.txt").response(), b"a"));
+        load.add(move || answered(&Client::connect(address).get("/cgiplus-bin/kept").response(), b"kept"));
+        load.add(move || {
+            answered(
+                &Client::connect(address).get("/cgi-bin/large").response(),
+                &[0; SCRIPT_BYTES],
+            );
+        });
+        let mut kept = None;
+        load.add(move || {
+            let client = kept.get_or_insert_with(|| Client::connect(address));
+            let response = client.get("/a.txt").response();
+            answered(&response, b"a");
+            if response.field("connection") == Some("close") {
+                kept = None;
+            }
+        });
+        load
     }
 
     /// Clients that must be able to connect, whatever happens to their requests.
     fn connecting(server: &Server, path: &'static str) -> Load {
-        Load::of(server.address(), move |address| {
-            // Fails the test if it is refused.
-            let mut client = Client::connect(address);
-            client.try_send(format!(
-                "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
-            ));
-            client.rest();
-        })
+        let address = server.address();
+        let mut load = Load::none();
+        for _ in 0..3 {
+            load.add(move || {
+                // Fails the test if it is refused.
+                let mut client = Client::connect(address);
+                client.try_send(format!(
+                    "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+                ));
+                client.rest();
+            });
+        }
+        load
     }
 
-    fn of(address: SocketAddr, request: impl Fn(SocketAddr) + Clone + Send + 'static) -> Load {
-        let (is_over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let client = || {
-            let (is_over, answered, request) = (Arc::clone(&is_over), Arc::clone(&answered), request.clone());
-            std::thread::spawn(move || {
-                while !is_over.load(Ordering::Relaxed) {
-                    request(address);
-                    answered.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        };
+    fn none() -> Load {
         Load {
-            clients: (0..3).map(|_| client()).collect(),
-            is_over,
-            answered,
+            is_over: Arc::default(),
+            answered: Arc::default(),
+            clients: Vec::new(),
         }
+    }
+
+    fn add(&mut self, mut request: impl FnMut() + Send + 'static) {
+        let (is_over, answered) = (Arc::clone(&self.is_over), Arc::clone(&self.answered));
+        self.clients.push(std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                request();
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
     }
 
     /// Waits until some more requests were answered.

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use super::{Load, command, status};
+use super::{Load, command, note, rounds, status};
 use crate::harness::{Client, Setup, wait_until};
 
 const SLOW: &str = r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
@@ -19,7 +19,7 @@ fn a_reload_adds_addresses_and_keeps_the_others() {
     std::fs::write(server.path("sluice.toml"), format!("{more}{text}")).unwrap();
     let ran = command(&server, &["reload"]);
     assert!(
-        ran.status.success() && ran.output.contains("is in force"),
+        ran.status.success() && ran.output.contains("listening also on http://127.0.0.2:"),
         "{}{}",
         ran.output,
         ran.errors
@@ -76,10 +76,42 @@ fn a_removed_address_is_refused_but_its_exchanges_complete() {
     std::fs::write(server.path("sluice.toml"), text).unwrap();
     assert!(command(&server, &["reload"]).status.success());
     assert!(wait_until(|| TcpStream::connect(second).is_err()));
+    server.log_line(&format!("no longer listening on {second}  unix:"));
     assert!(!server.path("more.sock").exists());
     assert_eq!(status(&server)["addresses"].as_array().unwrap().len(), 1);
     gate.open();
     assert_eq!(client.response().text(), "answered");
+}
+
+/// Has a network of its own, with nothing but the loopback interface.
+const OWN_NETWORK: &str = "
+import ctypes, fcntl, socket, struct
+assert ctypes.CDLL(None).unshare(0x40000000) == 0, 'CLONE_NEWNET'
+interface = struct.pack('16sh14x', b'lo', 1)
+fcntl.ioctl(socket.socket(), 0x8914, interface)
+";
+
+#[test]
+fn a_reload_without_an_address_listens_on_the_default_one() {
+    if !rustix::process::geteuid().is_root() {
+        return note("skipped: a network of its own needs root");
+    }
+    // The default port may be in use outside.
+    let server = Setup::new().start_after(OWN_NETWORK);
+    let text = std::fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let without = text.replace("[[listen]]\naddress = \"127.0.0.1:0\"", "");
+    std::fs::write(server.path("sluice.toml"), without).unwrap();
+    let ran = command(&server, &["reload"]);
+    let wanted = "listening also on http://127.0.0.1:8080/ (the default address)";
+    assert!(
+        ran.status.success() && ran.output.contains(wanted),
+        "{}{}",
+        ran.output,
+        ran.errors
+    );
+    server.log_line("no longer listening on 127.0.0.1:");
+    assert_eq!(status(&server)["addresses"], serde_json::json!(["127.0.0.1:8080"]));
+    assert!(server.stop().status.success());
 }
 
 #[test]
@@ -102,10 +134,11 @@ fn an_address_that_is_taken_changes_nothing() {
 
 #[test]
 fn reloads_under_load_that_add_and_remove_an_address_lose_no_request() {
-    let server = Setup::new().file("a.txt", "a").start();
+    let server = Load::setup().start();
     let text = std::fs::read_to_string(server.path("sluice.toml")).unwrap();
-    let load = Load::start(&server, "/a.txt", "a");
-    for turn in 0..10 {
+    let load = Load::of_all_kinds(&server);
+    let turns = rounds(10);
+    for turn in 0..turns {
         let more = if turn % 2 == 0 {
             "[[listen]]\naddress = \"127.0.0.2:0\"\n"
         } else {
@@ -116,5 +149,5 @@ fn reloads_under_load_that_add_and_remove_an_address_lose_no_request() {
         assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
         load.goes_on();
     }
-    load.end();
+    note(&format!("{turns} reloads, {} requests, none lost", load.end()));
 }

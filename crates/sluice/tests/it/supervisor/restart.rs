@@ -1,9 +1,9 @@
 //! A server process that dies is replaced, and leaves nothing behind.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Load, next_server_process, status};
-use crate::harness::{Setup, is_alive, signal, wait_until};
+use super::{Load, next_server_process, note, rounds, status};
+use crate::harness::{Server, Setup, is_alive, signal, wait_until};
 
 /// A script with a descendant that has left its session and ignores signals, as daemons may. Both run until they are killed.
 const FAMILY: &str = r#"exec 9> "$TEST_DIR/events"
@@ -48,6 +48,41 @@ fn a_killed_server_process_is_replaced_while_clients_wait() {
     assert_eq!(state["server_pid"], new);
     assert_eq!(state["supervisor"]["restarts"], 1);
     assert_eq!(state["supervisor"]["last_end"], "was killed by signal 9 (SIGKILL)");
+}
+
+/// The parent process of a script, by which the answers of two server processes differ. Empty if the connection was aborted.
+fn answering(server: &Server) -> String {
+    let mut client = server.connect();
+    client.try_send("GET /cgi-bin/parent HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let (answer, _) = client.rest();
+    String::from_utf8_lossy(&answer)
+        .rsplit("parent ")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+#[test]
+fn the_next_answer_after_a_kill_comes_soon() {
+    let mut times = Vec::new();
+    for _ in 0..rounds(1) {
+        // Each server is a new one, because further deaths are followed by delays. The variable names another program, such as a release build.
+        let setup = Setup::new().script("parent", r#"printf 'Content-Type: text/plain\n\nparent %s' "$PPID""#);
+        let server = match std::env::var("PROGRAM") {
+            Ok(program) => setup.start_program(program.as_ref()),
+            Err(_) => setup.start(),
+        };
+        let before = answering(&server);
+        let killed = Instant::now();
+        assert!(signal(server.server_pid(), "KILL"));
+        assert!(wait_until(
+            || !["", before.as_str()].contains(&answering(&server).as_str())
+        ));
+        times.push(killed.elapsed());
+    }
+    times.sort_unstable();
+    note(&format!("next answer after {times:.0?}"));
+    assert!(times[0] < Duration::from_secs(5), "{times:?}");
 }
 
 #[test]
@@ -159,16 +194,19 @@ fn nothing_is_left_of_a_killed_supervisor() {
 fn a_third_signal_kills_a_server_process_that_hangs() {
     let server = Setup::new().start();
     server.signal("STOP");
-    // Each is handled before the next one is sent, as standard signals do not queue.
-    for _ in 0..3 {
+    let hanging = server.server_pid();
+    // Standard signals do not queue: one that arrives before the last one was handled does not count.
+    assert!(wait_until(|| {
         signal(server.pid(), "TERM");
-        std::thread::park_timeout(Duration::from_millis(200));
-    }
+        !is_alive(hanging)
+    }));
     let ended = server.wait_end();
     assert!(
         ended.errors.contains("SIGKILL) while it was to end"),
         "{}",
         ended.errors
     );
+    let place = |text: &str| ended.errors.find(text).unwrap_or_else(|| panic!("{}", ended.errors));
+    assert!(place("ending at once") < place(&format!("server process {hanging} is killed")));
     assert_eq!(ended.status.code(), Some(1));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Load, command, next_server_process, status};
+use super::{Load, command, next_server_process, note, rounds, status};
 use crate::harness::{Server, Setup, is_alive, wait_until, write_script};
 
 const SLOW: &str = r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
@@ -43,16 +43,17 @@ fn an_upgrade_keeps_the_process_and_lets_exchanges_complete() {
 
 #[test]
 fn upgrades_under_load_lose_no_request_and_signals_still_work() {
-    let server = Setup::new().file("a.txt", "a").start();
-    let load = Load::start(&server, "/a.txt", "a");
-    for _ in 0..3 {
+    let server = Load::setup().start();
+    let load = Load::of_all_kinds(&server);
+    let turns = rounds(3);
+    for _ in 0..turns {
         upgrade(&server);
         load.goes_on();
     }
-    load.end();
+    note(&format!("{turns} upgrades, {} requests, none lost", load.end()));
     server.signal("HUP");
     server.log_line("SIGHUP: sluice.toml is in force");
-    assert_eq!(status(&server)["supervisor"]["upgrades"], 3);
+    assert_eq!(status(&server)["supervisor"]["upgrades"], turns);
 }
 
 #[test]
