@@ -15,6 +15,11 @@ class Process:
     def __init__(self, pid, parent, state, command):
         self.pid, self.parent, self.state, self.command = pid, parent, state, command
 
+    @property
+    def role(self):
+        """What it does for the server, if it is one of the server's own processes: "server" (`sluice: server`), "launcher" and the like; None for scripts."""
+        return self.command.partition(" ")[0] == "sluice:" and self.command.partition(" ")[2].split(" ")[0] or None
+
     def __repr__(self):
         return f"{self.pid} (parent {self.parent}, {self.state}) {self.command}"
 

@@ -180,13 +180,24 @@ class Server:
         """Sends a signal: signal.SIGHUP reads the configuration again."""
         self._process.send_signal(number)
 
+    def family(self):
+        """All its processes at this moment but the first: its own ones, which have a role, script processes, and their descendants."""
+        return processes_of(self.pid, self.directory)
+
     def processes(self):
         """Its script processes and their descendants, at this moment."""
-        return processes_of(self.pid, self.directory)
+        return [process for process in self.family() if not process.role]
 
     def scripts(self):
         """Its script processes, without their children."""
-        return [process for process in self.processes() if process.parent == self.pid]
+        family = self.family()
+        own = {self.pid, *(process.pid for process in family if process.role)}
+        return [process for process in family if process.parent in own and not process.role]
+
+    @property
+    def server_pid(self):
+        """The process that serves: the newest server process, or `pid` if the server is a single process."""
+        return max((process.pid for process in self.family() if process.role == "server"), default=self.pid)
 
     def wait_for_processes(self, count):
         """Waits until there are exactly so many script processes, their descendants included."""
@@ -194,37 +205,41 @@ class Server:
 
     def descriptors(self):
         """What the server has open, as the targets of /proc/PID/fd."""
-        found = []
-        for name in os.listdir(f"/proc/{self.pid}/fd"):
+        found, pid = [], self.server_pid
+        for name in os.listdir(f"/proc/{pid}/fd"):
             try:
-                found.append(os.readlink(f"/proc/{self.pid}/fd/{name}"))
+                found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
             except OSError:
                 pass  # closed meanwhile
         return sorted(found)
 
     def memory(self):
         """The server's resident memory without mapped files, in bytes."""
-        with open(f"/proc/{self.pid}/status") as status:
+        with open(f"/proc/{self.server_pid}/status") as status:
             fields = dict(line.split(":", 1) for line in status)
         return sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem")) << 10
 
     # ---- The end ----
 
     def stop(self):
-        """SIGTERM. AssertionError unless it exits with status 0 and leaves no process, no temporary file and no panic."""
+        """SIGTERM, and the end of its directory. AssertionError as `end` says."""
         try:
-            self.signal(signal.SIGTERM)
-            try:
-                status = self._process.wait(DEADLINE)
-            except subprocess.TimeoutExpired:
-                raise AssertionError(f"the server does not exit:\n{self.log()}") from None
-            assert wait_until(lambda: not self.processes()), f"left behind: {self.processes()}\n{self.log()}"
-            assert self._errors.wait_end() and self._access.wait_end(), "another process holds the server's output"
-            assert status == 0, f"exit status {status}:\n{self.log()}"
-            assert "panicked at" not in self.log(), self.log()
-            assert not os.listdir(self.temporary), f"temporary files left: {os.listdir(self.temporary)}"
+            self.end()
         finally:
             self.kill()
+
+    def end(self):
+        """SIGTERM. AssertionError unless it exits with status 0 and leaves no process, no temporary file and no panic."""
+        self.signal(signal.SIGTERM)
+        try:
+            status = self._process.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the server does not exit:\n{self.log()}") from None
+        assert wait_until(lambda: not self.processes()), f"left behind: {self.processes()}\n{self.log()}"
+        assert self._errors.wait_end() and self._access.wait_end(), "another process holds the server's output"
+        assert status == 0, f"exit status {status}:\n{self.log()}"
+        assert "panicked at" not in self.log(), self.log()
+        assert not os.listdir(self.temporary), f"temporary files left: {os.listdir(self.temporary)}"
 
     def kill(self):
         """Ends everything at once and removes the directory; for a test that has failed."""
