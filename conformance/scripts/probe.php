@@ -308,7 +308,7 @@ function buffer()
     sluice_buffer_begin(1 << 20);
     text_head();
     for ($number = 0; $number < (int) sluice_variable('QUERY_STRING'); $number++) {
-        sluice_buffer_write(block($number));
+        sluice_buffer_write(block($number)) || throw new RuntimeException('the memory buffer cannot be written');
     }
     sluice_buffer_end();
 }

@@ -255,10 +255,10 @@ sub buffer_plain {
 }
 
 sub buffer {
-    Sluice::buffer_begin(1 << 20);
+    Sluice::buffer_begin(1 << 20) or die "no memory buffer\n";
     text_head();
-    Sluice::buffer_write(block($_)) for 0 .. variable('QUERY_STRING') - 1;
-    Sluice::buffer_end();
+    Sluice::buffer_write(block($_)) || die "the memory buffer: $!\n" for 0 .. variable('QUERY_STRING') - 1;
+    Sluice::buffer_end() or die "the end of the memory buffer\n";
 }
 
 sub buffer_gone {

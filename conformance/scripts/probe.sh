@@ -287,9 +287,9 @@ blocks() {
 }
 
 buffer() {
-    sluice_buffer_begin 1048576
+    sluice_buffer_begin 1048576 || exit 5
     text_head
-    blocks "$QUERY_STRING" | sluice_buffer_write
+    blocks "$QUERY_STRING" | sluice_buffer_write || exit 5
     sluice_buffer_end
 }
 

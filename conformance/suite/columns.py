@@ -169,9 +169,26 @@ def script_files():
     return files
 
 
-def compile_c(program):
+def compile_c(program, source="probe.c"):
+    """Compiles a script in C of `scripts` on libsluice."""
     sdk = os.path.join(testing.CHECKOUT, "sdk/c")
-    source = os.path.join(HERE, "scripts/probe.c")
+    source = os.path.join(HERE, "scripts", source)
     subprocess.run(
         ["cc", "-O1", "-Wall", "-Werror", "-I", f"{sdk}/include", source, f"{sdk}/build/libsluice.a", "-o", program], check=True
     )
+
+
+def available(words=()):
+    """The columns that can run here, those whose names contain one of these words."""
+    found = []
+    for column in COLUMNS:
+        if column.absent or words and not any(word in column.name for word in words):
+            continue
+        missing = column.missing()
+        if not missing:
+            found.append(column)
+        elif os.environ.get("SLUICE_TEST_REQUIRE_ALL") == "1":
+            raise SystemExit(f"{column.name}: missing: {missing}")
+        else:
+            print(f"without {column.name}: missing: {missing}")
+    return found

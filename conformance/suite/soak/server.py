@@ -76,27 +76,27 @@ def start(chosen):
     return server
 
 
-def kill_one(server):
+def kill_one(server, rng):
     """Kills a random script process, or a child of an engine. A child that a script has started itself (`head`, `cat`) is left alone,
     because a script that does not check it would end its reply well."""
     processes = [process for process in server.processes() if process.state != "Z"]
-    scripts = {process.pid for process in processes if process.parent == server.pid}
+    scripts = {process.pid for process in server.scripts()}
     engines = {process.pid for process in processes if process.pid in scripts and "engine" in process.command}
     chosen = [process for process in processes if process.pid in scripts or process.parent in engines]
     if not chosen:
         return False
     try:
-        os.kill(random.choice(chosen).pid, random.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)))
+        os.kill(rng.choice(chosen).pid, rng.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)))
     except ProcessLookupError:
         return False
     return True
 
 
-def renew_one(server):
+def renew_one(server, rng):
     """Replaces a random script by a copy, as an editor does: engines compile it again, or are replaced."""
-    directory = random.choice(("scripts", "scripts", "apps/python", "apps/perl", "apps/php"))
+    directory = rng.choice(("scripts", "scripts", "apps/python", "apps/perl", "apps/php"))
     names = [name for name in os.listdir(server.path(directory)) if not name.startswith("__")]
-    path = server.path(directory, random.choice(sorted(names)))
+    path = server.path(directory, rng.choice(sorted(names)))
     shutil.copy2(path, server.path("copy"))
     os.utime(server.path("copy"))
     os.rename(server.path("copy"), path)
