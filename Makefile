@@ -14,6 +14,8 @@
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
 #   make fuzz    every parser of untrusted bytes against mutated input, FUZZ_SECONDS=60 each (fuzz/README.md)
 #   make soak    ten minutes of everything at once in every language and mode, scripts killed at random (SOAK_SECONDS=600)
+#   make chaos   faults of every kind under load: kills, full disks, exhausted limits, reloads, upgrades (CHAOS_SECONDS=600, or CHAOS="--exchanges 1000000")
+#   make bounds  memory with slow clients and uploads, for each process and waiting request; requests while processes are recycled
 #   make clean   removes what was built
 #
 # What is needed beside Rust, make and a C compiler is named by `needs`, which installs it where it may (root, apt-get).
@@ -23,9 +25,11 @@ OBJCOPY ?= objcopy
 SLUICE = target/release/sluice
 LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 600
+CHAOS_SECONDS ?= 600
+CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-fresh build sdk install lint docs bench bench-quick soak fuzz clean test-rust test-models test-sdk \
+.PHONY: demo test test-fresh build sdk install lint docs bench bench-quick soak chaos bounds fuzz clean test-rust test-models test-sdk \
 	test-conformance test-bench test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
@@ -123,12 +127,15 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/shell test
 	@$(MAKE) --no-print-directory -C sdk/agents test
 
-# The same behaviours in every language and mode (conformance/README.md), and the page that says so; then all of them at once for ten seconds.
+# The same behaviours in every language and mode (conformance/README.md), and the page that says so; then all of them at once for ten seconds,
+# faults of every kind for a minute, and the bounds of memory.
 test-conformance: sdk
 	@$(CARGO) build --locked --bin sluice
 	@python3 -B -m unittest discover -s conformance/tests
 	@SLUICE=target/debug/sluice conformance/run --check docs/reference/conformance.md
 	@SLUICE=target/debug/sluice conformance/soak --seconds 10 --quiet
+	@SLUICE=target/debug/sluice conformance/chaos --rounds 1 --seconds 75 --clients 16 --column c-cgi --column rte --quiet
+	@SLUICE=target/debug/sluice conformance/bounds --seconds 3 --queue 300 --recycled 50
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:
@@ -150,6 +157,14 @@ bench-quick: build sdk
 soak: build sdk
 	@tools/needs python3 perl php php-cgi
 	@SLUICE=$(SLUICE) conformance/soak --seconds $(SOAK_SECONDS)
+
+chaos: build sdk
+	@tools/needs python3 perl php php-cgi openssl
+	@SLUICE=$(SLUICE) conformance/chaos $(CHAOS)
+
+bounds: build sdk
+	@tools/needs python3
+	@SLUICE=$(SLUICE) conformance/bounds --seconds 60
 
 fuzz:
 	@fuzz/run $(FUZZ_SECONDS)
