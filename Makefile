@@ -8,7 +8,8 @@
 #   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/
 #   make sdk     the C library and its programs: sdk/c/build/; the PHP engine, if libphp is installed: sdk/php/build/
 #                the agents for PAM and LDAP, if libpam and libldap are installed: sdk/agents/build/
-#   make install the server, and the engines and libraries in PREFIX/lib/sluice; after make build sdk; PREFIX=/usr/local, DESTDIR
+#   make install the server with its manual, completions, unit and documentation, and the engines and libraries in PREFIX/lib/sluice;
+#                after make build sdk; PREFIX=/usr/local, DESTDIR. make uninstall removes it
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
@@ -22,15 +23,18 @@
 
 CARGO ?= cargo
 OBJCOPY ?= objcopy
-SLUICE = target/release/sluice
+# As cargo has it.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+SLUICE = $(TARGET)/release/sluice
+PREFIX ?= /usr/local
 LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 600
 CHAOS_SECONDS ?= 600
 CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-fresh build sdk install lint docs bench bench-quick soak chaos bounds fuzz clean test-rust test-models test-sdk \
-	test-conformance test-bench test-fuzz test-h2spec
+.PHONY: demo test test-fresh build sdk install uninstall lint docs bench bench-quick soak chaos bounds fuzz clean test-rust test-models \
+	test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
 demo:
@@ -50,7 +54,8 @@ test:
 	@tools/needs python3-bottle python3-django python3-flask python3-setuptools python3-venv python3-wheel perl-headers perl-modules
 	@tools/needs libphp php php-cgi adminer dokuwiki
 	@tools/needs libpam libldap pam-matrix slapd ldapmodify hg radicale
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-fuzz test-h2spec test-models
+	@tools/needs apparmor_parser groff logrotate mandoc systemd-analyze
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-packaging test-fuzz test-h2spec test-models
 	@echo "All tests passed."
 
 # Both commands of the README, on a minimal Debian 12.
@@ -78,18 +83,21 @@ sdk:
 	@$(MAKE) --no-print-directory --silent -C sdk/php all
 	@$(MAKE) --no-print-directory --silent -C sdk/agents all
 
-# It builds nothing of the server, because root often has no cargo. Each language that can be installed has a target `install`.
+# It builds nothing of the server, because root often has no cargo. Each language that can be installed has a target `install`. Nothing is
+# written outside PREFIX: the configuration of the service is an example, share/doc/sluice/examples.
 install:
 	@[ -x '$(SLUICE)' ] || { echo "There is no $(SLUICE): run \`make build sdk\` first" >&2; exit 1; }
 	@echo "Installing in $(DESTDIR)$(PREFIX)"
 	@install -d '$(DESTDIR)$(PREFIX)/bin'
 	@install -m 755 '$(SLUICE)' '$(DESTDIR)$(PREFIX)/bin/sluice'
+	@packaging/install-files '$(PREFIX)' '$(DESTDIR)'
 	@for makefile in $$(grep -l '^install:' sdk/*/Makefile); do \
 		$(MAKE) --no-print-directory --silent -C "$${makefile%/Makefile}" install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' || exit; \
 	done
-	@# sdk/perl installs its library as a distribution of Perl does; the engine has a copy of its own beside it.
-	@to='$(abspath $(DESTDIR)$(PREFIX))/lib/sluice/perl'; install -d "$$to"; cd sdk/perl; \
-		cp -r --parents engine.pl $(patsubst sdk/perl/%,%,$(wildcard sdk/perl/lib sdk/perl/shim sdk/perl/build/dist/blib/arch)) "$$to"
+
+# What `make install` with the same PREFIX and DESTDIR would install is removed, and then the directories that are empty.
+uninstall:
+	@packaging/uninstall '$(PREFIX)' '$(DESTDIR)'
 
 lint:
 	@echo "Checking form and lints"
@@ -102,6 +110,11 @@ lint:
 # Unit, property and integration tests; the last with the real binary.
 test-rust:
 	@$(CARGO) test --locked --workspace
+
+# What packages contain, without building one.
+test-packaging:
+	@$(CARGO) build --locked --bin sluice
+	@packaging/check $(TARGET)/debug/sluice
 
 # The committed inputs of the fuzz targets, through their checks; the fuzzing engine is not needed.
 test-fuzz:

@@ -22,10 +22,16 @@ pub struct ProcessLimits {
     pub core_bytes_max: Option<u64>,
 }
 
+/// The type of `libc::RLIMIT_AS` and the others, which is not the same in both C libraries.
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
 /// One limit in the format of prlimit(2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
-    resource: libc::__rlimit_resource_t,
+    resource: Resource,
     /// Soft and hard limit, in the layout of `struct rlimit64`.
     bounds: [u64; 2],
 }
@@ -48,7 +54,7 @@ impl ProcessLimits {
 }
 
 impl Limit {
-    fn new(resource: libc::__rlimit_resource_t, bound: u64) -> Limit {
+    fn new(resource: Resource, bound: u64) -> Limit {
         // At the soft limit of processor time the kernel sends SIGXCPU, at the hard limit SIGKILL (setrlimit(2)). The
         // second between them lets a program log what it was doing.
         let grace = u64::from(resource == libc::RLIMIT_CPU);

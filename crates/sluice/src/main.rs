@@ -12,6 +12,8 @@ mod explain;
 mod exposed;
 mod first_process;
 mod link;
+#[cfg(test)]
+mod manual;
 mod passwd;
 mod rate;
 mod rte_directory;

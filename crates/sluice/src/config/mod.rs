@@ -73,6 +73,8 @@ use sluice_settings::source::Source;
 pub(crate) use control_key::control_socket;
 pub(crate) use default_file::choose_file;
 pub(crate) use describe::{addresses, describe, summary};
+#[cfg(test)]
+pub(crate) use description::{Described, Entry, Fallback};
 pub(crate) use document::{ConfigErrors, reason};
 pub(crate) use listen::DEFAULT as DEFAULT_ADDRESS;
 pub(crate) use report::report;
@@ -129,6 +131,12 @@ fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Re
     let (inspect, read_template) = (|path: &Path| files.kind(path), |path: &Path| files.read_template(path));
     let document = Document::new(&ROOT, &name, &text, directory).reading(&inspect, &read_template, &files);
     interpret(document, look_at)
+}
+
+/// The lists of keys of the main file, and of included files.
+#[cfg(test)]
+pub(crate) fn sections() -> [&'static dyn Described; 2] {
+    [&ROOT, &INCLUDED]
 }
 
 /// The reference page of all keys, in Markdown.
