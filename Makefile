@@ -10,6 +10,8 @@
 #                the agents for PAM and LDAP, if libpam and libldap are installed: sdk/agents/build/
 #   make install the server with its manual, completions, unit and documentation, and the engines and libraries in PREFIX/lib/sluice;
 #                after make build sdk; PREFIX=/usr/local, DESTDIR. make uninstall removes it
+#   make deb     Debian packages: target/deb/; test-deb installs, upgrades and purges them in a chroot, as root
+#   make dist    a static tarball for any Linux, with checksums: target/dist/; test-container runs the image that is made of it, as root
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
@@ -33,8 +35,8 @@ CHAOS_SECONDS ?= 600
 CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-fresh build sdk install uninstall lint docs bench bench-quick soak chaos bounds fuzz clean test-rust test-models \
-	test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
+.PHONY: demo test test-fresh build sdk install uninstall deb test-deb dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
+	clean test-rust test-models test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
 demo:
@@ -98,6 +100,20 @@ install:
 # What `make install` with the same PREFIX and DESTDIR would install is removed, and then the directories that are empty.
 uninstall:
 	@packaging/uninstall '$(PREFIX)' '$(DESTDIR)'
+
+deb: build sdk
+	@tools/needs debhelper dh_apparmor dpkg-buildpackage git lintian python3
+	@packaging/make-deb $(SLUICE) $(TARGET)/deb
+
+test-deb: deb
+	@tools/needs debootstrap ip
+	@packaging/test-deb $(SLUICE) $(TARGET)/deb
+
+dist:
+	@packaging/make-dist $(TARGET)/dist
+
+test-container: dist
+	@packaging/test-container $(TARGET)/dist
 
 lint:
 	@echo "Checking form and lints"
