@@ -219,7 +219,7 @@ pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, StartError
 fn bind_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {
     match (address, error.kind()) {
         (ListenAddress::Inet(address), std::io::ErrorKind::PermissionDenied) if address.port() < UNPRIVILEGED_PORT => {
-            "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (docs/guides/deployment.md), or choose another port"
+            "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (docs/guides/deploy.md), or choose another port"
         }
         (ListenAddress::Inet(_), std::io::ErrorKind::AddrInUse) => {
             "; another program listens there (ss -ltnp shows it): end it, or choose another port"

@@ -143,7 +143,7 @@ fn ask(command: &control::Command, options: &control::client::Options) -> Result
 
 /// What a server does that is started as root without consent.
 const ROOT_REFUSED: &str = "running as root is refused, because every script would run as root too: start Sluice as an ordinary user \
-                            (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE, see docs/guides/deployment.md), or give \
+                            (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE, see docs/guides/deploy.md), or give \
                             --allow-root";
 
 /// Refuses to run a server as root without consent, because there is no change of user.

@@ -142,7 +142,7 @@ static FOREIGN: &[Foreign] = &[
     Foreign {
         names: &["user", "group", "username", "groupname", "runas"],
         hint: "Sluice runs as the user who starts it: write User= in the systemd unit, or start it with runuser -u NAME \
-               (docs/guides/deployment.md)",
+               (docs/guides/deploy.md)",
     },
     Foreign {
         names: &[
@@ -396,7 +396,7 @@ static FOREIGN: &[Foreign] = &[
     },
     Foreign {
         names: &["pid", "pidfile", "daemon", "daemonize", "serverpidfile", "background"],
-        hint: "Sluice stays in the foreground and writes no pid file: a service manager starts it (docs/guides/deployment.md)",
+        hint: "Sluice stays in the foreground and writes no pid file: a service manager starts it (docs/guides/deploy.md)",
     },
     Foreign {
         names: &["loadmodule", "servermodules", "module", "modules", "plugins", "plugin"],

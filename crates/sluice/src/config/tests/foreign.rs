@@ -11,7 +11,7 @@ fn keys_of_other_servers_are_answered_with_what_to_write_here() {
         ),
         (
             "user = 'www-data'\n[[site]]\nroot = 'a'".into(),
-            r#"1: unknown key "user"; Sluice runs as the user who starts it: write User= in the systemd unit, or start it with runuser -u NAME (docs/guides/deployment.md)"#,
+            r#"1: unknown key "user"; Sluice runs as the user who starts it: write User= in the systemd unit, or start it with runuser -u NAME (docs/guides/deploy.md)"#,
         ),
         (
             "[[site]]\nDocumentRoot = 'a'\nroot = 'a'".into(),
