@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::{Load, command, next_server_process, note, rounds, status};
-use crate::harness::{Server, Setup, is_alive, wait_until, write_script};
+use crate::harness::{Server, Setup, is_alive, signal, wait_until, write_script};
 
 const SLOW: &str = r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
 printf 'Content-Type: text/plain\n\nanswered'"#;
@@ -54,6 +54,40 @@ fn upgrades_under_load_lose_no_request_and_signals_still_work() {
     server.signal("HUP");
     server.log_line("SIGHUP: sluice.toml is in force");
     assert_eq!(status(&server)["supervisor"]["upgrades"], turns);
+}
+
+/// Continues as an ordinary user, with a copy of the program that this user may execute.
+const OWN_COPY: &str = "
+import shutil
+shutil.copy(sys.argv[1], 'program')
+become_ordinary_user()
+binary = os.open('program', os.O_RDONLY)
+";
+
+#[test]
+fn an_ordinary_user_can_restart_reload_and_upgrade() {
+    let server = Setup::new()
+        .file("a.txt", "a")
+        .script(
+            "descendant",
+            "setsid sleep 1000 >/dev/null 2>&1 &\nprintf 'Content-Type: text/plain\\n\\n'; sleep 1000",
+        )
+        .server("control = \"control.sock\"")
+        .start_after(OWN_COPY);
+    server.connect().get("/cgi-bin/descendant");
+    assert!(wait_until(|| server.processes().len() >= 3), "{:?}", server.processes());
+    let old = server.server_pid();
+    assert!(signal(old, "KILL"));
+    let second = next_server_process(&server, old);
+    assert_eq!(server.get("/a.txt").text(), "a");
+    server.wait_for_processes(0);
+    server.signal("HUP");
+    server.log_line("SIGHUP: sluice.toml is in force");
+    // By root, as an administrator gives it.
+    let ran = command(&server, &["upgrade", "-c", "sluice.toml"]);
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+    next_server_process(&server, second);
+    assert_eq!(server.get("/a.txt").text(), "a");
 }
 
 #[test]
