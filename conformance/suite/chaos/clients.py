@@ -16,8 +16,8 @@ DEADLINE = 60
 UNAVAILABLE = (502, 503, 504)
 EXHAUSTED = (500, 502, 503, 504, 507, 408)
 # Faults under which connections may fail.
-CUTS = (DEATH, "clients cut", "descriptors")
-SHORTAGES = (*CUTS, "spool disk full", "log disk full", "processes", "memory of the server", "server stopped", "file size")
+ENDINGS = (DEATH, "clients reset", "descriptors")
+SHORTAGES = (*ENDINGS, "spool disk full", "log disk full", "processes", "memory of the server", "server stopped", "file size")
 
 
 class Link:
@@ -53,6 +53,7 @@ class Chaos:
     def find(self, text):
         if len(self.findings) < 40:
             self.findings.append(text)
+            print(f"{time.monotonic():.1f} FOUND: {text}", flush=True)
 
     # ---- One client ----
 
@@ -89,7 +90,7 @@ class Chaos:
             opened = asyncio.open_connection(*address, ssl=context, limit=1 << 20)
             reader, writer = await asyncio.wait_for(opened, DEADLINE)
         except (OSError, asyncio.TimeoutError) as error:
-            if not self.windows.overlaps(CUTS, begun, time.monotonic()) and not self.is_over:
+            if not self.windows.overlaps(ENDINGS, begun, time.monotonic()) and not self.is_over:
                 self.find(f"no connection ({protocol}): {error!r}")
             await asyncio.sleep(0.01)
             return None
@@ -157,7 +158,7 @@ class Chaos:
             what += ", late"
         except asyncio.TimeoutError:
             self.find(f"{self.books.about(number)}: no byte of a response for {DEADLINE} s")
-        self.end(number, kind, what, is_doubtful=self.is_excused(CUTS, number))
+        self.end(number, kind, what, is_doubtful=self.is_excused(ENDINGS, number))
 
     async def finish(self, link, kind, marker, number):
         """Reads the response, and judges it."""
@@ -240,7 +241,7 @@ class Chaos:
             self.judge_status(kind, number, response)
 
     def judge_failure(self, kind, number, response):
-        is_excused = self.is_excused(CUTS, number)
+        is_excused = self.is_excused(ENDINGS, number)
         self.end(number, kind, response.failure, is_doubtful=is_excused and response.failure == "nothing")
         if response.failure == "late":
             self.find(f"no end after {DEADLINE} s: {self.books.about(number)}, {len(response.body)} bytes")
@@ -252,7 +253,7 @@ class Chaos:
         is_right = kind.is_right(response.body)
         self.end(number, kind, "right" if is_right else response.status)
         # A response that ends with its connection looks complete when the server is killed: HTTP/1.0 has nothing better.
-        if not is_right and (response.has_length or not self.is_excused(CUTS, number)):
+        if not is_right and (response.has_length or not self.is_excused(ENDINGS, number)):
             self.find(f"complete, but wrong: {self.books.about(number)}: {len(response.body)} bytes, {response.body[:80]!r}")
 
     def judge_status(self, kind, number, response):
@@ -273,7 +274,7 @@ class Chaos:
         while self.books.done < done and time.monotonic() < until and not self.is_over:
             await asyncio.sleep(0.01)
 
-    def cut_all(self):
+    def reset_all(self):
         """Resets every connection."""
         for link in list(self.links):
             sock = link.writer.get_extra_info("socket")
@@ -287,7 +288,7 @@ class Chaos:
 
 
 class Response:
-    """What came back. `failure` is None if it is complete; `has_length` if its end can be told from that of the connection."""
+    """What came back. `failure` is None if it is complete; `has_length` if its end differs from that of the connection."""
 
     def __init__(self, status, body, failure, has_length):
         self.status, self.body, self.failure, self.has_length = status, body, failure, has_length

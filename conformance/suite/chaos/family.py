@@ -14,7 +14,7 @@ def _read(pid, name):
 
 
 class Family:
-    """A look at the process table. `roles`: name → pids in order; `scripts`: processes that the server has started; `others`: all but its own."""
+    """The process table at a moment. `roles`: name → pids in order; `scripts`: processes that the server has started; `others`: all but its own."""
 
     def __init__(self, server):
         self.supervisor = server.pid

@@ -309,12 +309,12 @@ async def limit_server_memory(world):
 # ---- Clients ----
 
 
-@fault("clients cut")
-async def cut_clients(world):
-    world.open("clients cut")
-    world.chaos.cut_all()
+@fault("clients reset")
+async def reset_clients(world):
+    world.open("clients reset")
+    world.chaos.reset_all()
     await world.hold(5, 20)
-    world.close("clients cut")
+    world.close("clients reset")
 
 
 # ---- Commands ----

@@ -5,7 +5,7 @@ Wherever it can, a response carries a value of its request: the marker, or bytes
 import hashlib
 
 from ..soak import server as soak_server
-from ..soak.kinds import Kind, column_kinds, never, program_kinds, whole
+from ..soak.kinds import Kind, column_kinds, program_kinds, whole
 
 CLEAR, OLD, TLS, HTTP2, HTTP2_TLS = "HTTP/1.1", "HTTP/1.0", "HTTP/1.1 with TLS", "HTTP/2", "HTTP/2 with TLS"
 PROTOCOLS = (CLEAR, CLEAR, CLEAR, OLD, TLS, HTTP2, HTTP2, HTTP2_TLS)
@@ -18,10 +18,10 @@ LIES = 8
 def lines(marker, size):
     """What the action `out` of value.c sends."""
     line = marker.encode() + b"\n"
-    return _cut(line * (65536 // len(line)), size)
+    return _first(line * (65536 // len(line)), size)
 
 
-def _cut(block, size):
+def _first(block, size):
     return block * (size // len(block)) + block[: size % len(block)]
 
 
@@ -127,8 +127,3 @@ def with_marker(kind, marker):
 def is_of_script(kind):
     """Whether faults of scripts excuse its failures."""
     return kind.name not in ("file", "part of a file", "no file", "listing", "report")
-
-
-def may_end_early(kind):
-    """Whether its response is meant to be cut."""
-    return kind.is_right is never or kind.name == "liar"
