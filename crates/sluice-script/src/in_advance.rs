@@ -35,7 +35,7 @@ use crate::script_events::ScriptEvents;
 use crate::scripts::Scripts;
 
 /// The method of requests that no client has sent (WASD's proctor).
-const METHOD: &[u8] = b"PROCTOR";
+pub const METHOD: &str = "PROCTOR";
 
 /// What a worker needs to start the processes of a route.
 pub struct Starter {
@@ -98,7 +98,7 @@ impl Starter {
             request: ScriptRequest {
                 target,
                 redirect_url: None,
-                method: Method::from_bytes(METHOD).unwrap_or_default(),
+                method: Method::from_bytes(METHOD.as_bytes()).unwrap_or_default(),
                 version: Version::HTTP_11,
                 fields: HeaderMap::new(),
                 server_name: self.server_name.clone(),

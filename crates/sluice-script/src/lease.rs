@@ -134,8 +134,11 @@ impl Lease {
     pub(crate) fn ready(mut self, idle: IdleProcess, trial: Trial) {
         self.state = LeaseState::Returned;
         let mut state = self.pool.lock();
-        let (release, actions) = state.pool.ready(self.id, idle.worker, trial, Instant::now());
-        self.pool.put(state, self.id, idle, release, actions, Vec::new());
+        let mut permits = Vec::new();
+        let mut room = self.pool.room(&mut permits);
+        let (release, actions) = state.pool.ready(self.id, idle.worker, trial, Instant::now(), &mut room);
+        drop(room);
+        self.pool.put(state, self.id, idle, release, actions, permits);
     }
 
     /// The process was started in advance, and has failed before it could serve: the next start is delayed.
@@ -164,8 +167,11 @@ impl Drop for Lease {
                 None => self.pool.remove(self.id, Pool::not_started),
                 Some(idle) => {
                     let mut state = self.pool.lock();
-                    let release = state.pool.give_back(self.id, Instant::now());
-                    self.pool.put(state, self.id, idle, release, Vec::new(), Vec::new());
+                    let mut permits = Vec::new();
+                    let mut room = self.pool.room(&mut permits);
+                    let (release, actions) = state.pool.give_back(self.id, Instant::now(), &mut room);
+                    drop(room);
+                    self.pool.put(state, self.id, idle, release, actions, permits);
                 }
             },
         }

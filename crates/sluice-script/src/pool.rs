@@ -29,7 +29,7 @@ use crate::client_id::ClientId;
 use crate::recent_scripts::RecentScripts;
 pub(crate) use advance::Trial;
 use backoff::Backoff;
-pub(crate) use decision::{Action, Claim, Decision, Need, Refusal, Release, Room};
+pub(crate) use decision::{Action, Claim, Decision, Idle, Need, Refusal, Release, Room};
 pub(crate) use queue::Ticket;
 use queue::{Queue, Waiting};
 pub(crate) use reason::{Cause, Departure, Reason};
@@ -57,6 +57,8 @@ pub(crate) struct Pool {
     queue: Queue,
     last_number: u64,
     backoff: Backoff,
+    /// That of starts in advance, after failures of any start.
+    backoff_in_advance: Backoff,
     last_departure: Option<Departure>,
     is_closed: bool,
 }
@@ -74,6 +76,7 @@ impl Pool {
             queue: Queue::default(),
             last_number: 0,
             backoff: Backoff::default(),
+            backoff_in_advance: Backoff::default(),
             last_departure: None,
             is_closed: false,
         }
@@ -196,13 +199,18 @@ impl Pool {
             return (Release::Retire(Reason::Shutdown), Vec::new());
         };
         slot.served += 1;
+        let is_proof = slot.served == 1 && slot.advance != Advance::No;
         slot.note_due(now, memory);
         let is_due = slot.due.is_some();
-        let reason = match slot {
+        let stale = slot.stale;
+        if is_proof {
+            self.backoff_in_advance.excuse();
+        }
+        let reason = match stale {
             _ if is_closed => Some(Reason::Shutdown),
-            slot if slot.stale.is_some() => slot.stale,
-            _ if gives_room => Some(Reason::RoomForOthers),
-            _ => None,
+            Some(reason) => Some(reason),
+            None if gives_room => Some(Reason::RoomForOthers),
+            None => None,
         };
         let mut actions = Vec::new();
         let reason = match reason {
@@ -219,15 +227,17 @@ impl Pool {
     }
 
     /// A process was leased and not used.
-    pub(crate) fn give_back(&mut self, id: ProcessId, now: Instant) -> Release {
+    pub(crate) fn give_back(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> (Release, Vec<Action>) {
+        let mut actions = Vec::new();
         let stale = self.slot(id).and_then(|slot| slot.stale);
         let reason = stale.or(self.is_closed.then_some(Reason::Shutdown));
         if let Some(reason) = reason
             && self.remove(id).is_some()
         {
-            return Release::Retire(reason);
+            self.fill(now, room, &mut actions);
+            return (Release::Retire(reason), actions);
         }
-        self.keep(id, now)
+        (self.keep(id, now), actions)
     }
 
     /// A process was never started.
@@ -236,7 +246,7 @@ impl Pool {
         if let Some(slot) = self.remove(id) {
             // Whoever waits for another gets the fault, and the next request tries again.
             if slot.advance == Advance::Starting {
-                self.fail(now);
+                self.fail_in_advance(now);
             }
             self.fill(now, room, &mut actions);
         }
@@ -256,17 +266,28 @@ impl Pool {
         let mut actions = Vec::new();
         if let Some(slot) = self.remove(id) {
             self.last_departure = Some(Departure::Ended);
-            if slot.has_failed(now) {
-                self.fail(now);
+            match slot.has_failed(now) {
+                true if slot.advance == Advance::No => self.fail(now),
+                true => self.fail_in_advance(now),
+                false => {}
             }
             self.fill(now, room, &mut actions);
         }
         actions
     }
 
+    /// A process that was started for a request has failed.
     fn fail(&mut self, now: Instant) {
         if self.backs_off {
             self.backoff.fail(now);
+            self.backoff_in_advance.fail(now);
+        }
+    }
+
+    /// A process that was started in advance has failed, which says nothing about requests: PROCTOR may have caused it.
+    fn fail_in_advance(&mut self, now: Instant) {
+        if self.backs_off {
+            self.backoff_in_advance.fail(now);
         }
     }
 
@@ -285,6 +306,7 @@ impl Pool {
     /// The script's file, or one that it has loaded, has changed: processes that were started before get no further requests.
     pub(crate) fn replace_all(&mut self, reason: Reason) -> Vec<Action> {
         self.excuse();
+        self.backoff_in_advance.excuse();
         self.is_gone = false;
         for slot in &mut self.processes {
             slot.stale = Some(reason);
@@ -319,15 +341,19 @@ impl Pool {
         actions
     }
 
-    /// Since when its oldest idle process has been idle. `None` if there are no more idle ones than `min`.
-    pub(crate) fn idle_since(&self) -> Option<Instant> {
+    /// Since when its oldest idle process has been idle. `None` if there is none of these.
+    pub(crate) fn idle_since(&self, which: Idle) -> Option<Instant> {
         let idle = || self.processes.iter().filter_map(|slot| slot.idle_since);
-        idle().min().filter(|_| idle().count() > self.settings.min)
+        let kept = match which {
+            Idle::Spare => self.settings.min,
+            Idle::Any => 0,
+        };
+        idle().min().filter(|_| idle().count() > kept)
     }
 
     /// Ends that process, for this reason.
-    pub(crate) fn end_idle(&mut self, reason: Reason) -> Option<Action> {
-        let oldest = self.idle_since()?;
+    pub(crate) fn end_idle(&mut self, which: Idle, reason: Reason) -> Option<Action> {
+        let oldest = self.idle_since(which)?;
         let actions = self.retire_idle(1, reason, |slot| slot.idle_since == Some(oldest));
         actions.into_iter().next()
     }
@@ -482,6 +508,7 @@ impl Pool {
             ends_at,
             recent,
             due: None,
+            due_since: None,
             successor: None,
             advance: Advance::No,
             stale: None,

@@ -257,14 +257,14 @@ fn the_oldest_idle_process_above_the_minimum_makes_room_for_others() {
         .map(|_| started(pool.request(by(0, None), now, &mut always)))
         .collect();
     pool.release(ids[1], None, now, Claim::None, &mut always);
-    assert_eq!(pool.idle_since(), None, "the minimum");
+    assert_eq!(pool.idle_since(Idle::Spare), None, "the minimum");
     pool.release(ids[0], None, now + Duration::from_secs(1), Claim::None, &mut always);
-    assert_eq!(pool.idle_since(), Some(now));
+    assert_eq!(pool.idle_since(Idle::Spare), Some(now));
     assert_eq!(
-        pool.end_idle(Reason::RoomForOthers),
+        pool.end_idle(Idle::Spare, Reason::RoomForOthers),
         Some(Action::Retire(ids[1], Reason::RoomForOthers))
     );
-    assert_eq!(pool.end_idle(Reason::RoomForOthers), None);
+    assert_eq!(pool.end_idle(Idle::Spare, Reason::RoomForOthers), None);
 }
 
 #[test]
@@ -303,7 +303,10 @@ fn a_process_that_is_due_serves_until_its_successor_is_ready() {
         panic!()
     };
     // There are two processes, and never two busy ones.
-    assert_eq!(pool.ready(new, 0, Trial::None, now), (Release::Keep, vec![]));
+    assert_eq!(
+        pool.ready(new, 0, Trial::None, now, &mut always),
+        (Release::Keep, vec![])
+    );
     assert!(matches!(pool.request(by(0, None), now, &mut always), Decision::Wait(_)));
     let (release, actions) = pool.release(old, None, now, Claim::None, &mut always);
     assert_eq!(release, Release::Retire(Reason::Requests));
@@ -331,9 +334,7 @@ fn a_successor_that_fails_leaves_the_process_that_is_due() {
     pool.release(old, None, later, Claim::None, &mut always);
     later += Duration::from_secs(1);
     let actions = pool.tick(later, &mut always);
-    // The first reply since then has ended the delay, and its release has started the successor already.
-    assert_eq!(actions, []);
-    assert_eq!(pool.processes(), 2);
+    assert!(matches!(actions[..], [Action::Prepare(_)]), "the delay is over");
 }
 
 #[test]
@@ -361,7 +362,7 @@ fn a_successor_ends_when_its_predecessor_would_have_for_lack_of_requests() {
     let [Action::Prepare(new)] = actions[..] else {
         panic!("{actions:?}")
     };
-    let (release, actions) = pool.ready(new, 0, Trial::None, later);
+    let (release, actions) = pool.ready(new, 0, Trial::None, later, &mut always);
     assert_eq!(
         (release, actions),
         (Release::Keep, vec![Action::Retire(old, Reason::Lifetime)])
@@ -405,7 +406,10 @@ fn missing_processes_are_started_and_those_that_die_at_once_are_delayed() {
     let first = prepared(&pool.tick(now, &mut always));
     assert_eq!(first.len(), 2);
     for id in &first {
-        assert_eq!(pool.ready(*id, 0, Trial::None, now), (Release::Keep, vec![]));
+        assert_eq!(
+            pool.ready(*id, 0, Trial::None, now, &mut always),
+            (Release::Keep, vec![])
+        );
     }
     assert_eq!(pool.request(by(1, None), now, &mut never), Decision::Use(first[1]));
     // Killed within a request: there are two again at once.
@@ -415,7 +419,7 @@ fn missing_processes_are_started_and_those_that_die_at_once_are_delayed() {
     let begin = now;
     while now < begin + Duration::from_secs(600) {
         starts += 1;
-        pool.ready(last, 0, Trial::None, now);
+        pool.ready(last, 0, Trial::None, now, &mut always);
         let mut actions = pool.ended(last, now, &mut always);
         while actions.is_empty() {
             now += Duration::from_secs(1);
@@ -430,6 +434,69 @@ fn missing_processes_are_started_and_those_that_die_at_once_are_delayed() {
     assert_eq!(pool.tick(now + Duration::from_secs(600), &mut always), []);
     pool.replace_all(Reason::ScriptChanged);
     assert_eq!(prepared(&pool.tick(now, &mut always)).len(), 2);
+}
+
+#[test]
+fn failures_in_advance_delay_no_request_and_a_process_that_is_due_does_not_wait_for_ever() {
+    let (pool, mut now) = (pool(2, 9), Instant::now());
+    let mut pool = pool.with_preparation(0);
+    (pool.settings.min, pool.settings.requests_max) = (1, Some(5));
+    let fail = |pool: &mut Pool, actions: Vec<Action>, now| {
+        for action in actions {
+            let Action::Prepare(id) = action else {
+                panic!("{action:?}")
+            };
+            pool.failed(id, now);
+            pool.ended(id, now, &mut never);
+        }
+    };
+    for _ in 0..2 * FAILURES_FREE {
+        let actions = pool.tick(now, &mut always);
+        fail(&mut pool, actions, now);
+    }
+    let old = started(pool.request(by(0, None), now, &mut always));
+    let mut served = 0;
+    loop {
+        served += 1;
+        now += Duration::from_millis(500);
+        let (release, actions) = pool.release(old, None, now, Claim::None, &mut always);
+        if release == Release::Retire(Reason::Requests) {
+            break;
+        }
+        fail(&mut pool, actions, now);
+        assert_eq!(pool.request(by(0, None), now, &mut always), Decision::Use(old));
+    }
+    assert!((100..200).contains(&served), "{served} requests");
+    assert!(matches!(
+        pool.request(by(0, None), now, &mut always),
+        Decision::Start(_)
+    ));
+}
+
+#[test]
+fn after_a_failure_one_process_at_a_time_is_started_in_advance() {
+    let (pool, now) = (pool(9, 9), Instant::now());
+    let mut pool = pool.with_preparation(0);
+    pool.settings.min = 5;
+    let first = pool.tick(now, &mut always);
+    assert_eq!(first.len(), 5);
+    for action in first {
+        let Action::Prepare(id) = action else { panic!() };
+        assert_eq!(pool.ended(id, now, &mut never), []);
+    }
+    let later = now + Duration::from_secs(60);
+    let [Action::Prepare(mut id)] = pool.tick(later, &mut always)[..] else {
+        panic!()
+    };
+    assert_eq!(pool.tick(later, &mut always), [], "the first one is not ready yet");
+    for _ in 1..5 {
+        let (_, actions) = pool.ready(id, 0, Trial::None, later, &mut always);
+        let [Action::Prepare(next)] = actions[..] else {
+            panic!("{actions:?}")
+        };
+        id = next;
+    }
+    assert_eq!(pool.ready(id, 0, Trial::None, later, &mut always).1, []);
 }
 
 #[test]

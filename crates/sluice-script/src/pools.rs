@@ -105,7 +105,7 @@ impl Pools {
     /// Notes the scripts whose processes are started in advance, and makes their pools.
     pub fn prepare(&self, prepared: Vec<Prepared>, settings: &ScriptSettings, resources: &Resources) {
         for Prepared { script, .. } in &prepared {
-            self.pool(script, settings, resources);
+            self.pool(script, settings, resources).note_there();
         }
         *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = prepared;
     }

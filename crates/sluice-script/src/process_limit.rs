@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::pool::{Claim, Need, Reason};
+use crate::pool::{Claim, Idle, Need, Reason};
 
 /// Time between two log lines about a bound that is reached.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -37,10 +37,10 @@ const RESERVE: usize = 8;
 pub(crate) trait Member: Send + Sync {
     /// Starts processes for the requests that wait, until none waits or there is no room; then the pool is remembered again.
     fn start_waiting(self: Arc<Self>);
-    /// Since when its oldest idle process has been idle. `None` if it has none that it can spare.
-    fn idle_since(&self) -> Option<Instant>;
+    /// Since when its oldest idle process has been idle. `None` if it has none of these.
+    fn idle_since(&self, which: Idle) -> Option<Instant>;
     /// Ends that process, for this reason.
-    fn end_idle(self: Arc<Self>, reason: Reason);
+    fn end_idle(self: Arc<Self>, which: Idle, reason: Reason);
 }
 
 /// A bound on script processes.
@@ -72,7 +72,10 @@ struct Shared {
 struct Waiting {
     member: Weak<dyn Member>,
     need: Need,
+    /// When it had to wait, or got its last process.
     since: Instant,
+    /// It is being woken, and has not been refused again.
+    is_woken: bool,
 }
 
 /// The bounds that hold for a pool.
@@ -137,10 +140,6 @@ impl ProcessLimit {
         shared.members.push(member);
     }
 
-    fn has_room(&self) -> bool {
-        self.running.load(Ordering::SeqCst) < self.max.load(Ordering::SeqCst)
-    }
-
     /// The bound for a process that is started for this.
     fn max_for(&self, need: Need) -> usize {
         let max = self.max.load(Ordering::SeqCst);
@@ -168,34 +167,60 @@ impl ProcessLimit {
     fn remember(&self, member: &Weak<dyn Member>, need: Need) {
         let mut shared = self.lock();
         match shared.waiting.iter_mut().find(|waiting| waiting.member.ptr_eq(member)) {
-            Some(waiting) => waiting.need = need,
+            Some(waiting) => (waiting.need, waiting.is_woken) = (need, false),
             None => shared.waiting.push_back(Waiting {
                 member: Weak::clone(member),
                 need,
                 since: Instant::now(),
+                is_woken: false,
             }),
         }
         self.has_waiting.store(true, Ordering::SeqCst);
     }
 
-    /// Lets pools that wait start processes, while there is room. A pool that must still wait is remembered again.
+    /// A pool has got a process: it is the last in line for the next one.
+    fn note_start(&self, member: &Weak<dyn Member>) {
+        if !self.has_waiting.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut shared = self.lock();
+        let place = shared.waiting.iter().position(|waiting| waiting.member.ptr_eq(member));
+        if let Some(mut waiting) = place.and_then(|place| shared.waiting.remove(place)) {
+            waiting.since = Instant::now();
+            shared.waiting.push_back(waiting);
+        }
+    }
+
+    /// Lets pools that wait start processes, while there is room for them. One that must still wait keeps its place and its age.
     fn wake(&self) {
         if !self.has_waiting.load(Ordering::SeqCst) {
             return;
         }
         let count = self.lock().waiting.len();
         for _ in 0..count {
-            if !self.has_room() {
+            let Some(member) = self.next_with_room() else {
                 return;
+            };
+            if let Some(pool) = member.upgrade() {
+                pool.start_waiting();
             }
             let mut shared = self.lock();
-            let waiting = shared.waiting.pop_front();
+            // Those that were refused again are not woken any more.
+            shared
+                .waiting
+                .retain(|waiting| !(waiting.is_woken && waiting.member.ptr_eq(&member)));
             self.has_waiting.store(!shared.waiting.is_empty(), Ordering::SeqCst);
-            drop(shared);
-            if let Some(member) = waiting.and_then(|waiting| waiting.member.upgrade()) {
-                member.start_waiting();
-            }
         }
+    }
+
+    /// The first pool for whose need there is room. If several threads wake pools, each gets another one.
+    fn next_with_room(&self) -> Option<Weak<dyn Member>> {
+        let running = self.running.load(Ordering::SeqCst);
+        let mut shared = self.lock();
+        let has_room = |waiting: &&mut Waiting| !waiting.is_woken && running < self.max_for(waiting.need);
+        let waiting = shared.waiting.iter_mut().find(has_room)?;
+        waiting.is_woken = true;
+        Some(Weak::clone(&waiting.member))
     }
 
     /// The claim of other pools to the process of this one.
@@ -231,20 +256,22 @@ impl ProcessLimit {
     /// Ends an idle process if there are more than the soft bound. The caller must not hold the lock of a pool.
     pub(crate) fn trim(&self) {
         if self.running.load(Ordering::Relaxed) > self.soft_max.load(Ordering::Relaxed) {
-            self.end_idle(Reason::SoftLimit);
+            self.end_idle(Idle::Spare, Reason::SoftLimit);
         }
     }
 
-    /// Ends the process that has been idle for longest.
-    fn end_idle(&self, reason: Reason) {
+    /// Ends the process of these that has been idle for longest. False if there is none.
+    fn end_idle(&self, which: Idle, reason: Reason) -> bool {
         let members: Vec<_> = self.lock().members.iter().filter_map(Weak::upgrade).collect();
         let oldest = members
             .into_iter()
-            .filter_map(|member| Some((member.idle_since()?, member)))
+            .filter_map(|member| Some((member.idle_since(which)?, member)))
             .min_by_key(|(since, _)| *since);
+        let is_found = oldest.is_some();
         if let Some((_, member)) = oldest {
-            member.end_idle(reason);
+            member.end_idle(which, reason);
         }
+        is_found
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -272,7 +299,11 @@ impl PoolLimits {
     pub(crate) fn take(&self, need: Need, member: &Weak<dyn Member>) -> Option<Permit> {
         for _ in 0..ATTEMPTS {
             match self.try_take(need) {
-                Ok(permit) => return Some(permit),
+                Ok(permit) => {
+                    self.server.note_start(member);
+                    self.route.note_start(member);
+                    return Some(permit);
+                }
                 Err(_) if need == Need::Advance => return None,
                 Err(full) => full.remember(member, need),
             }
@@ -311,7 +342,11 @@ impl PoolLimits {
     /// Makes room for a request that waits because `take` has failed for this.
     pub(crate) fn make_room(&self, need: Need) {
         for limit in self.full(need).filter(|limit| limit.helps(need)) {
-            limit.end_idle(Reason::RoomForOthers);
+            let is_made = limit.end_idle(Idle::Spare, Reason::RoomForOthers);
+            // One that waits for its first request is worth less than a script that cannot serve at all.
+            if !is_made && need == Need::First {
+                limit.end_idle(Idle::Any, Reason::RoomForOthers);
+            }
         }
     }
 
@@ -403,11 +438,11 @@ mod tests {
             }
         }
 
-        fn idle_since(&self) -> Option<Instant> {
+        fn idle_since(&self, _: Idle) -> Option<Instant> {
             None
         }
 
-        fn end_idle(self: Arc<Fake>, _: Reason) {}
+        fn end_idle(self: Arc<Fake>, _: Idle, _: Reason) {}
     }
 
     fn limits(route: Option<usize>, server: &Arc<ProcessLimit>) -> PoolLimits {
@@ -431,6 +466,28 @@ mod tests {
         assert_eq!((one.running(), other.running()), (1, 1));
         server.set_max(9);
         assert_eq!((one.running(), other.running()), (2, 1));
+    }
+
+    #[test]
+    fn a_pool_that_waits_keeps_its_age_while_there_is_no_room_for_it() {
+        let server = ProcessLimit::of_server(8);
+        let (busy, other) = (Fake::new(&limits(None, &server)), Fake::new(&limits(None, &server)));
+        (0..6).for_each(|_| busy.request());
+        (0..2).for_each(|_| other.request());
+        assert_eq!((busy.running(), other.running()), (6, 1));
+        let age = || server.lock().waiting.front().map(|waiting| waiting.since);
+        let began = age().unwrap();
+        // Room that is only for pools without a process.
+        for _ in 0..3 {
+            let brief = Fake::new(&limits(None, &server));
+            brief.request();
+            assert_eq!(brief.running(), 1);
+            brief.end_one();
+            assert_eq!((age(), other.running()), (Some(began), 1));
+        }
+        busy.end_one();
+        assert_eq!((busy.running(), other.running()), (5, 2));
+        assert!(!server.has_waiting.load(Ordering::SeqCst));
     }
 
     #[test]

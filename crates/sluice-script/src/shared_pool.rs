@@ -22,7 +22,7 @@ use crate::client_id::ClientId;
 use crate::idle_process::IdleProcess;
 use crate::lease::Lease;
 use crate::memory_use::private_bytes;
-use crate::pool::{Action, Applicant, Decision, Need, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket};
+use crate::pool::{Action, Applicant, Decision, Idle, Need, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket};
 use crate::pool_note::PoolNote;
 use crate::pool_record::PoolRecord;
 use crate::process::Process;
@@ -293,6 +293,11 @@ impl SharedPool {
         drop(advance);
     }
 
+    /// Its script was found.
+    pub(crate) fn note_there(&self) {
+        self.lock().pool.set_there();
+    }
+
     /// Whether it has processes even if there is no request.
     pub(crate) fn keeps_processes(&self) -> bool {
         self.lock().pool.keeps_processes()
@@ -414,13 +419,13 @@ impl Member for SharedPool {
         }
     }
 
-    fn idle_since(&self) -> Option<Instant> {
-        self.lock().pool.idle_since()
+    fn idle_since(&self, which: Idle) -> Option<Instant> {
+        self.lock().pool.idle_since(which)
     }
 
-    fn end_idle(self: Arc<Self>, reason: Reason) {
+    fn end_idle(self: Arc<Self>, which: Idle, reason: Reason) {
         let mut state = self.lock();
-        let actions: Vec<_> = state.pool.end_idle(reason).into_iter().collect();
+        let actions: Vec<_> = state.pool.end_idle(which, reason).into_iter().collect();
         self.carry_out(state, actions, Vec::new());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A process is due when it has served its number of requests, has run for its lifetime, or uses too much memory. Its limits are up to a
 //! tenth lower than those of the pool, by chance, so that processes that were started together are not replaced together. Without room for a
-//! successor in the bounds that pools share, a process that is due is ended first. Not here: what a request gets (`pool`).
+//! successor in the bounds that pools share, a process that is due is ended first; and so is one whose successors have failed for long. Not here: what a request gets (`pool`).
 
 use std::time::{Duration, Instant};
 
@@ -36,13 +36,25 @@ impl Pool {
         self.prepares && self.settings.min > 0 && !self.is_gone && !self.is_closed
     }
 
-    /// The script is not there: no process is started in advance until it has changed.
+    /// The script is not there: no process is started in advance until it is there again.
     pub(crate) fn set_gone(&mut self) {
         self.is_gone = true;
     }
 
+    /// The script is there.
+    pub(crate) fn set_there(&mut self) {
+        self.is_gone = false;
+    }
+
     /// A process that was started in advance can serve, on this worker. What becomes of it.
-    pub(crate) fn ready(&mut self, id: ProcessId, worker: usize, trial: Trial, now: Instant) -> (Release, Vec<Action>) {
+    pub(crate) fn ready(
+        &mut self,
+        id: ProcessId,
+        worker: usize,
+        trial: Trial,
+        now: Instant,
+        room: Room<'_>,
+    ) -> (Release, Vec<Action>) {
         let is_closed = self.is_closed;
         let Some(slot) = self.slot(id) else {
             return (Release::Retire(Reason::Shutdown), Vec::new());
@@ -54,20 +66,25 @@ impl Pool {
         };
         let reason = slot.stale.or(is_closed.then_some(Reason::Shutdown));
         if trial == Trial::Passed {
-            self.excuse();
+            self.backoff_in_advance.excuse();
         }
+        let mut actions = Vec::new();
         if let Some(reason) = reason {
             self.remove(id);
-            return (Release::Retire(reason), Vec::new());
+            self.fill(now, room, &mut actions);
+            return (Release::Retire(reason), actions);
         }
-        let retired = self.retire_predecessor(id);
-        (self.keep(id, now), retired.into_iter().collect())
+        actions.extend(self.retire_predecessor(id));
+        let release = self.keep(id, now);
+        // After a failure one is started after the other.
+        self.start_missing(now, room, &mut actions);
+        (release, actions)
     }
 
     /// A process that was started in advance has failed before it could serve, and is about to be stopped.
     pub(crate) fn failed(&mut self, id: ProcessId, now: Instant) {
         self.ending(id);
-        self.fail(now);
+        self.fail_in_advance(now);
     }
 
     /// The process that this one replaces gets no further request.
@@ -99,11 +116,14 @@ impl Pool {
     ) -> Option<Reason> {
         let (is_full, is_delayed) = (
             self.processes.len() > self.settings.max,
-            self.backoff.wait_in_advance(now).is_some(),
+            self.backoff_in_advance.wait_in_advance(now).is_some(),
         );
         let prepares = self.prepares;
         let slot = self.slot(id)?;
         let reason = slot.due?;
+        if slot.is_overdue(now) {
+            return Some(reason);
+        }
         if prepares && (slot.successor.is_some() || is_full || is_delayed) {
             return None;
         }
@@ -148,7 +168,14 @@ impl Pool {
         let count = self.processes.iter().filter(|slot| slot.counts()).count();
         for _ in count..self.settings.min {
             let is_full = self.processes.len() >= self.settings.max;
-            if is_full || self.backoff.wait_in_advance(now).is_some() || !room(Need::Advance) {
+            let is_delayed = self.backoff_in_advance.wait_in_advance(now).is_some();
+            // After a failure one process at a time shows whether the script works again.
+            let is_probed = self.backoff_in_advance.has_failed()
+                && self
+                    .processes
+                    .iter()
+                    .any(|slot| slot.advance == Advance::Starting && !slot.is_ending);
+            if is_full || is_delayed || is_probed || !room(Need::Advance) {
                 return;
             }
             // Of the other workers, each takes one that is idle.

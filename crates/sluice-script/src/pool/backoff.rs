@@ -11,7 +11,7 @@ pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
 /// The longest delay of a start for a request.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// The longest delay of a start in advance, for which nobody waits.
-const ADVANCE_MAX: Duration = Duration::from_secs(60);
+pub(super) const ADVANCE_MAX: Duration = Duration::from_secs(60);
 /// Doublings after which the longest delay is reached.
 const DOUBLINGS_MAX: u32 = 8;
 
@@ -27,6 +27,11 @@ impl Backoff {
     pub(super) fn fail(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.last = Some(now);
+    }
+
+    /// Whether the last start has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0
     }
 
     /// The next start is not delayed.

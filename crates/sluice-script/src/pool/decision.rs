@@ -21,6 +21,15 @@ pub(crate) enum Need {
     Advance,
 }
 
+/// Idle processes that can be ended to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Those above `min`.
+    Spare,
+    /// All.
+    Any,
+}
+
 /// Whether requests for other scripts wait for room in the bounds that pools share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claim {

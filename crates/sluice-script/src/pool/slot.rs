@@ -10,6 +10,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::backoff::ADVANCE_MAX;
 use super::reason::{Cause, Reason};
 use crate::client_id::ClientId;
 use crate::recent_scripts::{RecentScripts, ScriptId};
@@ -59,6 +60,8 @@ pub(super) struct Slot {
     pub(super) recent: RecentScripts,
     /// Why it is to be replaced. It serves until its successor is ready.
     pub(super) due: Option<Reason>,
+    /// Since when.
+    pub(super) due_since: Option<Instant>,
     /// The process that is being started to replace it.
     pub(super) successor: Option<ProcessId>,
     /// It was started in advance.
@@ -118,7 +121,15 @@ impl Slot {
             () if memory == MemoryUse::TooMuch => Some(Reason::Memory),
             _ => None,
         };
-        self.due = self.due.or(reason);
+        if reason.is_some() && self.due.is_none() {
+            (self.due, self.due_since) = (reason, Some(now));
+        }
+    }
+
+    /// Whether it has been due for so long that it does not wait for a successor any more.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        self.due_since
+            .is_some_and(|since| now.duration_since(since) >= ADVANCE_MAX)
     }
 
     /// Whether its end is the failure of a start.

@@ -14,6 +14,7 @@ use sluice_http::host::host;
 use sluice_http::received::Receiver;
 use sluice_http::target::{Target, TargetError, TargetProblem, check_escapes};
 use sluice_net::connection::Connection;
+use sluice_script::in_advance;
 use sluice_script::request_body::RequestBody;
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
@@ -275,6 +276,8 @@ fn subject(line: &RequestLine) -> Result<RequestSubject, Fault> {
     let RequestLine { method, uri, version } = line;
     let bad = |problem| Err(TargetError::boxed(&uri.to_string(), problem).into());
     match *method {
+        // Only the server itself makes such requests, so that a script can trust the method.
+        _ if method.as_str() == in_advance::METHOD => Err(ClientFault::method_not_allowed(method, METHODS).into()),
         Method::CONNECT => Err(ClientFault::method_not_allowed(method, METHODS).into()),
         Method::OPTIONS if uri.path() == "*" => Ok(RequestSubject::Server),
         _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => bad(TargetProblem::NotAPath),

@@ -32,6 +32,11 @@ pub(super) fn check_pool(script: &ScriptSettings, table: &Table<'_>) {
             "min",
             &format!("is more than max = {}: raise max or lower min", pool.max),
         );
+    } else if let Some(processes) = script.processes_max.filter(|processes| pool.min > *processes) {
+        table.refuse(
+            "min",
+            &format!("is more than processes = {processes}: raise processes or lower min"),
+        );
     } else if pool.min == 0 && !script.proctor.is_empty() {
         table.refuse(
             "proctor",

@@ -20,6 +20,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));
+    warnings.extend(large_minimum(settings));
     warnings.extend(fifo_logs(settings));
     warnings.extend(access_warnings::warnings(settings));
     warnings.extend(php_without_engine(settings));
@@ -60,6 +61,19 @@ fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &Script
     routes.filter_map(|route| match &route.action {
         Action::Script(script) => Some((route, &**script)),
         _ => None,
+    })
+}
+
+/// The processes that are started in advance are more than `limits.processes` has room for: an eighth of it is for scripts without any process.
+fn large_minimum(settings: &Settings) -> Option<String> {
+    let max = settings.limits.processes_max?;
+    let room = max - max / 8;
+    let minimum: usize = scripts(settings).map(|(_, script)| script.pool.min).sum();
+    (minimum > room).then(|| {
+        format!(
+            "[limits] processes = {max}: has room for {room} processes that are started in advance, and the routes want {minimum} (min): raise \
+             processes or lower min"
+        )
     })
 }
 
@@ -219,6 +233,20 @@ mod tests {
         ] {
             assert_eq!(warnings_of(&text(other, site)), [""; 0], "{other} {site}");
         }
+    }
+
+    #[test]
+    fn more_processes_in_advance_than_there_is_room_for_are_a_warning() {
+        let text = |max: usize| {
+            format!(
+                "[limits]\nprocesses = {max}\n[[site]]\n[[site.route]]\npath = '/*'\n\
+                 script = {{ directory = 'base', mode = 'cgiplus', min = 7, max = 9 }}"
+            )
+        };
+        assert_eq!(warnings_of(&text(8)), [""; 0]);
+        let found = warnings_of(&text(6));
+        let expected = "[limits] processes = 6: has room for 6 processes that are started in advance, and the routes want 7 (min): ";
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
     }
 
     #[test]

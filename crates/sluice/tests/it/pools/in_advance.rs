@@ -257,3 +257,17 @@ while variables := accept():
     assert_ne!(pid_and_count(&server, "/one").0, first);
     server.log_line("uses more memory than memory_soft");
 }
+
+#[test]
+fn clients_cannot_make_the_requests_of_proctor_and_failures_of_these_refuse_no_client() {
+    let script = "while variables := accept():\n    if variables['REQUEST_METHOD'] == 'PROCTOR':\n        os._exit(1)\n    put(HEAD + b'served')\n    finish()";
+    let setup = one(Setup::new(), "min = 1, max = 2, proctor = [\"/one\"]").python("one", script);
+    let server = setup.start();
+    let mut client = server.connect();
+    client.send("PROCTOR /one HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(client.response().status, 405);
+    server.log_lines(5, "cannot serve");
+    for _ in 0..20 {
+        assert_eq!(server.get("/one").text(), "served", "{}", server.log());
+    }
+}
