@@ -75,7 +75,7 @@ fn run_first() -> ExitCode {
     let prepared = sluice_server::prepare_process().map_err(|error| error.to_string());
     let result = prepared.and_then(|()| first_process::run());
     result.unwrap_or_else(|message| {
-        let _ = writeln!(std::io::stderr(), "sluice: {}", escaped_lines(&message));
+        print_failure(&message);
         ExitCode::FAILURE
     })
 }
@@ -90,10 +90,17 @@ fn end(result: Result<ExitCode, String>, logger: Logger) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(message) => {
-            let _ = writeln!(std::io::stderr(), "sluice: {}", escaped_lines(&message));
+            print_failure(&message);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints why the program fails: the last lines on standard error.
+fn print_failure(message: &str) {
+    let text = server_log::failure_text(&escaped_lines(message));
+    // Nobody may read it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, String> {

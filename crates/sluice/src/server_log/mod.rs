@@ -46,6 +46,11 @@ pub(crate) struct Change {
     file: Option<LineFile>,
 }
 
+/// The text for standard error of a failure that ends the program.
+pub(crate) fn failure_text(message: &str) -> String {
+    Style::of_stderr().failure(&format!("sluice: {message}"))
+}
+
 impl Logger {
     /// Starts to log to standard error, at level `info` or as RUST_LOG says.
     pub(crate) fn start() -> Logger {

@@ -59,6 +59,15 @@ impl Style {
         out.push(b'\n');
     }
 
+    /// A message that is no line of the log, on standard error: only the journal needs anything before each of its lines.
+    pub(super) fn failure(self, message: &str) -> String {
+        let before = match self {
+            Style::Journal => format!("<{}>", priority(Level::ERROR)),
+            Style::Plain | Style::Colour => String::new(),
+        };
+        message.lines().map(|line| format!("{before}{line}\n")).collect()
+    }
+
     /// What stands before the message.
     fn head(self, line: &Line) -> String {
         let (time, name) = (time(line.time), name(line.level));

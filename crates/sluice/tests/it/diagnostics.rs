@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Server, Setup, run, run_command, sluice, wait_until};
+use crate::harness::{Server, Setup, run, run_command, sluice, sluice_after, wait_until};
 
 /// A script that writes a line to standard error.
 const WARNS: &str = r"echo 'out of order' >&2; printf 'Content-Type: text/plain\n\ndone'";
@@ -265,6 +265,13 @@ fn the_journal_gets_priorities_and_no_times() {
             .starts_with("<4>script: out of order site=")
     );
     drop(server);
+    let setup = Setup::new();
+    let failed = run_command(sluice_after(setup.directory(), journal).args(["check", "-c", "missing.toml"]));
+    assert!(
+        failed.errors.starts_with("<3>sluice: missing.toml: "),
+        "{}",
+        failed.errors
+    );
     // The variable of another stream, which a program may have inherited, means nothing.
     let other = Setup::new().environment("JOURNAL_STREAM", "1:1").start();
     assert!(has_time(&other.log_line("listening on ")));
