@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{get, json, setup};
-use crate::harness::{Server, Setup, wait_until};
+use crate::harness::{Server, Setup, signal, wait_until};
 
 /// The name of the file in the state directory.
 const FILE: &str = "activity.ring";
@@ -65,9 +65,11 @@ fn it_survives_a_restart() {
 fn a_crash_is_a_start_without_a_stop() {
     let state = tempfile::tempdir().unwrap();
     let server = setup_with(state.path()).start();
-    server.signal("KILL");
-    server.wait_end();
-    let server = setup_with(state.path()).start();
+    let file = state.path().join(FILE);
+    let has_start = || fs::read(&file).is_ok_and(|bytes| bytes.iter().skip(64).any(|byte| *byte != 0));
+    assert!(wait_until(has_start), "{}", server.log());
+    // Its supervisor starts another one.
+    assert!(signal(server.server_pid(), "KILL"));
     server.log_line("activity: the server before this one ended without a stop");
     let after = total(&server);
     let marks = [&after["starts"], &after["stops"], &after["crashes"]];
