@@ -204,6 +204,30 @@ pub struct Ended {
 mod tests {
     use super::*;
 
+    /// The lines between the fences of the first drawing after a text.
+    fn drawing(page: &str, after: &str) -> Vec<String> {
+        let lines = page
+            .lines()
+            .map(|line| line.strip_prefix("/// ").unwrap_or(line).to_owned());
+        lines
+            .skip_while(|line| line != after)
+            .skip_while(|line| line != "```text")
+            .skip(1)
+            .take_while(|line| line != "```")
+            .collect()
+    }
+
+    #[test]
+    fn the_life_of_a_process_is_drawn_as_in_the_guide() {
+        let here = drawing(include_str!("scripts.rs"), "The phase of a process's life.");
+        let guide = drawing(
+            include_str!("../../../docs/guides/pools.md"),
+            "## The life of a process",
+        );
+        assert!(here.len() > 5, "{here:?}");
+        assert_eq!(here, guide, "docs/guides/pools.md and the drawing above `Phase` differ");
+    }
+
     #[test]
     fn phases_have_the_same_names_in_json_and_for_people() {
         for phase in [
