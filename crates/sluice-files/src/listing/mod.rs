@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Response, header};
 use rustix::fs::{Dir, DirEntry, FileType};
+use rustix::io::Errno;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::path_text::text_of;
@@ -196,7 +197,7 @@ impl Reader<'_> {
     fn read(&self) -> io::Result<Contents> {
         let (mut entries, mut is_truncated) = (Vec::new(), false);
         for (count, name) in Dir::new(self.directory.open_below(self.below)?.0)?.enumerate() {
-            let entry = self.entry(&name?);
+            let entry = self.entry(&name?)?;
             if count == NAMES_MAX || (entry.is_some() && entries.len() == ENTRIES_MAX) {
                 is_truncated = true;
                 break;
@@ -211,22 +212,26 @@ impl Reader<'_> {
         })
     }
 
-    /// The entry of a name; `None` if it is not listed.
-    fn entry(&self, read: &DirEntry) -> Option<Entry> {
-        let name = text_of(Cow::Borrowed(read.file_name().to_bytes()));
+    /// The entry of a name; `None` if it is not listed. An error if descriptors or memory are exhausted: the listing would look complete
+    /// without the entry.
+    fn entry(&self, read: &DirEntry) -> io::Result<Option<Entry>> {
+        let text = text_of(Cow::Borrowed(read.file_name().to_bytes()));
+        let name = &*text;
         // A name that contains a newline cannot be requested (`Target`).
-        let name = Some(&*name).filter(|name| !name.contains('\n'))?;
+        if name.contains('\n') {
+            return Ok(None);
+        }
         // Other types are never served, and are not opened because that may have an effect on a device.
         let may_be_served = matches!(
             read.file_type(),
             FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown
         );
         if name == "." || name == ".." {
-            return None;
+            return Ok(None);
         }
         if !may_be_served {
             self.leave_out(name, || "it is neither a file nor a directory".into());
-            return None;
+            return Ok(None);
         }
         let (path, below) = (format!("{}{name}", self.path), self.below_of(name));
         let entry = |entry_type, bytes, modified| Entry {
@@ -235,7 +240,7 @@ impl Reader<'_> {
             bytes,
             modified,
         };
-        match self.site.entry_kind(&path, self.directory, &below) {
+        let entry = match self.site.entry_kind(&path, self.directory, &below) {
             EntryKind::Elsewhere => {
                 self.leave_out(name, || {
                     "a request for it is answered by something else, or the client may not have it".into()
@@ -244,13 +249,18 @@ impl Reader<'_> {
             }
             EntryKind::Script => Some(entry(EntryType::Script, None, None)),
             EntryKind::There => {
-                let opened = self.directory.open_below(&below);
-                let refused = |error: &io::Error| self.leave_out(name, || self.directory.refusal(&below, error));
-                let (_, metadata) = opened.inspect_err(refused).ok()?;
+                let metadata = match self.directory.open_below(&below) {
+                    Ok((_, metadata)) => metadata,
+                    Err(error) if is_exhausted(&error) => return Err(error),
+                    Err(error) => {
+                        self.leave_out(name, || self.directory.refusal(&below, &error));
+                        return Ok(None);
+                    }
+                };
                 let is_directory = metadata.is_dir();
                 if is_directory && self.site.entry_kind(&format!("{path}/"), self.directory, &below) != EntryKind::There
                 {
-                    return None;
+                    return Ok(None);
                 }
                 let modified = metadata.modified().ok();
                 match is_directory {
@@ -259,7 +269,8 @@ impl Reader<'_> {
                     false => None,
                 }
             }
-        }
+        };
+        Ok(entry)
     }
 
     /// The first bytes of the directory's README, if one is listed and can be read.
@@ -291,6 +302,12 @@ impl Reader<'_> {
             below => format!("{below}/{name}"),
         }
     }
+}
+
+/// Whether the process or the system has no descriptor or no memory left, so that the file may well be there.
+fn is_exhausted(error: &io::Error) -> bool {
+    let known = Errno::from_io_error(error);
+    known.is_some_and(|errno| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
 use crate::harness::{Response, Server, Setup, run, write_script};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -417,4 +419,37 @@ fn site_adds_media_types_and_a_charset() {
         let other = server.send(format!("GET {path} HTTP/1.1\r\nHost: other.example\r\n\r\n"));
         assert_eq!(other.field("content-type"), Some(other_type), "{path}");
     }
+}
+
+/// The server process may open so many more descriptors: the limit is the number after the first free ones.
+fn leave_descriptors(server: &Server, count: usize) {
+    let pid = server.server_pid();
+    let is_free = |number: &usize| !std::path::Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
+    let last = (0..).filter(is_free).nth(count).unwrap();
+    let limit = Rlimit {
+        current: Some(last as u64),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
+    prlimit(pid, Resource::Nofile, limit).unwrap();
+}
+
+#[test]
+fn listing_that_lacks_entries_for_want_of_descriptors_is_an_error() {
+    let server = listing_setup().file("list/a.txt", "a").file("list/b.txt", "b").start();
+    let mut client = server.connect();
+    let request = "GET /list/ HTTP/1.1\r\nHost: test\r\nAccept: application/json\r\n\r\n";
+    client.send(request);
+    let whole = client.response();
+    assert_eq!(whole.status, 200);
+    // One descriptor is for the directory; none is left for what is in it.
+    for count in [0, 1] {
+        leave_descriptors(&server, count);
+        client.send(request);
+        let response = client.response();
+        assert_eq!(response.status, 500, "{count}: {}", response.text());
+    }
+    leave_descriptors(&server, 100);
+    client.send(request);
+    assert_eq!(client.response().text(), whole.text());
 }
