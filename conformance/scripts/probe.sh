@@ -190,6 +190,8 @@ silent() {
 }
 
 form() {
+    # 1: there is none; 2: the form could not be read.
+    sluice_parameters a 0 || [ $? -eq 1 ] || exit 5
     text_head
     for name in a b c; do
         values='' index=0
@@ -289,7 +291,12 @@ blocks() {
 buffer() {
     sluice_buffer_begin 1048576 || exit 5
     text_head
-    blocks "$QUERY_STRING" | sluice_buffer_write || exit 5
+    # A shell does not notice that the left side of a pipe has failed, for instance because it could not fork.
+    (
+        is_done='' && set -e && trap '[ "$is_done" ] || kill -9 $$' EXIT
+        blocks "$QUERY_STRING"
+        is_done=1
+    ) | sluice_buffer_write || exit 5
     sluice_buffer_end
 }
 

@@ -26,12 +26,13 @@ class Link:
     def __init__(self, protocol, reader, writer):
         self.protocol, self.reader, self.writer = protocol, reader, writer
         self.http2 = http2.Connection(reader, writer) if protocol in (kinds.HTTP2, kinds.HTTP2_TLS) else None
-        self.is_kept = True
+        self.is_kept, self.is_reset = True, False
 
     def close(self):
         self.writer.close()
 
     def reset(self):
+        self.is_reset = True
         self.writer.transport.abort()
 
 
@@ -72,7 +73,7 @@ class Chaos:
             except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError, ValueError) as error:
                 self.find(f"{link.protocol}: {error!r}")
                 link.is_kept = False
-            if not link.is_kept:
+            if link.is_reset or not link.is_kept:
                 self.drop(link)
                 link = None
         if link:
