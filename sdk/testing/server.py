@@ -238,8 +238,12 @@ class Server:
         assert wait_until(lambda: not self.processes()), f"left behind: {self.processes()}\n{self.log()}"
         assert self._errors.wait_end() and self._access.wait_end(), "another process holds the server's output"
         assert status == 0, f"exit status {status}:\n{self.log()}"
-        assert "panicked at" not in self.log(), self.log()
+        assert not self.panics(self.log()), self.log()
         assert not os.listdir(self.temporary), f"temporary files left: {os.listdir(self.temporary)}"
+
+    def panics(self, text):
+        """The lines of a log that say where a thread panicked."""
+        return [line for line in text.splitlines() if "panicked at" in line]
 
     def kill(self):
         """Ends everything at once and removes the directory; for a test that has failed."""

@@ -221,6 +221,5 @@ def stop(server):
     left = spool_of(server)
     if left:
         findings.append(f"left in the spool after the end: {left[:5]}")
-    if "panicked at" in server_log(server):
-        findings.append("panic: " + next(line for line in server_log(server).splitlines() if "panicked at" in line))
+    findings += [f"panic: {line}" for line in server.panics(server_log(server))[:3]]
     return findings
