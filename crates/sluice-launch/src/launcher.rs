@@ -25,7 +25,8 @@ use crate::program::{Program, Started};
 use crate::reserved_fds::ReservedFds;
 use crate::temporary::TemporaryDirectories;
 
-type Done = Box<dyn FnOnce(Result<Started, LaunchError>) + Send>;
+/// A start, and what follows it.
+type Job = Box<dyn FnOnce(&mut Starter) + Send>;
 
 /// What a launcher needs for its starts.
 #[derive(Debug)]
@@ -93,7 +94,9 @@ impl Launcher {
                 .spawn(move || {
                     isolate_thread();
                     while let Some(job) = queue.take() {
-                        job.perform(&mut starter);
+                        // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic
+                        // hook has reported it; it is the caller's fault.
+                        let _ = panic::catch_unwind(AssertUnwindSafe(|| job(&mut starter)));
                     }
                 })?;
             launcher.threads.push(thread);
@@ -107,11 +110,12 @@ impl Launcher {
     /// are limited. `done` should only pass the result on. Signals are blocked while it runs, so it must start neither
     /// threads nor processes. If it panics, the launcher continues.
     pub fn launch(&self, program: Program, done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static) {
-        let job = Job {
-            program,
-            done: Box::new(done),
-        };
-        self.queue.lock().jobs.push_back(job);
+        self.enqueue(move |starter| done(starter.start(program)));
+    }
+
+    /// Queues work for a launcher thread, as `launch` does.
+    pub(crate) fn enqueue(&self, job: impl FnOnce(&mut Starter) + Send + 'static) {
+        self.queue.lock().jobs.push_back(Box::new(job));
         self.queue.changed.notify_one();
     }
 }
@@ -142,7 +146,7 @@ impl fmt::Debug for Launcher {
 
 /// The resources of one launcher thread, reused for every start.
 #[derive(Debug)]
-struct Starter {
+pub(crate) struct Starter {
     reserved: ReservedFds,
     cloner: Cloner,
     null: Arc<OwnedFd>,
@@ -163,7 +167,7 @@ impl Starter {
     }
 
     /// Starts one program; returns when it runs or has failed to start.
-    fn start(&mut self, program: Program) -> Result<Started, LaunchError> {
+    pub(crate) fn start(&mut self, program: Program) -> Result<Started, LaunchError> {
         let prepared = Prepared::new(&program, &self.means)?;
         let environment = environment_pointers(&program.environment, prepared.temporary.as_ref())?;
         let arguments: Vec<*const c_char> = program
@@ -223,22 +227,6 @@ impl Starter {
             cgroup: prepared.cgroup.filter(|_| !is_without_cgroup),
             temporary: prepared.temporary.map(|temporary| temporary.directory),
         })
-    }
-}
-
-/// A queued start: the program, and the callback for its result.
-struct Job {
-    program: Program,
-    done: Done,
-}
-
-impl Job {
-    fn perform(self, starter: &mut Starter) {
-        let result = starter.start(self.program);
-        let done = self.done;
-        // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic hook has
-        // reported it; it is the caller's fault.
-        let _ = panic::catch_unwind(AssertUnwindSafe(|| done(result)));
     }
 }
 
@@ -343,6 +331,7 @@ mod tests {
             stdin: Stdin::Null,
             mailbox: Mailbox::Stream,
             memory: tempfile::tempfile().unwrap().into(),
+            run_as: crate::run_as::RunAs::Usual,
             credentials: None,
             limits: crate::limits::ProcessLimits::default(),
             confinement: None,

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The list of the main thread's children, if this process is a subreaper.
 static CHILDREN: OnceLock<File> = OnceLock::new();
@@ -20,6 +21,12 @@ static CHILDREN: OnceLock<File> = OnceLock::new();
 /// Held while orphans are listed and reaped. No other code reaps children of the main thread, so the list only grows
 /// meanwhile, and each number in it stays that of the same process.
 static REAPING: Mutex<()> = Mutex::new(());
+
+/// How long the end of all orphans may take: SIGKILL takes effect at once, except for one that waits for a disk.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time between two lists.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes of the list that are read at a time.
 const LIST_BYTES: usize = 4096;
@@ -52,6 +59,21 @@ pub fn has_orphans() -> bool {
 pub fn reap_orphans() {
     if CHILDREN.get().is_some() {
         let _ = list();
+    }
+}
+
+/// Ends every orphan, for a process whose scripts have ended. Blocks, three seconds at most.
+pub fn end_orphans() {
+    let began = Instant::now();
+    while let Ok(Some(orphans)) = list()
+        && (orphans.has_reaped || !orphans.pids.is_empty())
+        && began.elapsed() < END_TIMEOUT
+    {
+        for pid in orphans.pids {
+            // SAFETY: takes numbers only. It is a child of this process, which reaps it only here, so its number is its own.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::cgroup::ScriptCgroup;
 use crate::confinement::Confinement;
 use crate::credentials::Credentials;
 use crate::limits::ProcessLimits;
+use crate::run_as::RunAs;
 use crate::temporary::TemporaryDirectory;
 
 /// One script process to start.
@@ -30,7 +31,9 @@ pub struct Program {
     pub mailbox: Mailbox,
     /// The memory buffer (a memfd), which becomes descriptor 4. The caller passes a duplicate.
     pub memory: OwnedFd,
-    /// The user of the process; `None`: the server's.
+    /// As whom it is to run: a wish, of which a [`crate::UserPolicy`] makes the credentials.
+    pub run_as: RunAs,
+    /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get those of the policy.
     pub credentials: Option<Credentials>,
     /// The resource limits of the process.
     pub limits: ProcessLimits,

@@ -14,6 +14,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
@@ -176,7 +177,7 @@ fn started_by(leader: i32) -> impl Iterator<Item = i32> {
 /// Searches every process.
 fn search_all(leader: i32, output: &Path, timeout: Duration) -> Company {
     let deadline = Instant::now() + timeout;
-    // The server itself holds the other end of the output, which has the same name.
+    // A launcher in the server holds the other end of the output, if it is a socket.
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     for pid in all_processes() {
         if pid != leader && pid != own && is_helper(pid, leader, output) {
@@ -200,18 +201,20 @@ fn is_helper(pid: i32, leader: i32, output: &Path) -> bool {
 }
 
 /// Whether a process is ending: its descriptors may be closed already, and its exit status will be known soon. False for one of which a
-/// thread goes on. Reads a file of /proc.
+/// thread goes on; true for one that has been reaped already. Reads a file of /proc.
 #[must_use]
 pub fn is_exiting(pid: i32) -> bool {
-    Stat::read(pid).is_some_and(|stat| (stat.is_zombie || stat.is_exiting) && !has_threads(pid))
+    Stat::read(pid).is_none_or(|stat| (stat.is_zombie || stat.is_exiting) && !has_threads(pid))
 }
 
-/// Whether a process has a file open. False for a process whose descriptors the server may not read.
+/// Whether a process has a file open for writing: the server has the other end of a pipe open, which has the same name. False for a process whose descriptors the server may not read.
 fn has_open(pid: i32, name: &Path) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    descriptors
-        .map(|descriptor| fs::read_link(descriptor.path()))
-        .any(|link| link.is_ok_and(|link| link == name))
+    descriptors.map(|descriptor| descriptor.path()).any(|path| {
+        // The mode of the link says how it is open (proc(5)).
+        let is_writable = || fs::symlink_metadata(&path).is_ok_and(|about| about.permissions().mode() & 0o200 != 0);
+        fs::read_link(&path).is_ok_and(|link| link == name) && is_writable()
+    })
 }
 
 /// What is known of all processes that a script has started.

@@ -1,15 +1,14 @@
 //! What a silent script process waits for: whether it is in read(2), and on which pipe. So a script that runs in the wrong mode, or
 //! that does not end its reply, is found at once, and not by its time-out.
 //!
-//! Here: `/proc/PID/syscall`, `fd` and `task` (proc(5)), read by a thread after some silence. Not here: the processes that it has
-//! started (`sluice_launch::company`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
+//! Here: what the launcher reads in `/proc/PID/syscall`, `fd` and `task` (proc(5)), after some silence. Not here: the processes that it has
+//! started (`sluice_launch::Probe::company`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
 //! nothing is found, and the time-out remains.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-use sluice_launch::Company;
+use sluice_launch::{Company, Observation, Probe};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The number of read(2), where it is known.
@@ -56,30 +55,25 @@ pub(crate) struct BlockedRead {
 }
 
 /// Starts to find on which of these pipes the main thread of a process waits in read(2); `None` if it does something else.
-pub(crate) fn find(pid: i32, pipes: [Option<PipeId>; 2]) -> JoinHandle<Option<BlockedRead>> {
+pub(crate) fn find(probe: &Probe, pipes: [Option<PipeId>; 2]) -> JoinHandle<Option<BlockedRead>> {
+    let probe = probe.clone();
     spawn_blocking(move || {
+        let observation = probe.observe()?;
         // Before its processes are searched, which takes longest.
-        let pipe = pipe_in_read(pid).filter(|pipe| pipes.contains(&Some(*pipe)))?;
+        let pipe = pipe_in_read(&observation).filter(|pipe| pipes.contains(&Some(*pipe)))?;
         Some(BlockedRead {
             pipe,
-            is_alone: has_one_thread(pid) && sluice_launch::company(pid) == Company::Alone,
+            is_alone: observation.has_one_thread && probe.company() == Company::Alone,
         })
     })
 }
 
-/// False if the kernel does not say.
-fn has_one_thread(pid: i32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map(Iterator::count);
-    threads.is_ok_and(|threads| threads == 1)
-}
-
-fn pipe_in_read(pid: i32) -> Option<PipeId> {
-    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
-    let descriptor = descriptor_in_read(&call)?;
-    let file = std::fs::metadata(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
-    file.file_type().is_fifo().then(|| PipeId {
-        device: file.dev(),
-        inode: file.ino(),
+fn pipe_in_read(observation: &Observation) -> Option<PipeId> {
+    descriptor_in_read(&observation.call)?;
+    let file = observation.file.as_ref().filter(|file| file.is_pipe)?;
+    Some(PipeId {
+        device: file.device,
+        inode: file.inode,
     })
 }
 

@@ -2,10 +2,9 @@
 //!
 //! Not here: when the first of them is due (`process`, whose watcher sends them).
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use sluice_launch::Signal;
+use sluice_launch::{RemoteProcess, Signal};
 use tokio::time::Instant;
 
 /// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
@@ -45,18 +44,17 @@ impl Escalation {
     }
 
     /// Asks the process group to end, unless that was done before.
-    pub(crate) fn terminate(self, group: i32, kill_grace: Duration) -> Escalation {
+    pub(crate) fn terminate(self, process: &RemoteProcess, kill_grace: Duration) -> Escalation {
         if let Escalation::Kill(_) | Escalation::GiveUp(_) = self {
             return self;
         }
-        let _ = sluice_launch::kill_group(group, Signal::Terminate);
+        process.signal(Signal::Terminate);
         Escalation::Kill(Instant::now() + kill_grace)
     }
 
-    /// Kills the group, and the process itself in case that the group has members of another user only.
-    pub(crate) fn kill(group: i32, pidfd: BorrowedFd<'_>, kill_grace: Duration) -> Escalation {
-        let _ = sluice_launch::kill_group(group, Signal::Kill);
-        let _ = sluice_launch::kill(pidfd, Signal::Kill);
+    /// Kills the group.
+    pub(crate) fn kill(process: &RemoteProcess, kill_grace: Duration) -> Escalation {
+        process.signal(Signal::Kill);
         Escalation::GiveUp(Instant::now() + kill_grace.max(UNKILLABLE_AFTER))
     }
 }

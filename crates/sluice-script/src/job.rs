@@ -23,7 +23,7 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::path_text::bytes_of;
 use sluice_http::progress::Step;
-use sluice_launch::{Program, Stdin};
+use sluice_launch::{Program, RunAs, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
@@ -212,6 +212,7 @@ impl Job {
                 },
             },
             memory: duplicate(segment)?,
+            run_as: RunAs::Usual,
             credentials: None,
             limits: self.limits(),
             confinement: self.confinement()?,

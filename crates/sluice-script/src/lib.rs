@@ -19,7 +19,6 @@
 //!     │                  │      ├─ escalation              the signals that end it
 //!     │                  │      ├─ end_cause               why it ends
 //!     │                  │      ├─ limit_reached        the limit that has ended it
-//!     │                  │      ├─ belongings           its descendants and temporary files
 //!     │                  │      ├─ shebang              why a process could not be started
 //!     │                  │      └─ unwatched            the end of a process that nobody has taken
 //!     │                  ├─ resources                   bounds on what all scripts hold together
@@ -43,7 +42,6 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-mod belongings;
 mod block;
 mod blocked_read;
 mod body_filter;

@@ -5,24 +5,16 @@
 
 use std::time::Duration;
 
-use sluice_launch::{Exit, Usage};
+use sluice_launch::{End, Exit};
 use sluice_settings::{Confinement, size_text};
 
-/// What the cgroup of a process has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// Processes that the kernel has killed for their memory.
-    pub memory_kills: u64,
-    /// Processes that could not be started.
-    pub processes_refused: u64,
-}
-
 /// The limit that explains how a process has ended, as the rest of a sentence about it: `used more than cpu_time = 2s (SIGXCPU)`.
-pub(crate) fn limit_reached(limits: &Confinement, exit: Exit, usage: Usage, counts: Counts) -> Option<String> {
+pub(crate) fn limit_reached(limits: &Confinement, end: &End) -> Option<String> {
+    let (exit, usage) = (end.exit, end.usage);
     let cgroup = &limits.cgroup;
     let used = |limit: &str, how: &str| Some(format!("used more than {limit} ({how})"));
     let memory = || {
-        let most = cgroup.memory_bytes_max.filter(|_| counts.memory_kills > 0)?;
+        let most = cgroup.memory_bytes_max.filter(|_| end.memory_kills > 0)?;
         used(
             &format!("cgroup_memory = {}", size_text(most)),
             "the kernel's out-of-memory killer",
@@ -53,7 +45,7 @@ pub(crate) fn limit_reached(limits: &Confinement, exit: Exit, usage: Usage, coun
         (_, Some(signal @ ("SIGSEGV" | "SIGBUS" | "SIGABRT"))) => address_space(signal),
         (Exit::Code(0), _) => None,
         _ => memory().or_else(|| {
-            let most = cgroup.processes_max.filter(|_| counts.processes_refused > 0)?;
+            let most = cgroup.processes_max.filter(|_| end.processes_refused > 0)?;
             Some(format!("could start no more processes than cgroup_processes = {most}"))
         }),
     }
@@ -61,6 +53,7 @@ pub(crate) fn limit_reached(limits: &Confinement, exit: Exit, usage: Usage, coun
 
 #[cfg(test)]
 mod tests {
+    use sluice_launch::Usage;
     use sluice_settings::CgroupLimits;
 
     use super::*;
@@ -69,6 +62,20 @@ mod tests {
     const SEGMENTATION_FAULT: Exit = Exit::Signal(11);
     const FILE_SIZE: Exit = Exit::Signal(25);
     const SYSTEM_CALL: Exit = Exit::Signal(31);
+
+    fn end(exit: Exit, seconds: u64, (memory_kills, processes_refused): (u64, u64)) -> End {
+        End {
+            exit,
+            usage: Usage {
+                user: Duration::from_secs(seconds),
+                ..Usage::default()
+            },
+            memory_kills,
+            processes_refused,
+            problem: None,
+            is_lost: false,
+        }
+    }
 
     #[test]
     fn a_limit_is_named_if_it_explains_the_end() {
@@ -84,14 +91,7 @@ mod tests {
             is_offline: true,
             ..Confinement::default()
         };
-        let usage = |seconds| Usage {
-            user: Duration::from_secs(seconds),
-            ..Usage::default()
-        };
-        let counts = |memory_kills, processes_refused| Counts {
-            memory_kills,
-            processes_refused,
-        };
+        let counts = |memory_kills, processes_refused| (memory_kills, processes_refused);
         let none = counts(0, 0);
         for (exit, seconds, counts, expected) in [
             (KILL, 2, none, Some("used more than cpu_time = 2s (SIGKILL)")),
@@ -129,12 +129,13 @@ mod tests {
             (Exit::Code(1), 0, none, None),
             (Exit::Code(0), 9, counts(0, 1), None),
         ] {
-            let reached = limit_reached(&limits, exit, usage(seconds), counts);
+            let end = end(exit, seconds, counts);
+            let reached = limit_reached(&limits, &end);
             assert_eq!(reached.as_deref(), expected, "{exit}");
         }
         for exit in [KILL, SEGMENTATION_FAULT, FILE_SIZE, SYSTEM_CALL, Exit::Code(1)] {
             assert_eq!(
-                limit_reached(&Confinement::default(), exit, usage(9), counts(1, 1)),
+                limit_reached(&Confinement::default(), &end(exit, 9, counts(1, 1))),
                 None,
                 "{exit}"
             );

@@ -1,15 +1,15 @@
 //! What a process does at a moment, for the events of WATCH about a script that is silent: it runs, or waits in which system call.
 //!
-//! Here: `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), read by a thread, the wording, and when to look while a script is silent.
+//! Here: what the launcher reads in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), the wording, and when to look while a script is silent.
 //! Not here: which silence is a fault (`blocked_read`, `idle_timer`). What the kernel does not say is left out.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use sluice_launch::{Observation as Raw, Probe};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, Sleep};
 
@@ -93,23 +93,18 @@ struct Child {
 }
 
 impl ObservedProcess {
-    /// Observes a process. `None` if it has gone. Waits for the kernel: for a thread.
-    fn of(pid: i32) -> Option<ObservedProcess> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let mut observed = ObservedProcess::from_stat(&stat)?;
-        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).ok();
-        observed.call = call
-            .and_then(|line| Call::from_line(&line))
-            .map(|call| call.with_file(pid));
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        let children = children.split_ascii_whitespace().take(CHILDREN_MAX);
+    /// What the kernel says of a process.
+    fn of(raw: Raw) -> Option<ObservedProcess> {
+        let mut observed = ObservedProcess::from_stat(&raw.stat)?;
+        observed.call = Call::from_line(&raw.call);
+        if let Some(call) = observed.call.as_mut().filter(|call| call.descriptor.is_some()) {
+            call.file = raw.file.map(|file| file.link);
+        }
+        let children = raw.children.into_iter().take(CHILDREN_MAX);
         observed.children = children
             .map(|child| Child {
-                pid: child.to_owned(),
-                name: fs::read_to_string(format!("/proc/{child}/comm"))
-                    .unwrap_or_default()
-                    .trim()
-                    .to_owned(),
+                pid: child.pid.to_string(),
+                name: child.name,
             })
             .collect();
         Some(observed)
@@ -181,13 +176,6 @@ impl Call {
                 .and_then(|_| u32::from_str_radix(first, 16).ok()),
             file: None,
         })
-    }
-
-    fn with_file(mut self, pid: i32) -> Call {
-        let file = |descriptor| fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok();
-        let file = self.descriptor.and_then(file);
-        self.file = file.map(|file| file.to_string_lossy().into_owned());
-        self
     }
 
     fn text(&self, name: impl Fn(&str) -> Option<&'static str>) -> String {
@@ -264,7 +252,7 @@ impl SilenceTimer {
     /// Ready with the time of the silence, and what the process does; `None` if it has gone.
     pub(crate) fn poll(
         &mut self,
-        pid: i32,
+        probe: &Probe,
         context: &mut Context<'_>,
     ) -> Poll<(Duration, Option<Box<ObservedProcess>>)> {
         loop {
@@ -275,7 +263,7 @@ impl SilenceTimer {
                 return Poll::Ready((silent, observed.map(Box::new)));
             }
             if std::mem::take(&mut self.is_due) {
-                self.observe(pid, self.since.elapsed());
+                self.observe(probe, self.since.elapsed());
                 continue;
             }
             let silent = silence(self.count);
@@ -289,12 +277,13 @@ impl SilenceTimer {
             ready!(timer.as_mut().poll(context));
             self.count += 1;
             self.timer = None;
-            self.observe(pid, silent);
+            self.observe(probe, silent);
         }
     }
 
-    fn observe(&mut self, pid: i32, silent: Duration) {
-        let task = spawn_blocking(move || ObservedProcess::of(pid));
+    fn observe(&mut self, probe: &Probe, silent: Duration) {
+        let probe = probe.clone();
+        let task = spawn_blocking(move || ObservedProcess::of(probe.observe()?));
         self.task = Some(Observation { silent, task });
     }
 }
@@ -375,15 +364,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_process_is_observed_until_it_writes() {
-        let pid = std::process::id().cast_signed();
+        let own = Probe::of_child(std::process::id().cast_signed());
         let mut timer = SilenceTimer::default();
         for expected in [1, 2, 5] {
-            let (silent, observed) = poll_fn(|context| timer.poll(pid, context)).await;
+            let (silent, observed) = poll_fn(|context| timer.poll(&own, context)).await;
             assert_eq!(silent.as_secs(), expected);
             assert!(observed.is_some());
         }
         timer.restart();
-        let (silent, _) = poll_fn(|context| timer.poll(pid, context)).await;
+        let (silent, _) = poll_fn(|context| timer.poll(&own, context)).await;
         assert_eq!(silent.as_secs(), 1);
     }
 }

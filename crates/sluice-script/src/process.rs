@@ -10,7 +10,7 @@
 //!      └──────────────────────────── exits ───────────┴──────────────────────────────┴──▶ session ended, reaped, announced
 //! ```
 //! Signals go to the whole process group. All that a process has started is killed when it ends, also daemons: it is in its cgroup,
-//! or else in its session, or known by its environment (`belongings`).
+//! or else in its session, or known by its environment (`sluice_launch`).
 //!
 //! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
 //! after a while, and is watched further.
@@ -30,7 +30,7 @@ use std::time::Duration;
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{Exit, Program, Usage};
+use sluice_launch::{End, Exit, Probe, Program, Usage};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::Confinement;
@@ -39,7 +39,7 @@ use tokio::time::Instant;
 
 use crate::end_cause::EndCause;
 use crate::input::Input;
-use crate::limit_reached::{Counts, limit_reached};
+use crate::limit_reached::limit_reached;
 use crate::mailbox::Mailbox;
 use crate::observed_process::time_text;
 use crate::pool::Reason;
@@ -68,6 +68,8 @@ const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 /// A script process, as all but its watcher see it.
 pub(crate) struct Process {
     pub pid: i32,
+    /// What the kernel says of it.
+    pub probe: Probe,
     pub sentinels: Sentinels,
     /// The file that was started, for messages: the script, or the engine that runs it.
     program: String,
@@ -160,9 +162,9 @@ pub(crate) async fn start(
     let note = StartNote::begin(events, &program);
     let mark = spec.sentinels.end().to_owned();
     let (announce, started) = oneshot::channel();
-    scripts.launcher().launch(program, move |result| {
+    scripts.launcher().launch(program, &mark, move |result| {
         // Fails if the request has gone; then the drop of the result ends the process.
-        let _ = announce.send(result.map(|started| (Unclaimed::new(started, &mark, ended), note.end())));
+        let _ = announce.send(result.map(|started| (Unclaimed::new(started, ended), note.end())));
     });
     let (unclaimed, note) = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
         Ok(started) => started,
@@ -180,12 +182,12 @@ pub(crate) async fn start(
         }
     };
     let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
-    let (started, belongings, ended) = unclaimed.claim();
+    let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
-    let process = Arc::new(Process::new(started.pid, spec, commands));
+    let process = Arc::new(Process::new(started.process.probe(), spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
-    let watched = Watched::register(started.pidfd, started.stderr, &process, belongings, ended);
+    let watched = Watched::register(started.process, started.stderr, &process, ended);
     let watched = watched.map_err(unusable)?;
     scripts.track(&process, watch(Arc::clone(&process), watched, received));
     let channels = (|| {
@@ -230,9 +232,10 @@ pub(crate) struct ProcessSpec {
 }
 
 impl Process {
-    fn new(pid: i32, spec: ProcessSpec, commands: watch::Sender<Command>) -> Process {
+    fn new(probe: Probe, spec: ProcessSpec, commands: watch::Sender<Command>) -> Process {
         Process {
-            pid,
+            pid: probe.pid(),
+            probe,
             sentinels: spec.sentinels,
             program: spec.script,
             has_interpreter: spec.interpreter.is_some(),
@@ -435,9 +438,12 @@ impl Process {
         ))
     }
 
-    fn announce(&self, exit: Exit, usage: Usage, counts: Counts) {
+    fn announce(&self, end: &End) {
+        let (exit, usage) = (end.exit, end.usage);
         let confinement = self.confinement.as_deref();
-        let limit = confinement.and_then(|limits| limit_reached(limits, exit, usage, counts));
+        let limit = confinement
+            .filter(|_| !end.is_lost)
+            .and_then(|limits| limit_reached(limits, end));
         let mut state = self.lock();
         // SIGKILL may be the server's.
         let is_known = !state.is_ended_by_server || exit.signal_name() != Some("SIGKILL");

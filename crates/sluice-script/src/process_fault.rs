@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use sluice_gateway::{ChunkFault, ErrorRequest, HeadFault, OutputFault};
 use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, ScriptFault, ServerFault};
-use sluice_launch::{Exit, LaunchError};
+use sluice_launch::{Exit, StartError};
 use sluice_membuf::RingFault;
 
 use crate::shebang::ShebangProblem;
@@ -124,7 +124,7 @@ pub(crate) struct RequestedError {
 #[derive(Debug)]
 struct LaunchFailure {
     script: Box<str>,
-    error: LaunchError,
+    error: StartError,
     /// What is wrong with its `#!` line, if that is the cause.
     problem: Option<ShebangProblem>,
 }
@@ -141,12 +141,14 @@ pub(crate) fn failed(process: ProcessState, reason: Option<String>, status: Opti
 }
 
 /// The script's fault, or the server's if the machine is to blame.
-pub(crate) fn launch_fault(script: &str, error: LaunchError, problem: Option<ShebangProblem>) -> Fault {
-    let is_script_fault = error.is_script_fault();
+pub(crate) fn launch_fault(script: &str, error: StartError, problem: Option<ShebangProblem>) -> Fault {
+    let (is_script_fault, is_temporary) = (error.is_script_fault(), error.is_temporary());
     let script = script.into();
     let failure = Arc::new(LaunchFailure { script, error, problem });
     if is_script_fault {
         ScriptFault::NotStarted(failure).into()
+    } else if is_temporary {
+        ServerFault::NoLauncher(failure).into()
     } else {
         ServerFault::NotStarted(failure).into()
     }
@@ -273,7 +275,7 @@ impl Display for LaunchFailure {
             Some(problem) => write!(
                 out,
                 "script {script}: cannot be started: {problem} (errno {})",
-                error.errno
+                error.errno()
             ),
             None => write!(out, "script {script}: cannot be started: {error}"),
         }

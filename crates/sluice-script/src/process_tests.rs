@@ -1,13 +1,24 @@
 //! A process whose descriptors the event loop refuses.
 
 use std::ffi::CString;
-use std::os::fd::AsFd;
 
-use sluice_launch::{Launcher, ProcessLimits, Stdin};
+use sluice_launch::{LauncherSettings, ProcessLimits, RemoteLauncher, SameUser, ServiceSettings, Stdin};
 
 use super::*;
-use crate::belongings::Belongings;
 use crate::script_log::ScriptLogs;
+
+/// A launcher in threads of the test.
+fn settings() -> ServiceSettings {
+    ServiceSettings {
+        launcher: LauncherSettings {
+            threads: 1,
+            cgroups: None,
+            temporary_files: std::env::temp_dir(),
+        },
+        policy: Arc::new(SameUser),
+        scripts_max: 10,
+    }
+}
 
 fn sleeper() -> Program {
     let text = |text: &str| CString::new(text).unwrap();
@@ -19,6 +30,7 @@ fn sleeper() -> Program {
         stdin: Stdin::Null,
         mailbox: sluice_launch::Mailbox::Stream,
         memory: tempfile::tempfile().unwrap().into(),
+        run_as: sluice_launch::RunAs::Usual,
         credentials: None,
         limits: ProcessLimits::default(),
         confinement: None,
@@ -27,11 +39,10 @@ fn sleeper() -> Program {
 
 #[tokio::test]
 async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up_its_slot() {
-    let launcher = Launcher::start(1).unwrap();
+    let launcher = RemoteLauncher::start_here(settings()).unwrap();
     let (sender, started) = oneshot::channel();
-    launcher.launch(sleeper(), move |result| drop(sender.send(result)));
-    let mut started = started.await.unwrap().unwrap();
-    let belongings = Belongings::of(&mut started, "");
+    launcher.launch(sleeper(), "", move |result| drop(sender.send(result)));
+    let started = started.await.unwrap().unwrap();
     let spec = ProcessSpec {
         sentinels: Sentinels::from_random([0; 12]),
         script: String::new(),
@@ -43,14 +54,14 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
         kill_grace: Duration::ZERO,
         confinement: None,
     };
-    let process = Arc::new(Process::new(started.pid, spec, watch::channel(Command::Run).0));
-    let pidfd = started.pidfd.try_clone().unwrap();
+    let probe = started.process.probe();
+    let process = Arc::new(Process::new(probe, spec, watch::channel(Command::Run).0));
     // epoll_ctl(2) refuses plain files (EPERM).
     let refused = tempfile::tempfile().unwrap().into();
     let (slot, freed) = oneshot::channel::<()>();
-    let watched = Watched::register(started.pidfd, refused, &process, belongings, slot);
+    let watched = Watched::register(started.process, refused, &process, slot);
     assert!(watched.is_err());
     assert!(freed.await.is_err(), "the slot is dropped");
-    let reaped = sluice_launch::reap(pidfd.as_fd());
-    assert!(reaped.is_err(), "the process is still there: {reaped:?}");
+    // Reaped: it is not even a zombie.
+    assert!(!std::path::Path::new(&format!("/proc/{}", process.pid)).exists());
 }

@@ -442,7 +442,7 @@ impl Relay {
         }
         match ready!(self.idle_timer.poll_expired(context)) {
             Expired::Check => {
-                self.check = Some(blocked_read::find(self.process.pid, self.input_pipes()));
+                self.check = Some(blocked_read::find(&self.process.probe, self.input_pipes()));
                 Poll::Ready(Ok(()))
             }
             expired => Poll::Ready(Err(self.too_slow(expired))),

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
-use sluice_launch::Program;
+use sluice_launch::{Probe, Program};
 use sluice_watch::mask::{self, HeadMask, Masks};
 use sluice_watch::{Direction, Hold, Item, Phase, Secrets, Subject};
 
@@ -361,17 +361,17 @@ impl ScriptEvents {
     /// Ready from time to time while the script is silent, with the time of its silence and what its process does.
     pub(crate) fn poll_silence(
         &self,
-        pid: i32,
+        probe: &Probe,
         context: &mut Context<'_>,
     ) -> Poll<(Duration, Option<Box<ObservedProcess>>)> {
         match self.watched.get() {
-            Some(watched) if watched.subject.wants(Item::Process) => watched.silence.borrow_mut().poll(pid, context),
+            Some(watched) if watched.subject.wants(Item::Process) => watched.silence.borrow_mut().poll(probe, context),
             _ => Poll::Pending,
         }
     }
 }
 
-/// The text about the start of a process: how long it took, and which thread started it.
+/// The text about the start of a process: how long it took.
 pub(crate) struct StartNote(Option<Instant>);
 
 impl StartNote {
@@ -385,15 +385,10 @@ impl StartNote {
         StartNote(events.is_on().then(Instant::now))
     }
 
-    /// The text about the start, on the thread that has started it.
+    /// The text about the start, when it is over.
     pub(crate) fn end(&self) -> String {
         let Some(begin) = self.0 else { return String::new() };
-        let thread = std::thread::current();
-        format!(
-            "in {} by {}",
-            time_text(begin.elapsed()),
-            thread.name().unwrap_or("a thread")
-        )
+        format!("in {}", time_text(begin.elapsed()))
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
-use sluice_launch::Launcher;
+use sluice_launch::RemoteLauncher;
 
 use crate::end_cause::EndCause;
 use crate::misbehaviour::MisbehaviourLog;
@@ -26,7 +26,7 @@ const LINES_MAX: u32 = 100;
 pub struct Scripts {
     /// The worker's index.
     pub worker: usize,
-    launcher: Arc<Launcher>,
+    launcher: Arc<RemoteLauncher>,
     /// Largest number of descriptors of a script, if bounded.
     pub(crate) open_files_max: Option<u64>,
     resources: Arc<Resources>,
@@ -43,7 +43,7 @@ impl Scripts {
     /// No processes yet.
     pub fn new(
         worker: usize,
-        launcher: Arc<Launcher>,
+        launcher: Arc<RemoteLauncher>,
         open_files_max: Option<u64>,
         resources: Arc<Resources>,
         tasks: Tasks,
@@ -61,8 +61,8 @@ impl Scripts {
         }
     }
 
-    /// The threads that start processes.
-    pub(crate) fn launcher(&self) -> &Launcher {
+    /// What starts processes.
+    pub(crate) fn launcher(&self) -> &RemoteLauncher {
         &self.launcher
     }
 

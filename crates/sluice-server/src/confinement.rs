@@ -8,17 +8,28 @@ use sluice_launch::Cgroups;
 pub use sluice_launch::{is_root, landlock_version};
 use sluice_settings::{Action, CgroupLimits, Confinement, Settings};
 
+/// The controllers that limits of scripts may need.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
 /// Why these limits of cgroups cannot be applied by this process, as text; `None` if nothing is known to be missing. Changes nothing.
 #[must_use]
 pub fn cgroup_problem(limits: &CgroupLimits) -> Option<String> {
     sluice_launch::cgroup_problem(&launched(limits)).map(|problem| problem.to_string())
 }
 
+/// The controllers that the routes need, in this order. `None` if scripts have no cgroups.
+pub(crate) fn controllers(settings: &Settings) -> Option<Vec<String>> {
+    settings.limits.has_cgroups.then(|| {
+        let needed: Vec<_> = limits(settings)
+            .flat_map(|limits| launched(&limits).controllers())
+            .collect();
+        let needed = CONTROLLERS.iter().filter(|name| needed.contains(name));
+        needed.map(|name| (*name).to_owned()).collect()
+    })
+}
+
 /// The cgroups of the scripts, with the controllers that the routes need. One line in the log says which, or why there are none.
-pub(crate) fn open_cgroups(settings: &Settings) -> Option<Arc<Cgroups>> {
-    if !settings.limits.has_cgroups {
-        return None;
-    }
+pub(crate) fn open_cgroups(needed: &[String]) -> Option<Arc<Cgroups>> {
     let cgroups = match Cgroups::open() {
         Ok(cgroups) => cgroups,
         Err(problem) => {
@@ -28,12 +39,11 @@ pub(crate) fn open_cgroups(settings: &Settings) -> Option<Arc<Cgroups>> {
             return None;
         }
     };
-    let mut needed: Vec<_> = limits(settings)
-        .flat_map(|limits| launched(&limits).controllers())
-        .collect();
-    needed.sort_unstable();
-    needed.dedup();
     let path = cgroups.path().display();
+    let known = CONTROLLERS
+        .into_iter()
+        .filter(|known| needed.iter().any(|name| name == known));
+    let needed: Vec<_> = known.collect();
     match cgroups.enable(&needed) {
         Ok(()) if needed.is_empty() => tracing::info!("cgroups of scripts: in {path}, without limits"),
         Ok(()) => tracing::info!(

@@ -15,6 +15,7 @@ mod fault_log;
 mod in_progress;
 pub mod inspector;
 mod late_watch;
+mod launcher;
 mod overall;
 mod process_usage;
 mod reports;
@@ -30,11 +31,15 @@ mod worker;
 
 pub use addresses::{AddressSockets, bind, bind_all};
 pub use dispatch::exposed_programs::ExposedPrograms;
+pub use launcher::LauncherPlan;
 pub use serve::error_page::error_template;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
-pub use sluice_launch::{IgnoredSignals, allow_core_dumps, is_root, prepare_process, take_passed_descriptors};
+pub use sluice_launch::{
+    IgnoredSignals, RemoteLauncher, SameUser, UserPolicy, allow_core_dumps, end_orphans, is_root, launcher_sockets,
+    prepare_process, take_passed_descriptors,
+};
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
 pub use sluice_script::engine::missing_engines;

@@ -4,6 +4,7 @@
 //! supervisor).
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,7 +14,7 @@ use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
-use sluice_launch::{Launcher, LauncherSettings};
+use sluice_launch::RemoteLauncher;
 use sluice_log::{Log, LogSource};
 use sluice_net::client_counts::ClientCounts;
 use sluice_net::front::FrontLimits;
@@ -34,12 +35,12 @@ use tokio::sync::{mpsc, watch};
 use crate::activity;
 use crate::addresses::{AddressSockets, Addresses, NewListener, bind_all};
 use crate::commands::{COMMANDS_MAX, CommandRequest};
-use crate::confinement;
 use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
 use crate::inspector::Inspector;
+use crate::launcher::{self, LauncherPlan};
 use crate::overall::{Overall, Parts, WorkerQuestion};
 use crate::reverse_dns::ReverseDns;
 use crate::serve::agent::check_agents;
@@ -50,10 +51,6 @@ use crate::serve::retire;
 use crate::status::{Status, WorkerCounts};
 use crate::worker;
 use crate::worker::Shared;
-
-/// Threads that start script processes. More than four gained nothing; with a second one, a slow disk does not delay
-/// all starts.
-const LAUNCHERS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// A running server.
 pub struct Server {
@@ -70,15 +67,13 @@ pub struct Server {
     activity: activity::Thread,
 }
 
-/// Starts the threads that start scripts, with the cgroups and the directory for temporary files of scripts.
-fn start_launcher(settings: &Settings) -> Result<Launcher, StartError> {
-    let threads = (settings.workers.get() / 2).clamp(*LAUNCHERS.start(), *LAUNCHERS.end());
-    let launcher = Launcher::start_with(LauncherSettings {
-        threads,
-        cgroups: confinement::open_cgroups(settings),
-        temporary_files: settings.spool_directory.clone().unwrap_or_else(std::env::temp_dir),
-    });
-    launcher.map_err(|error| StartError(format!("threads that start scripts: {error}")))
+/// Connects the server to its launcher: at the other end of a socket, or in threads of this process.
+fn connect_launcher(settings: &Settings, socket: Option<OwnedFd>) -> Result<RemoteLauncher, StartError> {
+    let launcher = match socket {
+        Some(socket) => RemoteLauncher::start(socket),
+        None => RemoteLauncher::start_here(LauncherPlan::of(settings).open(launcher::same_user())),
+    };
+    launcher.map_err(|error| StartError(format!("the launcher: {error}")))
 }
 
 /// The reason why a server does not start or reload: one line for the administrator.
@@ -112,16 +107,23 @@ impl Server {
     /// A directory or script is missing, an address is taken, or a log cannot be opened: the administrator's fault.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
         let gate = Gate::new().map_err(StartError)?;
-        Server::start_with(settings, gate, bind_all)
+        Server::start_with(settings, gate, bind_all, None)
     }
 
-    /// As `start`, with sockets that are bound already: those of each address, in the order of the settings.
+    /// As `start`, with sockets that are bound already: those of each address, in the order of the settings; and with the socket to its
+    /// launcher.
     ///
     /// # Errors
     /// As of `start`.
-    pub fn start_on(settings: &Settings, bound: Vec<Bound>) -> Result<Server, StartError> {
+    pub fn start_on(settings: &Settings, bound: Vec<Bound>, launcher: OwnedFd) -> Result<Server, StartError> {
         let gate = Gate::new().map_err(StartError)?;
-        Server::start_with(settings, gate, |_| Ok(bound))
+        Server::start_with(settings, gate, |_| Ok(bound), Some(launcher))
+    }
+
+    /// What starts its scripts.
+    #[must_use]
+    pub fn launcher(&self) -> Arc<RemoteLauncher> {
+        Arc::clone(&self.shared.launcher)
     }
 
     /// As `start`, with the caller's gate, and sockets as `bind` makes them.
@@ -129,6 +131,7 @@ impl Server {
         settings: &Settings,
         gate: Gate,
         bind: impl FnOnce(&Settings) -> Result<Vec<Bound>, StartError>,
+        launcher: Option<OwnedFd>,
     ) -> Result<Server, StartError> {
         let tickets = tls::tickets()?;
         let mut listener_protocols = listener_protocol::open(settings, &tickets)?;
@@ -143,7 +146,7 @@ impl Server {
         let bound = bind(settings)?.into_iter().map(AddressSockets::New).collect();
         addresses.apply(addresses.prepare(bound)?);
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses.by_number());
-        let launcher = start_launcher(settings)?;
+        let launcher = connect_launcher(settings, launcher)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let resources = Resources::new(settings)?;

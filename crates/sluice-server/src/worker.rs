@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use sluice_http::request_id::IdSource;
 use sluice_http::tasks::Tasks;
-use sluice_launch::Launcher;
+use sluice_launch::RemoteLauncher;
 use sluice_log::Log;
 use sluice_net::front::{Front, FrontLimits};
 use sluice_net::listener;
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) config: Arc<ArcSwap<Config>>,
     /// The protocols of each listener, in the order of the listeners.
     pub(crate) listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-    pub(crate) launcher: Arc<Launcher>,
+    pub(crate) launcher: Arc<RemoteLauncher>,
     pub(crate) log: Log,
     /// What the scripts of all workers may hold together.
     pub(crate) resources: Arc<Resources>,
@@ -159,7 +159,6 @@ async fn tick(context: Rc<Context>) {
             continue;
         }
         context.overall.note_second();
-        sluice_launch::reap_orphans();
         in_advance::prepare(&config, context.scripts.resources());
         for route in config.script_routes() {
             route.pools.tick();

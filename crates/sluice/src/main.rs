@@ -11,6 +11,7 @@ mod demo;
 mod explain;
 mod exposed;
 mod first_process;
+mod launcher_role;
 mod link;
 #[cfg(test)]
 mod manual;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     let role = std::env::args_os().next().and_then(|name| name.into_string().ok());
     match role.as_deref() {
         Some(supervisor::SERVER_NAME) => return end(server_role::run_supervised(&logger), logger),
+        Some(launcher_role::LAUNCHER_NAME) => return end(launcher_role::run(), logger),
         Some(supervisor::TRIAL_NAME) => return end(server_role::run_trial(), logger),
         _ => {}
     }

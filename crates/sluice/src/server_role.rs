@@ -19,6 +19,7 @@ mod reload;
 mod report;
 mod supervised;
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use sluice_report::scripts::Scripts;
@@ -229,6 +230,7 @@ impl<'a> Role<'a> {
                     link.conclude(&refused);
                 }
             }
+            ToServer::Launcher => self.use_launcher(fds),
             ToServer::Remove(addresses) => {
                 tracing::info!("no longer listening on {}", addresses.join("  "));
                 addresses.iter().for_each(|address| self.server.remove_address(address));
@@ -246,6 +248,14 @@ impl<'a> Role<'a> {
             ToServer::Start(_) => tracing::error!("the supervisor has said twice how to start"),
         }
         None
+    }
+
+    /// Goes on with another launcher.
+    fn use_launcher(&self, mut fds: Vec<OwnedFd>) {
+        match fds.pop() {
+            Some(socket) => self.server.launcher().connect(socket),
+            None => tracing::error!("the supervisor has sent no socket to the launcher"),
+        }
     }
 
     /// Has the activity kept in its file, which one server process may have.
@@ -315,13 +325,19 @@ impl<'a> Role<'a> {
         if let Some(counters) = server.cache_counters() {
             tracing::info!("cache: {counters}");
         }
+        let launcher = server.launcher();
         let mut joined = tokio::task::spawn_blocking(move || server.join());
         loop {
             let is_end = tokio::select! {
                 result = &mut joined => return result.map_err(|error| format!("server: {error}")),
                 event = signals.next() => matches!(event, Event::End),
                 heard = Link::next(link.as_mut()) => match heard {
-                    Heard::Message(message) => matches!(message.message, ToServer::End),
+                    Heard::Message(mut message) => {
+                        if let (ToServer::Launcher, Some(socket)) = (&message.message, message.fds.pop()) {
+                            launcher.connect(socket);
+                        }
+                        matches!(message.message, ToServer::End)
+                    }
                     Heard::AliveDue => false,
                     Heard::Gone => {
                         link = None;

@@ -20,6 +20,9 @@ const FILES_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// After this time a client may retry when too many passwords wait to be verified.
 const PASSWORDS_RETRY_AFTER: Duration = Duration::from_secs(2);
 
+/// After this time a client may retry when there is no launcher: it is started again at once, unless it fails repeatedly.
+const LAUNCHER_RETRY_AFTER: Duration = Duration::from_secs(2);
+
 /// After this time a client may retry when a directory or program is missing: a file system may be mounted soon.
 const MISSING_RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -30,8 +33,10 @@ pub enum ServerFault {
     Io(Arc<IoFailure>),
     /// The system gives no random bytes.
     NoRandomBytes(getrandom::Error),
-    /// The thread that starts processes has ended.
+    /// 503: the server ends, and starts no processes any more.
     LauncherEnded,
+    /// 503: a process was not started because there is no launcher now.
+    NoLauncher(Arc<dyn Detail>),
     /// A process was not started because of the machine.
     NotStarted(Arc<dyn Detail>),
     /// A program's name or argument holds a NUL, which execve(2) cannot pass.
@@ -125,6 +130,8 @@ impl ServerFault {
             | ServerFault::ReportsBusy
             | ServerFault::Missing(_)
             | ServerFault::NoEngine(_)
+            | ServerFault::LauncherEnded
+            | ServerFault::NoLauncher(_)
             | ServerFault::Ended => StatusCode::SERVICE_UNAVAILABLE,
             ServerFault::Io(failure) if failure.is_full() => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -137,6 +144,7 @@ impl ServerFault {
             ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
             ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
             ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
+            ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
             ServerFault::Missing(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
         }
@@ -148,8 +156,8 @@ impl Display for ServerFault {
         match self {
             ServerFault::Io(failure) => Display::fmt(failure, out),
             ServerFault::NoRandomBytes(error) => write!(out, "no random bytes: {error}"),
-            ServerFault::LauncherEnded => out.write_str("the launcher has ended"),
-            ServerFault::NotStarted(detail) => Display::fmt(detail, out),
+            ServerFault::LauncherEnded => out.write_str("the server is ending, and starts no scripts any more"),
+            ServerFault::NotStarted(detail) | ServerFault::NoLauncher(detail) => Display::fmt(detail, out),
             ServerFault::NulInArgument => out.write_str("a program's name or argument holds a NUL"),
             ServerFault::Listing(error) => write!(out, "listing: {error}"),
             ServerFault::PasswordsBusy => out.write_str("too many passwords wait to be verified"),

@@ -116,10 +116,10 @@ impl Relay {
         if !self.events.is_on() {
             return;
         }
-        if let Poll::Ready((silent, observed)) = self.events.poll_silence(self.process.pid, context) {
+        if let Poll::Ready((silent, observed)) = self.events.poll_silence(&self.process.probe, context) {
             self.events.process(|| self.silence_text(silent, observed.as_deref()));
             // The timer of the next one.
-            let _ = self.events.poll_silence(self.process.pid, context);
+            let _ = self.events.poll_silence(&self.process.probe, context);
         }
     }
 

@@ -16,6 +16,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sluice_server::LauncherPlan;
 
 /// The version of these messages, and of what a supervisor leaves for its successor. It changes when one of them does.
 pub(crate) const VERSION: u32 = 1;
@@ -23,12 +24,14 @@ pub(crate) const VERSION: u32 = 1;
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
-    /// Serve. With the bundle, the control socket if there is one, and the sockets of each address.
+    /// Serve. With the bundle, the socket to the launcher, the control socket if there is one, and the sockets of each address.
     Start(Start),
     /// Use other settings. With the bundle and the sockets of added addresses.
     Reload(Reload),
     /// There will be no reload, and why: lines for the log.
     Refused(Refused),
+    /// The launcher has ended, and another one starts scripts. With the socket to it.
+    Launcher,
     /// Accept what waits on these addresses, and nothing more.
     Remove(Vec<String>),
     /// The server processes before this one have ended, so what only one may have is free.
@@ -46,6 +49,13 @@ pub(crate) enum ToServer {
     End,
     /// What became of the upgrade that was asked for.
     Upgraded(Refused),
+}
+
+/// A message of the supervisor to a launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToLauncher {
+    /// Start scripts for a server process. With the socket to it.
+    Start(LauncherPlan),
 }
 
 /// How a server process begins.

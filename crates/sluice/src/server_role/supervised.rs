@@ -107,13 +107,14 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
     logger.apply(logger.prepare(&settings.server_log)?);
     missing.iter().for_each(|line| tracing::warn!("{line}"));
     allow_core_dumps(&settings)?;
+    let launcher = taken.one()?;
     let control = start.has_control.then(|| taken.one()).transpose()?;
     let mut bound = Vec::new();
     for (listen, count) in settings.listen.iter().zip(&start.sockets) {
         let sockets = Bound::of_sockets(&listen.address, taken.several(*count)?);
         bound.push(sockets.map_err(|error| format!("listen on {}: {error}", listen.address))?);
     }
-    let server = Server::start_on(&settings, bound).map_err(|error| error.to_string())?;
+    let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
     let control = control.map(|socket| Control::on(socket, server.watches()));
     Ok((server, settings, control.transpose()?))
 }

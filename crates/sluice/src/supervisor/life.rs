@@ -189,11 +189,7 @@ impl Life {
         if now.saturating_duration_since(self.started) >= STABLE {
             self.deaths = 0;
         }
-        let delay = match self.deaths {
-            0 => Duration::ZERO,
-            // Beyond this shift the delay is the longest anyway.
-            deaths => (DELAY_FIRST * (1 << (deaths - 1).min(10))).min(DELAY_MAX),
-        };
+        let delay = delay_after(self.deaths);
         self.deaths += 1;
         self.state = State::BackingOff { until: now + delay };
         Action::Wait(delay)
@@ -202,6 +198,15 @@ impl Life {
     fn end(&mut self) -> Option<Action> {
         self.state = State::Ended;
         Some(Action::Exit)
+    }
+}
+
+/// The delay before a process is started again that has died so often before.
+pub(super) fn delay_after(deaths: u32) -> Duration {
+    match deaths {
+        0 => Duration::ZERO,
+        // Beyond this shift the delay is the longest anyway.
+        deaths => (DELAY_FIRST * (1 << (deaths - 1).min(10))).min(DELAY_MAX),
     }
 }
 

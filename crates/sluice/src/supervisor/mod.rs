@@ -12,6 +12,7 @@
 
 mod activation;
 mod children;
+mod launchers;
 mod life;
 mod notify;
 mod reload;
@@ -24,6 +25,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use sluice_server::LauncherPlan;
 use tokio::signal::unix::Signal;
 use tokio::time::timeout_at;
 
@@ -37,6 +39,7 @@ use crate::signals::{Event as SignalEvent, Signals};
 
 use activation::Activated;
 use children::{Children, Ended, describe, kill};
+use launchers::{Ending, Launcher};
 use life::{Action, Event, Life, State};
 use notify::Notifier;
 use sockets::Sockets;
@@ -78,7 +81,13 @@ struct Supervisor<'a> {
     /// Who wants the upgrade.
     upgrade: Option<Cause>,
     history: History,
-    /// Whether processes of a dead server process may be left.
+    /// What the settings in force say to a launcher.
+    launcher_plan: LauncherPlan,
+    /// Those of the server processes.
+    launchers: Vec<Launcher>,
+    /// Those of server processes that have ended.
+    ending: Vec<Ending>,
+    /// Whether processes of a dead launcher or server process may be left.
     is_cleaning: bool,
     /// Why the first server process could not start.
     failure: Option<String>,
@@ -95,6 +104,7 @@ enum Happening {
     Candidate(Option<Received<FromServer>>),
     Certificates,
     Due,
+    LauncherDue,
     TooLate,
 }
 
@@ -104,6 +114,7 @@ impl Supervisor<'_> {
         loop {
             // Those that were replaced may still have exchanges.
             if self.retired.is_empty()
+                && self.ending.is_empty()
                 && let Some(end) = self.end.take()
             {
                 return end;
@@ -117,6 +128,7 @@ impl Supervisor<'_> {
                 Happening::Server(None) | Happening::Candidate(None) => {}
                 Happening::Certificates => self.renew_certificates().await,
                 Happening::Due => self.on(Event::Due).await,
+                Happening::LauncherDue => self.on_launchers_due().await,
                 Happening::TooLate => self.give_up_candidate("it does not answer").await,
             }
         }
@@ -127,6 +139,7 @@ impl Supervisor<'_> {
             State::BackingOff { until } => Some(until),
             _ => None,
         };
+        let launcher_due = self.launchers_due();
         let limit = self.candidate.as_ref().map(|candidate| candidate.until);
         let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
         let is_serving = server.is_some() && self.pending.is_none() && self.life.state() == State::Serving;
@@ -137,6 +150,7 @@ impl Supervisor<'_> {
             received = next_of(candidate.map(|candidate| &mut candidate.process)) => Happening::Candidate(received),
             () = self.certificates.changed(), if is_serving => Happening::Certificates,
             () = until(due) => Happening::Due,
+            () = until(launcher_due) => Happening::LauncherDue,
             () = until(limit) => Happening::TooLate,
         }
     }
@@ -292,6 +306,8 @@ impl Supervisor<'_> {
     }
 
     async fn on_end(&mut self, ended: &Ended) {
+        self.end_launcher_of(ended.pid);
+        self.on_launcher_end(ended);
         if self.server.as_ref().is_some_and(|server| server.pid == ended.pid) {
             self.on_server_end(ended).await;
         } else if self

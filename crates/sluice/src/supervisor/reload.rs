@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use sluice_server::LauncherPlan;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
 
@@ -149,6 +150,7 @@ impl Supervisor<'_> {
 
     /// Keeps settings for the next server process. Returns the addresses whose sockets are closed.
     pub(super) fn keep(&mut self, prepared: Prepared) -> Vec<String> {
+        self.launcher_plan = LauncherPlan::of(&prepared.settings);
         self.bundle = prepared.bundle;
         self.certificates = prepared.certificates;
         self.sockets.apply(prepared.plan)

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use sluice_server::Bound;
+use sluice_server::{Bound, LauncherPlan};
 use sluice_settings::{ServerLog, Settings};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Supervisor;
 use super::activation::Activated;
 use super::children::{Children, SERVER_NAME, kill};
+use super::launchers::Launcher;
 use super::life::{Event, Life};
 use super::notify::Notifier;
 use super::reload;
@@ -24,7 +25,7 @@ use crate::server_log::Logger;
 use crate::signals::Signals;
 
 /// The program of this process, also if its file is replaced meanwhile.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The sockets that systemd has passed. To be taken before anything else is opened.
 pub(crate) struct Passed(Result<Activated, String>);
@@ -67,6 +68,9 @@ pub(crate) fn run(file: PathBuf, passed: Passed, logger: &Logger) -> Result<(), 
                 pid: std::process::id(),
                 ..History::default()
             },
+            launcher_plan: LauncherPlan::of(&settings),
+            launchers: Vec::new(),
+            ending: Vec::new(),
             is_cleaning: false,
             failure: None,
             end: None,
@@ -106,6 +110,8 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
         let estate = Estate::take().await?;
         let mut own: Vec<_> = estate.retired.iter().map(|process| process.pid).collect();
         own.push(estate.server.pid);
+        let launchers = estate.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
+        own.extend(launchers.map(|process| process.pid));
         let mut supervisor = Supervisor {
             program: program()?,
             file,
@@ -124,6 +130,9 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             causes: Vec::new(),
             upgrade: Some(estate.cause),
             history: estate.history,
+            launcher_plan: estate.launcher_plan,
+            launchers: estate.launchers,
+            ending: Vec::new(),
             is_cleaning: false,
             failure: None,
             end: None,
@@ -168,26 +177,34 @@ impl Supervisor<'_> {
     /// Starts a server process with the settings in force. Returns its death if that fails.
     pub(super) async fn start_server(&mut self) -> Option<Event> {
         let start = self.start_message(self.sockets.bound().iter().map(|bound| bound.sockets().len()).collect());
+        let plan = self.launcher_plan.clone();
+        let (launcher, socket) = match self.start_launcher(&plan).await {
+            Ok(started) => started,
+            Err(error) => return Some(self.fail_to_start("the launcher", &error)),
+        };
         let fds: Vec<_> = self.sockets.bound().iter().flat_map(Bound::sockets).collect();
-        let mut given = vec![self.bundle.as_fd()];
+        let mut given = vec![self.bundle.as_fd(), socket.as_fd()];
         given.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
         given.extend(fds.iter().map(|fd| fd.as_fd()));
         match start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME) {
-            Ok(process) => match process.channel.send(&ToServer::Start(start), &given).await {
-                Ok(()) => self.server = Some(process),
-                Err(error) => {
+            Ok(process) => {
+                self.launchers.push(Launcher::new(process.pid, launcher));
+                if let Err(error) = process.channel.send(&ToServer::Start(start), &given).await {
                     kill(process.pid);
                     self.failure = Some(format!("the server process: {error}"));
-                    self.server = Some(process);
                 }
-            },
-            Err(error) => {
-                tracing::error!("the server process cannot be started: {error}");
-                self.failure = Some(format!("the server process cannot be started: {error}"));
-                return Some(Event::Died);
+                self.server = Some(process);
+                None
             }
+            // The launcher ends, because its socket is closed.
+            Err(error) => Some(self.fail_to_start("the server process", &error)),
         }
-        None
+    }
+
+    fn fail_to_start(&mut self, what: &str, error: &std::io::Error) -> Event {
+        tracing::error!("{what} cannot be started: {error}");
+        self.failure = Some(format!("{what} cannot be started: {error}"));
+        Event::Died
     }
 
     /// How a server process begins; `sockets` are the numbers of sockets of each address.

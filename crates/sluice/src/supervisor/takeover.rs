@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
-use sluice_server::Bound;
+use sluice_server::{Bound, LauncherPlan};
 
+use super::launchers::Launcher;
 use crate::config;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
@@ -31,17 +32,26 @@ pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";
 const PASSED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
 /// What a supervisor leaves for its successor. The descriptors follow in this order: the channel of the server process, its bundle, the
-/// control socket if there is one, the channels of those that end, the sockets of each address.
+/// control socket if there is one, the channels of those that end, those of the launchers, the sockets of each address.
 #[derive(Debug, Serialize, Deserialize)]
 struct Left {
     version: u32,
     server: i32,
     /// Server processes that end.
     retired: Vec<i32>,
+    launcher_plan: LauncherPlan,
+    launchers: Vec<LeftLauncher>,
     control: Option<PathBuf>,
     listen: Vec<Address>,
     history: History,
     cause: Cause,
+}
+
+/// A launcher process, and the server process that it works for.
+#[derive(Debug, Serialize, Deserialize)]
+struct LeftLauncher {
+    pid: i32,
+    server: i32,
 }
 
 /// The sockets of an address.
@@ -76,6 +86,8 @@ impl ServerProcess {
 pub(super) struct Estate {
     pub(super) server: ServerProcess,
     pub(super) retired: Vec<ServerProcess>,
+    pub(super) launcher_plan: LauncherPlan,
+    pub(super) launchers: Vec<Launcher>,
     pub(super) bundle: OwnedFd,
     pub(super) control: Option<BoundControl>,
     pub(super) bound: Vec<Bound>,
@@ -88,6 +100,8 @@ pub(super) struct Estate {
 pub(super) struct Leaving<'a> {
     pub(super) server: &'a ServerProcess,
     pub(super) retired: &'a [ServerProcess],
+    pub(super) launcher_plan: LauncherPlan,
+    pub(super) launchers: &'a [Launcher],
     pub(super) bundle: BorrowedFd<'a>,
     pub(super) control: Option<&'a BoundControl>,
     pub(super) bound: &'a [Bound],
@@ -115,12 +129,27 @@ impl Leaving<'_> {
         command.exec()
     }
 
+    /// The launchers that run, with the server processes that they work for. One that is due to be started again is not among them: its
+    /// server process ends soon.
+    fn launcher_processes(&self) -> impl Iterator<Item = (i32, &ServerProcess)> {
+        let launchers = self.launchers.iter();
+        launchers.filter_map(|launcher| Some((launcher.server, launcher.process.as_ref()?)))
+    }
+
     /// Puts everything into a socket. Returns the end from which the successor takes it.
     fn leave(&self) -> io::Result<OwnedFd> {
         let left = Left {
             version: VERSION,
             server: self.server.pid,
             retired: self.retired.iter().map(|process| process.pid).collect(),
+            launcher_plan: self.launcher_plan.clone(),
+            launchers: self
+                .launcher_processes()
+                .map(|(server, process)| LeftLauncher {
+                    pid: process.pid,
+                    server,
+                })
+                .collect(),
             control: self.control.map(|control| control.path.clone()),
             listen: self.bound.iter().map(Address::of).collect(),
             history: self.history.clone(),
@@ -129,6 +158,7 @@ impl Leaving<'_> {
         let mut fds = vec![self.server.channel.as_fd(), self.bundle];
         fds.extend(self.control.map(|control| control.socket.as_fd()));
         fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
+        fds.extend(self.launcher_processes().map(|(_, process)| process.channel.as_fd()));
         fds.extend(self.bound.iter().flat_map(Bound::sockets).map(AsFd::as_fd));
         let (near, far) = channel::pair()?;
         channel::send_now(near.as_fd(), &left, &fds)?;
@@ -176,6 +206,10 @@ impl Estate {
         for pid in left.retired {
             retired.push(ServerProcess::new(pid, next()?)?);
         }
+        let mut launchers = Vec::new();
+        for LeftLauncher { pid, server } in left.launchers {
+            launchers.push(Launcher::new(server, ServerProcess::new(pid, next()?)?));
+        }
         let mut bound = Vec::new();
         for address in left.listen {
             let configured = config::parse_address(&address.configured).map_err(io::Error::other)?;
@@ -190,6 +224,8 @@ impl Estate {
         Ok(Estate {
             server,
             retired,
+            launcher_plan: left.launcher_plan,
+            launchers,
             bundle,
             control,
             bound,

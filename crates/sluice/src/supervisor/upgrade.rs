@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::Supervisor;
 use super::children::{SERVER_NAME, kill};
+use super::launchers::Launcher;
 use super::life::Event;
 use super::reload::Prepared;
-use super::start::{start_process, use_log};
+use super::start::{OWN_PROGRAM, start_process, use_log};
 use super::takeover::{Leaving, ServerProcess};
+use sluice_server::LauncherPlan;
+
 use crate::certificates::Certificates;
 use crate::link::message::{Refused, Start, ToServer};
 
@@ -78,6 +81,8 @@ impl Supervisor<'_> {
             bundle: self.bundle.as_fd(),
             control: self.control.as_ref(),
             bound: self.sockets.bound(),
+            launchers: &self.launchers,
+            launcher_plan: self.launcher_plan.clone(),
             history: self.history.clone(),
             cause: cause.clone(),
         };
@@ -102,10 +107,19 @@ impl Supervisor<'_> {
         start.replaces = true;
         start.supervisor.upgrades += 1;
         start.supervisor.last_end = None;
-        let started = start_process(&mut self.children, "/proc/self/exe".as_ref(), SERVER_NAME);
+        let plan = LauncherPlan::of(&prepared.settings);
+        let started = match self.start_launcher(&plan).await {
+            Ok((launcher, socket)) => {
+                let started = start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME);
+                started.map(|process| (process, launcher, socket))
+            }
+            Err(error) => Err(error),
+        };
         match started {
-            Ok(process) => {
-                let mut fds = vec![prepared.bundle.as_fd()];
+            Ok((process, launcher, socket)) => {
+                self.launchers.push(Launcher::new(process.pid, launcher));
+                let bound = self.sockets.of_plan(&prepared.plan);
+                let mut fds = vec![prepared.bundle.as_fd(), socket.as_fd()];
                 fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
                 fds.extend(bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd));
                 if process.channel.send(&ToServer::Start(start), &fds).await.is_err() {

@@ -27,6 +27,7 @@ mod guides;
 mod half_close;
 mod http;
 mod http2;
+mod launcher;
 mod lifecycle;
 mod limits;
 mod links;

@@ -80,7 +80,6 @@ fn the_life_of_a_kept_process_is_shown() {
             "the environment of the new process",
             "CGIPLUSEOF=…(28 bytes)",
             "starts \"",
-            " by launcher-",
         ],
     );
 }

@@ -24,15 +24,16 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Every process of a server except the server itself and its server process: those with its mark, and its children, including zombies.
+/// Every process of a server except the server itself, its server process and its launchers: those with its mark, and its children, including zombies.
 pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
     let mark = format!("{MARK}={mark}");
     let entries = fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let own = [Some(server), Some(server_process_of(server))];
+    let mut own = vec![Some(server), Some(server_process_of(server))];
+    own.extend(launchers_of(server).into_iter().map(Some));
     pids.filter(|pid| !own.contains(&Some(*pid)))
         .filter(|pid| has_mark(*pid, mark.as_bytes()) || own.contains(&parent(*pid)))
-        .filter(|pid| !(parent(*pid) == Some(server) && is_server_process(*pid)))
+        .filter(|pid| !(parent(*pid) == Some(server) && (is_server_process(*pid) || is_launcher(*pid))))
         .map(|pid| Process {
             pid,
             command: command(pid),
@@ -42,11 +43,26 @@ pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
 
 /// The server process of a supervisor, or the process itself if it has none (`sluice serve`).
 pub(crate) fn server_process_of(pid: u32) -> u32 {
+    let pids = children_of(pid);
+    // After an upgrade the older one may still be ending.
+    pids.into_iter().rfind(|pid| is_server_process(*pid)).unwrap_or(pid)
+}
+
+/// The launchers of a supervisor, the oldest first.
+pub(crate) fn launchers_of(pid: u32) -> Vec<u32> {
+    let mut launchers = children_of(pid);
+    launchers.retain(|pid| is_launcher(*pid));
+    launchers
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
     let children = fs::read_to_string(proc_path(pid, "task").join(pid.to_string()).join("children"));
     let children = children.unwrap_or_default();
-    let mut pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-    // After an upgrade the older one may still be ending.
-    pids.rfind(|pid| is_server_process(*pid)).unwrap_or(pid)
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn is_launcher(pid: u32) -> bool {
+    fs::read(proc_path(pid, "cmdline")).is_ok_and(|line| line.starts_with(b"sluice: launcher\0"))
 }
 
 fn is_server_process(pid: u32) -> bool {

@@ -1,0 +1,75 @@
+//! What starts the scripts of a server: what a launcher needs to know of the settings, as values that can pass to another process.
+//!
+//! Not here: what a launcher does (`sluice_launch`), and in which process it is (the program).
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sluice_launch::{LauncherSettings, SameUser, Service, ServiceSettings, UserPolicy};
+use sluice_settings::Settings;
+
+use crate::confinement;
+use crate::descriptors;
+
+/// How many threads start scripts: half as many as there are workers, because the scripts themselves need the processor too.
+const THREADS: RangeInclusive<usize> = 2..=4;
+
+/// Script processes at once, for a server that is out of control: others have lower limits of their own.
+const SCRIPTS_MAX: usize = 1 << 16;
+
+/// What a launcher needs to know of the settings. It comes from the supervisor, never from the process that parses requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LauncherPlan {
+    /// The number of threads that start scripts.
+    pub threads: usize,
+    /// The controllers that the cgroups of scripts need. `None`: scripts have no cgroups.
+    pub controllers: Option<Vec<String>>,
+    /// Below this directory are those for the temporary files of scripts.
+    pub temporary_files: PathBuf,
+}
+
+impl LauncherPlan {
+    /// That of these settings.
+    #[must_use]
+    pub fn of(settings: &Settings) -> LauncherPlan {
+        LauncherPlan {
+            threads: (settings.workers.get() / 2).clamp(*THREADS.start(), *THREADS.end()),
+            controllers: confinement::controllers(settings),
+            temporary_files: settings.spool_directory.clone().unwrap_or_else(std::env::temp_dir),
+        }
+    }
+
+    /// What a launcher in this process needs: opens its cgroups, and logs which controllers they have.
+    #[must_use]
+    pub fn open(self, policy: Arc<dyn UserPolicy>) -> ServiceSettings {
+        ServiceSettings {
+            launcher: LauncherSettings {
+                threads: self.threads,
+                cgroups: self
+                    .controllers
+                    .and_then(|controllers| confinement::open_cgroups(&controllers)),
+                temporary_files: self.temporary_files,
+            },
+            policy,
+            scripts_max: SCRIPTS_MAX,
+        }
+    }
+
+    /// Serves a server over a socket until it is gone. Blocks. All script processes of that server have ended then.
+    ///
+    /// # Errors
+    /// One line: the system has no more threads or descriptors, or the server has sent something that is no message.
+    pub fn serve(self, socket: std::os::fd::OwnedFd, policy: Arc<dyn UserPolicy>) -> Result<(), String> {
+        // A descriptor for each script process; the scripts get the limit that the server says.
+        let _ = descriptors::raise_limit();
+        let service = Service::prepare(socket, self.open(policy)).map_err(|error| error.to_string())?;
+        service.run().map_err(|error| error.to_string())
+    }
+}
+
+/// The policy of a launcher without other users.
+pub(crate) fn same_user() -> Arc<dyn UserPolicy> {
+    Arc::new(SameUser)
+}

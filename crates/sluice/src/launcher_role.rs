@@ -1,0 +1,71 @@
+//! The launcher role: a process of its own that starts scripts for one server process, may have privileges that the server has not, and
+//! parses no request.
+//!
+//! It gets its end of the link to the supervisor as standard input, and over that the socket to the server process. It has no listening
+//! socket, no key, no log but its standard error. It ends when the server process has closed the socket, after all script processes. Not
+//! here: what server and launcher say to each other, and the starts (`sluice_launch`); when a launcher is started (`supervisor`).
+
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use rustix::net::{Shutdown, shutdown};
+use sluice_server::{IgnoredSignals, LauncherPlan, SameUser};
+
+use crate::link::channel::{Channel, Received};
+use crate::link::message::ToLauncher;
+
+/// The name of a launcher in the process table, by which the program knows its role.
+pub(crate) const LAUNCHER_NAME: &str = "sluice: launcher";
+
+/// Runs a launcher until its server process, or the supervisor, is gone.
+pub(crate) fn run() -> Result<ExitCode, String> {
+    // A service manager sends SIGTERM to every process of a service. The supervisor has the server process end first.
+    let _ignored = IgnoredSignals::ignore();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime
+        .map_err(|error| format!("event loop: {error}"))?
+        .block_on(serve())
+}
+
+async fn serve() -> Result<ExitCode, String> {
+    let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
+    let mut channel = Channel::of_stdin().map_err(by_hand)?;
+    let received = channel.next::<ToLauncher>().await.map_err(by_hand)?;
+    let Some(Received { message, mut fds }) = received else {
+        return Err("launcher: the supervisor did not say how to start".to_owned());
+    };
+    let ToLauncher::Start(plan) = message;
+    let socket = fds
+        .pop()
+        .ok_or("launcher: the supervisor has sent too few descriptors")?;
+    let failed = |error: String| format!("launcher: {error}");
+    let end = socket.try_clone().map_err(|error| failed(error.to_string()))?;
+    let mut serving = tokio::task::spawn_blocking(move || serve_server(plan, socket));
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = supervisor_end(&mut channel) => {
+            // As if the server process were gone.
+            let _ = shutdown(&end, Shutdown::Both);
+            serving.await
+        }
+    };
+    // What scripts have left behind.
+    sluice_server::end_orphans();
+    served.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The policy comes from the supervisor, never from the server process.
+fn serve_server(plan: LauncherPlan, socket: OwnedFd) -> Result<(), String> {
+    plan.serve(socket, Arc::new(SameUser))
+}
+
+/// Waits for the end of the supervisor.
+async fn supervisor_end(channel: &mut Channel) {
+    while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
+        match message {
+            ToLauncher::Start(_) => tracing::error!("launcher: the supervisor has said twice how to start"),
+        }
+    }
+}

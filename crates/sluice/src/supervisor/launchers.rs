@@ -1,0 +1,188 @@
+//! The launcher processes: one for each server process, which starts its scripts.
+//!
+//! ```text
+//! supervisor ── link ──▶ launcher ◀── socket ──▶ server process
+//! ```
+//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise is
+//! replaced, with growing delays, and its server process gets another socket; what it has left behind are children of the supervisor
+//! then, and are killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::process::WaitStatus;
+use sluice_server::{LauncherPlan, launcher_sockets};
+
+use super::Supervisor;
+use super::children::{Ended, describe, kill};
+use super::life::delay_after;
+use super::start::{OWN_PROGRAM, start_process};
+use super::takeover::ServerProcess;
+use crate::launcher_role::LAUNCHER_NAME;
+use crate::link::message::{ToLauncher, ToServer};
+
+/// A launcher that has lived so long is no failed attempt.
+const STABLE: Duration = Duration::from_secs(10);
+
+/// How long a launcher may take to end after its server process.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The launcher of a server process.
+pub(super) struct Launcher {
+    /// The server process.
+    pub(super) server: i32,
+    /// `None` until the next one is due.
+    pub(super) process: Option<ServerProcess>,
+    started: Instant,
+    /// Deaths in a row.
+    deaths: u32,
+    due: Option<Instant>,
+}
+
+impl Launcher {
+    /// A process that works for this server process.
+    pub(super) fn new(server: i32, process: ServerProcess) -> Launcher {
+        Launcher {
+            server,
+            process: Some(process),
+            started: Instant::now(),
+            deaths: 0,
+            due: None,
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        self.process.as_ref().map_or(0, |process| process.pid)
+    }
+}
+
+/// A launcher process whose server process has ended.
+pub(super) struct Ending {
+    pub(super) process: ServerProcess,
+    /// When it is killed.
+    until: Instant,
+}
+
+impl Supervisor<'_> {
+    /// Starts a launcher process by this plan. Also returns the server's end of the socket to it.
+    pub(super) async fn start_launcher(&mut self, plan: &LauncherPlan) -> io::Result<(ServerProcess, OwnedFd)> {
+        let (near, far) = launcher_sockets()?;
+        let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), LAUNCHER_NAME)?;
+        let sent = process
+            .channel
+            .send(&ToLauncher::Start(plan.clone()), &[far.as_fd()])
+            .await;
+        if let Err(error) = sent {
+            kill(process.pid);
+            return Err(error);
+        }
+        Ok((process, near))
+    }
+
+    /// When a launcher is due next, or must have ended.
+    pub(super) fn launchers_due(&self) -> Option<Instant> {
+        let due = self.launchers.iter().filter_map(|launcher| launcher.due);
+        due.chain(self.ending.iter().map(|ending| ending.until)).min()
+    }
+
+    /// Starts the launchers that are due, and kills those that do not end.
+    pub(super) async fn on_launchers_due(&mut self) {
+        let now = Instant::now();
+        let is_due = |launcher: &Launcher| launcher.due.is_some_and(|due| due <= now);
+        let servers: Vec<i32> = self
+            .launchers
+            .iter()
+            .filter(|launcher| is_due(launcher))
+            .map(|launcher| launcher.server)
+            .collect();
+        for server in servers {
+            self.restart_launcher(server).await;
+        }
+        for ending in self.ending.iter_mut().filter(|ending| ending.until <= now) {
+            tracing::error!("launcher process {} does not end: it is killed", ending.process.pid);
+            kill(ending.process.pid);
+            ending.until = now + END_TIMEOUT;
+        }
+    }
+
+    async fn restart_launcher(&mut self, server: i32) {
+        let plan = self.launcher_plan.clone();
+        let started = self.start_launcher(&plan).await;
+        let Some(index) = self.launchers.iter().position(|launcher| launcher.server == server) else {
+            return;
+        };
+        match started {
+            Ok((process, socket)) => {
+                tracing::info!("launcher process {} starts scripts", process.pid);
+                let launcher = &mut self.launchers[index];
+                (launcher.process, launcher.started, launcher.due) = (Some(process), Instant::now(), None);
+                self.give_launcher(server, socket).await;
+            }
+            Err(error) => {
+                tracing::error!("the launcher cannot be started: {error}");
+                self.delay_launcher(index);
+            }
+        }
+    }
+
+    /// Gives a server process the socket to its next launcher.
+    async fn give_launcher(&self, server: i32, socket: OwnedFd) {
+        let candidate = self.candidate.iter().map(|candidate| &candidate.process);
+        let mut processes = self.server.iter().chain(&self.retired).chain(candidate);
+        if let Some(process) = processes.find(|process| process.pid == server)
+            && let Err(error) = process.channel.send(&ToServer::Launcher, &[socket.as_fd()]).await
+        {
+            // Its end is noticed elsewhere.
+            tracing::debug!("server process {server}: {error}");
+        }
+    }
+
+    /// Has another launcher started, at once or after a delay that grows with each death in a row.
+    fn delay_launcher(&mut self, index: usize) {
+        let launcher = &mut self.launchers[index];
+        if launcher.started.elapsed() >= STABLE {
+            launcher.deaths = 0;
+        }
+        let delay = delay_after(launcher.deaths);
+        launcher.deaths += 1;
+        launcher.due = Some(Instant::now() + delay);
+        match delay {
+            Duration::ZERO => tracing::warn!("a launcher is started again"),
+            delay => tracing::warn!("a launcher is started again in {} ms", delay.as_millis()),
+        }
+    }
+
+    /// A server process has ended: its launcher ends.
+    pub(super) fn end_launcher_of(&mut self, server: i32) {
+        let until = Instant::now() + END_TIMEOUT;
+        for launcher in self.launchers.extract_if(.., |launcher| launcher.server == server) {
+            self.ending
+                .extend(launcher.process.map(|process| Ending { process, until }));
+        }
+    }
+
+    /// Handles the end of a launcher, if it was one.
+    pub(super) fn on_launcher_end(&mut self, ended: &Ended) {
+        let endings = self.ending.len();
+        self.ending.retain(|ending| ending.process.pid != ended.pid);
+        let is_ending = self.ending.len() < endings;
+        let index = self.launchers.iter().position(|launcher| launcher.pid() == ended.pid);
+        if is_ending || index.is_some() {
+            // Its scripts are children of this process now, as far as they are alive.
+            self.is_cleaning = self.children.kill_leftovers() > 0;
+        }
+        let Some(index) = index else { return };
+        self.launchers[index].process = None;
+        if is_good(ended.status) {
+            // Its server process has closed the socket, and ends.
+            return;
+        }
+        tracing::error!("launcher process {} {}", ended.pid, describe(ended.status));
+        self.delay_launcher(index);
+    }
+}
+
+fn is_good(status: WaitStatus) -> bool {
+    status.exit_status() == Some(0)
+}
