@@ -6,14 +6,19 @@
 //! are blocking.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::credentials::Credentials;
 use crate::program::{Mailbox, Stdin};
 
 /// Bytes of a socket's send buffer that a record cannot use: `unix_dgram_sendmsg` in the kernel refuses a record larger
 /// than the buffer less 32.
 const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
+
+/// The mode of a file for its owner alone.
+const PRIVATE: libc::mode_t = 0o600;
 
 /// Both sides of the channels of one script process.
 #[derive(Debug)]
@@ -95,6 +100,32 @@ impl ScriptEnds {
             ScriptStdin::Own(own) => own,
         };
         [stdin, &self.mailbox, &self.stderr, &self.cgiplusin, &self.memory]
+    }
+}
+
+impl ScriptEnds {
+    /// Gives the pipes to the user of the script, who can then open them by their names (`/dev/fd/3`), and nobody else but root. A stored
+    /// body and the memory buffer too, as files without a name.
+    pub(crate) fn give_to(&self, user: &Credentials) -> io::Result<()> {
+        for end in self.in_order() {
+            let mut about = MaybeUninit::<libc::stat>::uninit();
+            // SAFETY: the structure is valid to write.
+            checked(unsafe { libc::fstat(end.as_raw_fd(), about.as_mut_ptr()) })?;
+            // SAFETY: success: it is filled in.
+            let about = unsafe { about.assume_init() };
+            let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
+            // Another file may be one of root, which must not become the property of a script.
+            let is_nameless = about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_nlink == 0;
+            if is_pipe || is_nameless {
+                // SAFETY: takes an open descriptor and numbers.
+                checked(unsafe { libc::fchown(end.as_raw_fd(), user.uid, user.gid) })?;
+            }
+            if is_nameless {
+                // SAFETY: takes an open descriptor and a number.
+                checked(unsafe { libc::fchmod(end.as_raw_fd(), PRIVATE) })?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
-use std::ffi::c_char;
+use std::ffi::{CString, c_char};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,6 +15,7 @@ use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use crate::accounts::account_by_number;
 use crate::cgroup::Cgroups;
 use crate::channels::{self, Channels};
 use crate::child::{self, Plan};
@@ -23,6 +24,7 @@ use crate::launch_error::{LaunchError, Stage};
 use crate::prepared::{Means, Prepared, Temporary};
 use crate::program::{Program, Started};
 use crate::reserved_fds::ReservedFds;
+use crate::run_as::RunAs;
 use crate::temporary::TemporaryDirectories;
 
 /// A start, and what follows it.
@@ -169,7 +171,9 @@ impl Starter {
     /// Starts one program; returns when it runs or has failed to start.
     pub(crate) fn start(&mut self, program: Program) -> Result<Started, LaunchError> {
         let prepared = Prepared::new(&program, &self.means)?;
-        let environment = environment_pointers(&program.environment, prepared.temporary.as_ref())?;
+        let home = owner_variables(&program);
+        let mut environment = environment_pointers(&program.environment, prepared.temporary.as_ref())?;
+        environment.splice(..0, home.iter().map(|variable| variable.as_ptr()));
         let arguments: Vec<*const c_char> = program
             .arguments
             .iter()
@@ -179,6 +183,9 @@ impl Starter {
         let limits = program.limits.list();
         let Channels { script, server } = Channels::open(program.stdin, program.mailbox, program.memory, &self.null)
             .map_err(|error| failed(Stage::Channels, &error))?;
+        if let Some(user) = &program.credentials {
+            script.give_to(user).map_err(|error| failed(Stage::Channels, &error))?;
+        }
         let filled = self
             .reserved
             .fill(script.in_order())
@@ -298,6 +305,29 @@ fn environment_pointers(environment: &[u8], temporary: Option<&Temporary>) -> Re
     }
     pointers.push(ptr::null());
     Ok(pointers)
+}
+
+/// HOME, USER and LOGNAME of a program that runs as the owner of its file, whom only this process knows. Those that its environment has
+/// are kept.
+fn owner_variables(program: &Program) -> Vec<CString> {
+    let (RunAs::Owner(_), Some(user)) = (&program.run_as, &program.credentials) else {
+        return Vec::new();
+    };
+    let values = match account_by_number(user.uid) {
+        Some(account) => vec![
+            ("HOME=", account.home),
+            ("USER=", account.name.clone()),
+            ("LOGNAME=", account.name),
+        ],
+        None => vec![("HOME=", b"/".to_vec())],
+    };
+    let entries = || program.environment.split(|byte| *byte == 0);
+    let missing = values
+        .iter()
+        .filter(|(start, _)| !entries().any(|entry| entry.starts_with(start.as_bytes())));
+    missing
+        .filter_map(|(start, value)| CString::new([start.as_bytes(), value].concat()).ok())
+        .collect()
 }
 
 fn failed(stage: Stage, error: &io::Error) -> LaunchError {

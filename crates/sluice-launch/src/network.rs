@@ -11,30 +11,30 @@ use crate::syscall::checked;
 
 /// The architecture of this program in `seccomp_data` (include/uapi/linux/audit.h); `None` if the filter does not know it.
 #[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: Option<u32> = Some(0xC000_003E);
+pub(crate) const ARCHITECTURE: Option<u32> = Some(0xC000_003E);
 #[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: Option<u32> = Some(0xC000_00B7);
+pub(crate) const ARCHITECTURE: Option<u32> = Some(0xC000_00B7);
 #[cfg(target_arch = "riscv64")]
-const ARCHITECTURE: Option<u32> = Some(0xC000_00F3);
+pub(crate) const ARCHITECTURE: Option<u32> = Some(0xC000_00F3);
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-const ARCHITECTURE: Option<u32> = None;
+pub(crate) const ARCHITECTURE: Option<u32> = None;
 const NATIVE: u32 = match ARCHITECTURE {
     Some(architecture) => architecture,
     None => 0,
 };
 
 /// Calls above this number are those of x32, which has numbers of its own (`__X32_SYSCALL_BIT`).
-const X32_CALLS: u32 = 0x4000_0000;
+pub(crate) const X32_CALLS: u32 = 0x4000_0000;
 
 /// Offsets in `seccomp_data`: the number of the call, the architecture, the lower half of the first argument.
-const NUMBER: u32 = 0;
-const ARCH: u32 = 4;
+pub(crate) const NUMBER: u32 = 0;
+pub(crate) const ARCH: u32 = 4;
 const FIRST_ARGUMENT: u32 = if cfg!(target_endian = "little") { 16 } else { 20 };
 
-const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
-const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+pub(crate) const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+pub(crate) const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+pub(crate) const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+pub(crate) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
 /// The length of the filter.
 const INSTRUCTIONS: u16 = 14;
@@ -88,12 +88,12 @@ pub(crate) fn forbid() -> Result<(), i32> {
     checked(done).map(drop)
 }
 
-const fn plain(code: u32, value: u32) -> libc::sock_filter {
+pub(crate) const fn plain(code: u32, value: u32) -> libc::sock_filter {
     jump(code, value, 0, 0)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "codes have 16 bits")]
-const fn jump(code: u32, value: u32, yes: u8, no: u8) -> libc::sock_filter {
+pub(crate) const fn jump(code: u32, value: u32, yes: u8, no: u8) -> libc::sock_filter {
     libc::sock_filter {
         code: code as u16,
         jt: yes,
@@ -107,6 +107,6 @@ const fn jump(code: u32, value: u32, yes: u8, no: u8) -> libc::sock_filter {
     clippy::cast_sign_loss,
     reason = "numbers of system calls are small"
 )]
-const fn number(call: libc::c_long) -> u32 {
+pub(crate) const fn number(call: libc::c_long) -> u32 {
     call as u32
 }

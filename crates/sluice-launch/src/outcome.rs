@@ -82,7 +82,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Failed(error) => error.fmt(out),
-            StartError::Refused(refusal) => refusal.fmt(out),
+            StartError::Refused(refusal) => write!(out, "refused: {refusal}"),
             StartError::Lost => out.write_str("the launcher has ended during its start"),
             StartError::NoLauncher => write!(
                 out,

@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::own_user::own_uid;
+
 /// Names that are tried before the directory is given up: others may have taken them.
 const ATTEMPTS: u32 = 100;
 
@@ -55,7 +57,7 @@ impl OwnDirectory {
             .filter_map(|entry| {
                 let path = entry.path();
                 let lock = open(&path).ok()?;
-                let is_own = lock.metadata().is_ok_and(|about| about.uid() == own_user());
+                let is_own = lock.metadata().is_ok_and(|about| about.uid() == own_uid());
                 (is_own && try_lock(&lock) && is_same(&lock, &path)).then_some(Abandoned { path, _lock: lock })
             })
             .collect()
@@ -80,11 +82,6 @@ fn is_same(file: &File, path: &Path) -> bool {
         (Ok(open), Ok(named)) => identity(open) == identity(named),
         _ => false,
     }
-}
-
-fn own_user() -> u32 {
-    // SAFETY: takes nothing, and cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 #[cfg(test)]

@@ -55,7 +55,10 @@ pub(crate) fn write<'a>(out: &mut Writer, program: &'a Program, mark: &str) -> V
             out.byte(1);
             out.text(name.as_bytes());
         }
-        RunAs::Owner => out.byte(2),
+        RunAs::Owner(script) => {
+            out.byte(2);
+            out.text(script.as_bytes());
+        }
     }
     out.text(mark.as_bytes());
     let limits = &program.limits;
@@ -142,7 +145,7 @@ pub(crate) fn read(from: &mut Reader<'_>, fds: Vec<OwnedFd>) -> Result<(Program,
     let run_as = match from.byte("the user")? {
         0 => RunAs::Usual,
         1 => RunAs::User(from.string("the user")?),
-        2 => RunAs::Owner,
+        2 => RunAs::Owner(from.c_string("the script")?),
         _ => return Err(Malformed("the user")),
     };
     let mark = Some(from.string("the mark")?).filter(|mark| is_mark(mark, &environment));

@@ -3,6 +3,7 @@
 //! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor. Not
 //! here: the change of the user (`credentials`, `child`).
 
+use std::ffi::CString;
 use std::fmt;
 
 use crate::credentials::Credentials;
@@ -14,10 +15,10 @@ pub enum RunAs {
     /// The user of scripts that the policy has; without one, the launcher's own.
     #[default]
     Usual,
-    /// The user of this name.
+    /// The user of this name, as in the configuration.
     User(String),
-    /// The owner of the script's file.
-    Owner,
+    /// The owner of this file, the script, by its absolute path.
+    Owner(CString),
 }
 
 /// Why a program may not run as it is to: the check that failed, for the log.
@@ -25,7 +26,7 @@ pub enum RunAs {
 pub struct Refusal(pub String);
 
 /// Decides as whom a program runs. It belongs to the launcher, and never comes from the server.
-pub trait UserPolicy: Send + Sync {
+pub trait UserPolicy: fmt::Debug + Send + Sync {
     /// The user of a program; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
     ///
     /// # Errors
@@ -44,7 +45,7 @@ impl UserPolicy for SameUser {
             RunAs::User(name) => Err(Refusal(format!(
                 "this server runs no scripts as another user (user {name})"
             ))),
-            RunAs::Owner => Err(Refusal(
+            RunAs::Owner(_) => Err(Refusal(
                 "this server runs no scripts as another user (the owner of the script)".to_owned(),
             )),
         }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_http::fault::Fault;
-use sluice_launch::{self as launch, ProcessLimits};
-use sluice_settings::{Confinement, IoPriority, ScriptSource};
+use sluice_launch::{self as launch, ProcessLimits, RunAs};
+use sluice_settings::{Confinement, IoPriority, ScriptSource, ScriptUser};
 
 use crate::job::{Job, c_string};
 
@@ -25,6 +25,15 @@ impl Job {
             file_bytes_max: confinement.file_bytes_max,
             core_bytes_max: None,
         }
+    }
+
+    /// As whom a process is to run: the launcher decides.
+    pub(crate) fn run_as(&self) -> Result<RunAs, Fault> {
+        Ok(match &self.settings().confinement.user {
+            ScriptUser::Usual => RunAs::Usual,
+            ScriptUser::Named(user) => RunAs::User(user.name.clone()),
+            ScriptUser::Owner => RunAs::Owner(c_string(&self.script.file)?),
+        })
     }
 
     /// What else a process may use and reach; `None` if the route restricts nothing.

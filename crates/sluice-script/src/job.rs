@@ -23,11 +23,11 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::path_text::bytes_of;
 use sluice_http::progress::Step;
-use sluice_launch::{Program, RunAs, Stdin};
+use sluice_launch::{Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
-use sluice_settings::{ScriptSettings, ScriptSource};
+use sluice_settings::{ScriptSettings, ScriptSource, ScriptUser};
 use sluice_watch::mask::Masks;
 use sluice_watch::{Item, Phase, Secrets, Subject};
 
@@ -41,6 +41,9 @@ use crate::route::{Map, Script, ScriptRoute};
 use crate::script_events::{ScriptEvents, WatchableJob};
 use crate::scripts::Scripts;
 use crate::search_path::find_program;
+
+/// Variables about the user of a process.
+const USER_VARIABLES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
 /// One request for one script.
 pub struct Job {
@@ -146,10 +149,30 @@ impl Job {
     pub(crate) fn inherited(&self) -> Vec<(&str, Cow<'static, [u8]>)> {
         let names = self.settings().variables.inherited.iter();
         let inherited = names.filter_map(|name| Some((name.as_str(), Cow::Owned(std::env::var_os(name)?.into_vec()))));
+        let user = self.user_variables();
+        let is_other = self.settings().confinement.user != ScriptUser::Usual;
         let defaults = default_environment().iter();
+        let defaults = defaults.filter(|(name, _)| !is_other || !USER_VARIABLES.contains(name));
         inherited
+            .chain(user)
             .chain(defaults.map(|(name, value)| (*name, Cow::Borrowed(value.as_slice()))))
             .collect()
+    }
+
+    /// HOME, USER and LOGNAME of the user whom the route names. The launcher adds those of an owner, whom only it knows.
+    fn user_variables(&self) -> Vec<(&'static str, Cow<'static, [u8]>)> {
+        let ScriptUser::Named(user) = &self.settings().confinement.user else {
+            return Vec::new();
+        };
+        let [home_name, names @ ..] = USER_VARIABLES;
+        let home = user.home.as_deref().unwrap_or(Path::new("/"));
+        let home = (home_name, Cow::Owned(home.as_os_str().as_bytes().to_vec()));
+        // A user without an account has no name.
+        let login = user.login.iter().flat_map(|login| {
+            let value = |name| (name, Cow::Owned(login.clone().into_bytes()));
+            names.map(value)
+        });
+        [home].into_iter().chain(login).collect()
     }
 
     /// The command to start: the file itself, its interpreter with the file as first argument, or its engine.
@@ -212,7 +235,7 @@ impl Job {
                 },
             },
             memory: duplicate(segment)?,
-            run_as: RunAs::Usual,
+            run_as: self.run_as()?,
             credentials: None,
             limits: self.limits(),
             confinement: self.confinement()?,

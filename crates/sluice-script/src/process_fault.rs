@@ -144,8 +144,11 @@ pub(crate) fn failed(process: ProcessState, reason: Option<String>, status: Opti
 pub(crate) fn launch_fault(script: &str, error: StartError, problem: Option<ShebangProblem>) -> Fault {
     let (is_script_fault, is_temporary) = (error.is_script_fault(), error.is_temporary());
     let script = script.into();
+    let is_refused = matches!(error, StartError::Refused(_));
     let failure = Arc::new(LaunchFailure { script, error, problem });
-    if is_script_fault {
+    if is_refused {
+        ScriptFault::Refused(failure).into()
+    } else if is_script_fault {
         ScriptFault::NotStarted(failure).into()
     } else if is_temporary {
         ServerFault::NoLauncher(failure).into()

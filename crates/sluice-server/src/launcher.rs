@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluice_launch::{LauncherSettings, SameUser, Service, ServiceSettings, UserPolicy};
-use sluice_settings::Settings;
+use sluice_settings::{ScriptUserSettings, Settings};
 
 use crate::confinement;
 use crate::descriptors;
@@ -28,6 +28,8 @@ pub struct LauncherPlan {
     pub controllers: Option<Vec<String>>,
     /// Below this directory are those for the temporary files of scripts.
     pub temporary_files: PathBuf,
+    /// As whom scripts may run.
+    pub users: ScriptUserSettings,
 }
 
 impl LauncherPlan {
@@ -38,6 +40,7 @@ impl LauncherPlan {
             threads: (settings.workers.get() / 2).clamp(*THREADS.start(), *THREADS.end()),
             controllers: confinement::controllers(settings),
             temporary_files: settings.spool_directory.clone().unwrap_or_else(std::env::temp_dir),
+            users: settings.script_users(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! `worker` and [`server`] are the threads; `reports` shows what the server does, and `overall` is what all workers know of it.
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 mod activity;
 mod addresses;
 pub mod commands;
@@ -21,8 +22,9 @@ mod process_usage;
 mod reports;
 #[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;
+pub mod script_users;
 mod serve;
-pub mod server;
+mod server;
 pub mod status;
 mod traffic_counts;
 mod wait;
@@ -37,8 +39,8 @@ pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, Sit
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
 pub use sluice_launch::{
-    IgnoredSignals, RemoteLauncher, SameUser, UserPolicy, allow_core_dumps, end_orphans, is_root, launcher_sockets,
-    prepare_process, take_passed_descriptors,
+    Credentials, CurrentUsers, IgnoredSignals, RemoteLauncher, UserPolicy, allow_core_dumps, end_orphans, is_root,
+    launcher_sockets, prepare_process, refuse_needless_calls, run_as, take_passed_descriptors,
 };
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};

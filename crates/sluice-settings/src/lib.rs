@@ -26,7 +26,8 @@ pub use settings::{
     AccessLog, Action, AuthoritySettings, BACKUP_NAMES, CgroupLimits, ClientCertificates, Confinement, ControlSocket,
     Convert, DirectorySettings, DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileRules,
     FileSettings, ForwardedField, IdentitySettings, IdentitySource, IoPriority, ListenSettings, LogLevel, LogTarget,
-    Mailbox, Mode, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings,
-    ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptVariables, ServerLog, Settings, SiteSettings,
-    StateDirectory, Statuses, SuffixScripts, TlsSettings, UnknownHosts, WatchSettings, size_text, suffix_of,
+    Mailbox, Mode, OwnerSettings, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation,
+    RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings,
+    ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts, TlsSettings,
+    UnknownHosts, User, UserSettings, WatchSettings, size_text, suffix_of,
 };

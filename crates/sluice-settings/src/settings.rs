@@ -14,6 +14,7 @@ mod log;
 mod route;
 mod script;
 mod site;
+mod users;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub use script::{
     ScriptVariables,
 };
 pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSettings, Statuses};
+pub use users::{OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};
 
 use crate::cache::CacheSettings;
 use crate::limits::Limits;
@@ -75,6 +77,48 @@ pub struct Settings {
     pub control: ControlSocket,
     /// What WATCH does not show.
     pub watch: WatchSettings,
+    /// The users of the processes.
+    pub users: UserSettings,
+}
+
+impl Settings {
+    /// The settings of scripts, of all routes.
+    pub fn scripts(&self) -> impl Iterator<Item = &ScriptSettings> {
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.filter_map(|route| match &route.action {
+            Action::Script(script) => Some(&**script),
+            Action::Files(files) => Some(&files.scripts.as_ref()?.script),
+            _ => None,
+        })
+    }
+
+    /// The settings of scripts, of all routes, to be changed.
+    pub fn scripts_mut(&mut self) -> impl Iterator<Item = &mut ScriptSettings> {
+        let routes = self.sites.iter_mut().flat_map(|site| &mut site.routes);
+        routes.filter_map(|route| match &mut route.action {
+            Action::Script(script) => Some(&mut **script),
+            Action::Files(files) => Some(&mut files.scripts.as_mut()?.script),
+            _ => None,
+        })
+    }
+
+    /// As whom scripts may run.
+    #[must_use]
+    pub fn script_users(&self) -> ScriptUserSettings {
+        let mut named: Vec<User> = Vec::new();
+        for script in self.scripts() {
+            if let ScriptUser::Named(user) = &script.confinement.user
+                && !named.contains(user)
+            {
+                named.push(user.clone());
+            }
+        }
+        ScriptUserSettings {
+            usual: self.users.scripts.clone().or_else(|| self.users.server.clone()),
+            named,
+            owners: self.users.owners.clone(),
+        }
+    }
 }
 
 /// What WATCH does not show of requests and responses.

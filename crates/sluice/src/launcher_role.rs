@@ -5,12 +5,11 @@
 //! socket, no key, no log but its standard error. It ends when the server process has closed the socket, after all script processes. Not
 //! here: what server and launcher say to each other, and the starts (`sluice_launch`); when a launcher is started (`supervisor`).
 
-use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
-use sluice_server::{IgnoredSignals, LauncherPlan, SameUser};
+use sluice_server::{CurrentUsers, IgnoredSignals, script_users};
 
 use crate::link::channel::{Channel, Received};
 use crate::link::message::ToLauncher;
@@ -35,16 +34,22 @@ async fn serve() -> Result<ExitCode, String> {
     let Some(Received { message, mut fds }) = received else {
         return Err("launcher: the supervisor did not say how to start".to_owned());
     };
-    let ToLauncher::Start(plan) = message;
+    let ToLauncher::Start(plan) = message else {
+        return Err("launcher: the supervisor did not say how to start".to_owned());
+    };
     let socket = fds
         .pop()
         .ok_or("launcher: the supervisor has sent too few descriptors")?;
     let failed = |error: String| format!("launcher: {error}");
     let end = socket.try_clone().map_err(|error| failed(error.to_string()))?;
-    let mut serving = tokio::task::spawn_blocking(move || serve_server(plan, socket));
+    let users = Arc::new(CurrentUsers::default());
+    users.set(script_users::policy(&plan.users));
+    let policy = Arc::clone(&users);
+    // The policy comes from the supervisor, never from the server process.
+    let mut serving = tokio::task::spawn_blocking(move || plan.serve(socket, policy));
     let served = tokio::select! {
         served = &mut serving => served,
-        () = supervisor_end(&mut channel) => {
+        () = obey(&mut channel, &users) => {
             // As if the server process were gone.
             let _ = shutdown(&end, Shutdown::Both);
             serving.await
@@ -56,15 +61,11 @@ async fn serve() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy comes from the supervisor, never from the server process.
-fn serve_server(plan: LauncherPlan, socket: OwnedFd) -> Result<(), String> {
-    plan.serve(socket, Arc::new(SameUser))
-}
-
-/// Waits for the end of the supervisor.
-async fn supervisor_end(channel: &mut Channel) {
+/// Obeys the supervisor until its end.
+async fn obey(channel: &mut Channel, users: &CurrentUsers) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {
+            ToLauncher::Users(settings) => users.set(script_users::policy(&settings)),
             ToLauncher::Start(_) => tracing::error!("launcher: the supervisor has said twice how to start"),
         }
     }

@@ -24,6 +24,7 @@ mod signals;
 mod stream_lf;
 mod supervisor;
 mod top;
+mod users;
 mod workout;
 
 use std::io::Write;
@@ -113,10 +114,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
             serve.warn(&settings);
             server_role::run(settings, logger)
         }
-        Command::Run(run) => {
-            refuse_root(run.allow_root)?;
-            supervisor::run(run.config.path()?, passed, logger)
-        }
+        Command::Run(run) => supervisor::run(run.config.path()?, run.allow_root, passed, logger),
         Command::Check(check) => return run_check(&check),
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
@@ -150,17 +148,12 @@ fn ask(command: &control::Command, options: &control::client::Options) -> Result
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a server does that is started as root without consent.
-const ROOT_REFUSED: &str = "running as root is refused, because every script would run as root too: start Sluice as an ordinary user \
-                            (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE, see docs/guides/deploy.md), or give \
-                            --allow-root";
-
 /// Refuses to run a server as root without consent, because there is no change of user.
 fn refuse_root(is_allowed: bool) -> Result<(), String> {
     if is_allowed || !sluice_server::is_root() {
         return Ok(());
     }
-    Err(ROOT_REFUSED.to_owned())
+    Err(users::ROOT_REFUSED.to_owned())
 }
 
 /// Checks a configuration, or explains what would happen to a request.
@@ -175,8 +168,15 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
         {
             tracing::warn!("{}", escaped_lines(&warning));
         }
-        if sluice_server::is_root() {
-            tracing::warn!("checked as root: `sluice run` refuses to run as root unless --allow-root is given");
+        if sluice_server::is_root() && settings.users.server.is_none() {
+            tracing::warn!(
+                "checked as root: `sluice run` refuses to run as root unless user = \"www-data\" in [server] names another user, or --allow-root is given"
+            );
+        }
+        if !sluice_server::is_root()
+            && let Err(message) = users::check(&settings, false)
+        {
+            tracing::warn!("{message}");
         }
         let (summary, described) = (config::summary(file, &settings), config::describe(&settings));
         return print(&escaped_lines(&format!("{summary}\n{described}"))).map(|()| ExitCode::SUCCESS);

@@ -31,6 +31,8 @@ pub enum ScriptFault {
     SwitchesProtocols,
     /// 502: the process was not started because of its file, `#!` line or directory.
     NotStarted(Arc<dyn Detail>),
+    /// 500: it may not run as the user that its route wants.
+    Refused(Arc<dyn Detail>),
     /// 502: the reply names a file to send that the route does not declare, or names it in a wrong way.
     BadSendFile(Arc<dyn Detail>),
     /// The file's own status (404, 403): a file to send that is not there or may not be read.
@@ -191,6 +193,7 @@ impl ScriptFault {
             | ScriptFault::BadLocalRedirect(_)
             | ScriptFault::Agent(_)
             | ScriptFault::TooManyLocalRedirects { .. } => StatusCode::BAD_GATEWAY,
+            ScriptFault::Refused(_) => StatusCode::INTERNAL_SERVER_ERROR,
             ScriptFault::SentFile(file) => file.fault.status(),
             ScriptFault::Requested(page) => page.status,
             ScriptFault::Failed { status, .. } => *status,
@@ -241,7 +244,9 @@ impl Display for ScriptFault {
                 Quoted(&failure.reason)
             ),
             ScriptFault::BadReply(detail) | ScriptFault::Failed { process: detail, .. } => Display::fmt(detail, out),
-            ScriptFault::NotStarted(detail) | ScriptFault::BadSendFile(detail) => Display::fmt(detail, out),
+            ScriptFault::NotStarted(detail) | ScriptFault::Refused(detail) | ScriptFault::BadSendFile(detail) => {
+                Display::fmt(detail, out)
+            }
             ScriptFault::SwitchesProtocols => {
                 out.write_str("the script wants to switch protocols, which is not served")
             }

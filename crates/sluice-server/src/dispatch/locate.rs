@@ -169,6 +169,7 @@ mod tests {
             config_files: Vec::new(),
             source: sluice_settings::source::Source::default(),
             core_dumps: false,
+            users: sluice_settings::UserSettings::default(),
             watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Off,
             server_log: sluice_settings::ServerLog::default(),

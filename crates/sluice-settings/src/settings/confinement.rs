@@ -4,9 +4,13 @@
 
 use std::path::PathBuf;
 
+use super::users::ScriptUser;
+
 /// What a script process may use and reach. `Default`: what the server may, as far as its user may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
+    /// As whom it runs.
+    pub user: ScriptUser,
     /// Seconds of processor time in the life of a process (RLIMIT_CPU).
     pub cpu_seconds_max: Option<u64>,
     /// Address space of a process, bytes (RLIMIT_AS).
@@ -88,7 +92,13 @@ impl Confinement {
         };
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let files = self.files.as_ref();
+        let user = match &self.user {
+            ScriptUser::Usual => None,
+            ScriptUser::Named(user) => Some(user.name.clone()),
+            ScriptUser::Owner => Some("owner".to_owned()),
+        };
         let set = [
+            ("user", user),
             ("cpu_time", self.cpu_seconds_max.map(|seconds| format!("{seconds}s"))),
             ("memory_max", size(self.memory_max)),
             ("open_files", self.open_files_max.map(|number| number.to_string())),

@@ -73,6 +73,8 @@ struct Report {
     skipped: RefCell<Vec<(usize, String)>>,
     /// The directory of the engines. `None` if the configuration names none.
     sdk: RefCell<Option<PathBuf>>,
+    /// Whether `[server.script_owners]` permits owners of scripts as their users.
+    permits_owners: std::cell::Cell<bool>,
 }
 
 /// A file and the numbers of its lines.
@@ -203,6 +205,15 @@ impl<'a> Document<'a> {
     }
 
     /// Sets the directory of the engines, for the scripts that are read afterwards.
+    pub(crate) fn permits_owners(&self) -> bool {
+        self.report.permits_owners.get()
+    }
+
+    /// Notes that scripts may run as the owners of their files. `[server]` comes before the routes.
+    pub(crate) fn permit_owners(&self) {
+        self.report.permits_owners.set(true);
+    }
+
     pub(crate) fn set_sdk(&self, directory: PathBuf) {
         *self.report.sdk.borrow_mut() = Some(directory);
     }

@@ -140,9 +140,9 @@ static FOREIGN: &[Foreign] = &[
         hint: "it is written fallback = \"/index.php\", or a list of candidates, in [[site.route]]",
     },
     Foreign {
-        names: &["user", "group", "username", "groupname", "runas"],
-        hint: "Sluice runs as the user who starts it: write User= in the systemd unit, or start it with runuser -u NAME \
-               (docs/guides/deploy.md)",
+        names: &["group", "username", "groupname", "runas", "suexecusergroup", "userdir"],
+        hint: "the user of the server is user = \"www-data\", with another group user = \"www-data:web\", in [server]; that of scripts \
+               script_user there, or user in script = { … } (docs/guides/users.md)",
     },
     Foreign {
         names: &[

@@ -60,6 +60,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod users;
 mod value;
 mod variables;
 mod warnings;

@@ -18,6 +18,7 @@ use super::server::{SERVER, Server};
 use super::site::{self, SITE};
 use super::sites::Sites;
 use super::table::Table;
+use super::users;
 
 /// The file while it is read.
 pub(super) struct Root {
@@ -84,7 +85,7 @@ impl Root {
             let message = "only a file can be rotated: add access = \"access.log\"";
             document.report(key.line, format!("{}: {message}", key.value));
         }
-        Settings {
+        let mut settings = Settings {
             listen,
             workers: self.server.workers,
             dns: self.server.dns(),
@@ -102,7 +103,10 @@ impl Root {
             core_dumps: self.server.core_dumps,
             control: self.server.control,
             watch: self.server.watch,
-        }
+            users: self.server.users,
+        };
+        users::finish(&mut settings);
+        settings
     }
 }
 

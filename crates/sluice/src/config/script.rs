@@ -28,6 +28,7 @@ use super::route_lint::SiteRoot;
 use super::script_draft::Draft;
 use super::section::to_usize;
 use super::table::{Table, Written, expect_directory, require_star};
+use super::users::{RUN_AS, check_user};
 use super::variables::{ENVIRONMENT, INHERIT, VARIABLE_PREFIX};
 use super::watch::WATCH;
 
@@ -143,6 +144,7 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
         );
     }
     check_pool(script, table);
+    check_user(script, table);
 }
 
 pub(super) static SCRIPT: Section<Draft> = Section {
@@ -187,6 +189,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         REQUESTS_PER_CLIENT,
         HEAD_SIZE,
         MEMORY_BUFFER_MAX,
+        RUN_AS,
         CPU_TIME,
         MEMORY_MAX,
         OPEN_FILES,

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
 use sluice_settings::{
-    ControlSocket, DnsSettings, ForwardedField, Peers, ProxySettings, StateDirectory, UnknownHosts, WatchSettings,
+    ControlSocket, DnsSettings, ForwardedField, OwnerSettings, Peers, ProxySettings, StateDirectory, UnknownHosts,
+    UserSettings, WatchSettings,
 };
 
 use super::description::Fallback::{Value, Words};
@@ -16,6 +17,7 @@ use super::section::to_usize;
 use super::server_watch::SERVER_WATCH;
 use super::sites::Sites;
 use super::table::{Table, Written, require_directory};
+use super::users::{OWNERS, check_owners, parse_user};
 
 /// The port of name servers.
 const DNS_PORT: u16 = 53;
@@ -29,6 +31,7 @@ pub(super) struct Server {
     pub(super) core_dumps: bool,
     pub(super) control: ControlSocket,
     pub(super) watch: WatchSettings,
+    pub(super) users: UserSettings,
     dns: DnsSettings,
     is_dns_on: bool,
     pub(super) unknown_hosts: UnknownHosts,
@@ -46,6 +49,7 @@ impl Server {
             core_dumps: false,
             control: ControlSocket::Usual,
             watch: WatchSettings::default(),
+            users: UserSettings::default(),
             dns: DnsSettings {
                 timeout: DnsSettings::TIMEOUT,
                 server: None,
@@ -103,6 +107,9 @@ pub(super) static SERVER: Section<Server> = Section {
     title: "[server]",
     text: "The server as a whole.",
     keys: &[
+        USER,
+        SCRIPT_USER,
+        SCRIPT_OWNERS,
         Key {
             name: "workers",
             kind: Kind::Number {
@@ -287,6 +294,48 @@ pub(super) static SERVER: Section<Server> = Section {
             example: "{ masked_fields = [\"password\", \"pin_code\"] }",
         },
     ],
+};
+
+const USER: Key<Server> = Key {
+    name: "user",
+    kind: Kind::Text(|server, text, _| {
+        server.users.server = Some(parse_user(&text)?);
+        Ok(())
+    }),
+    default: Words("the user who starts the server"),
+    text: "The user of the server process, if the server is started as root: `name`, `name:group`, or numbers, `33:33`, which need no account. \
+           The supervisor stays root: it reads the configuration with certificates and keys, binds the addresses and makes the files of the logs. \
+           Never root. See [users](../guides/users.md). A change takes effect when the server is restarted.",
+    example: "\"nobody\"",
+};
+
+const SCRIPT_USER: Key<Server> = Key {
+    name: "script_user",
+    kind: Kind::Text(|server, text, _| {
+        server.users.scripts = Some(parse_user(&text)?);
+        Ok(())
+    }),
+    default: Words("`user`"),
+    text: "The user of the scripts of routes without a `user` of their own, written as `user`. Another user than that of the server cannot signal the \
+           server, nor give it commands, nor read its files. Never root.",
+    example: "\"nobody\"",
+};
+
+const SCRIPT_OWNERS: Key<Server> = Key {
+    name: "script_owners",
+    kind: Kind::Table(&Nested {
+        section: &OWNERS,
+        off: None,
+        begin: |_: &Server, _| OwnerSettings::default(),
+        end: |server, owners, table| {
+            check_owners(&owners, table);
+            table.document.permit_owners();
+            server.users.owners = Some(owners);
+        },
+    }),
+    default: Words("nobody"),
+    text: "Whose scripts may run as the owners of their files, in routes with `user = \"owner\"`.",
+    example: "{ users = [\"nobody\"], directories = [\"/home\"] }",
 };
 
 fn parse_dns_server(text: &str) -> Result<SocketAddr, String> {

@@ -16,7 +16,7 @@ use sluice_settings::StateDirectory;
 const VARIABLE: &str = "SLUICE_RUNTIME_DIR";
 
 /// The variable that names another directory for what is kept over a restart.
-const STATE_VARIABLE: &str = "SLUICE_STATE_DIR";
+pub(crate) const STATE_VARIABLE: &str = "SLUICE_STATE_DIR";
 
 /// The directory for the sockets of this user. It need not exist.
 pub(crate) fn directory() -> PathBuf {

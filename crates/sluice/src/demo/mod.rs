@@ -129,6 +129,7 @@ impl Site {
             config_files: Vec::new(),
             source: sluice_settings::source::Source::default(),
             core_dumps: false,
+            users: sluice_settings::UserSettings::default(),
             watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Usual,
             server_log: ServerLog::default(),

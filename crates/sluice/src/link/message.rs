@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sluice_server::LauncherPlan;
+use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor. It changes when one of them does.
 pub(crate) const VERSION: u32 = 1;
@@ -56,6 +57,8 @@ pub(crate) enum ToServer {
 pub(crate) enum ToLauncher {
     /// Start scripts for a server process. With the socket to it.
     Start(LauncherPlan),
+    /// From now on scripts may run as these users.
+    Users(ScriptUserSettings),
 }
 
 /// How a server process begins.

@@ -175,6 +175,9 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
     if started.limits.connections_max != read.limits.connections_max {
         pending.push(format!("connections is still {connections_max}"));
     }
+    if started.users.server != read.users.server {
+        pending.push("user is unchanged".to_owned());
+    }
     if started.control != read.control {
         pending.push("control is unchanged".to_owned());
     }

@@ -74,7 +74,7 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
     warn(&settings);
     if sluice_server::is_root() {
         tracing::warn!(
-            "running as root, so scripts run as root too: use an ordinary user if others can reach this server"
+            "running as root, so scripts run as root too: write user = \"www-data\" in [server], or use an ordinary user, if others can reach this server"
         );
     }
 }

@@ -114,6 +114,10 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
         let sockets = Bound::of_sockets(&listen.address, taken.several(*count)?);
         bound.push(sockets.map_err(|error| format!("listen on {}: {error}", listen.address))?);
     }
+    // Before the threads of the server, and with the launcher in another process, which needs these calls.
+    if let Err(error) = sluice_server::refuse_needless_calls() {
+        tracing::warn!("the server process keeps system calls that it does not need: {error}");
+    }
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
     let control = control.map(|socket| Control::on(socket, server.watches()));
     Ok((server, settings, control.transpose()?))

@@ -15,10 +15,17 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
+use sluice_server::run_as;
+use sluice_server::script_users::credentials;
+
+use super::files::ServerUser;
 use super::notify;
 
 /// The name of a server process in the process table, by which the program knows its role.
 pub(crate) const SERVER_NAME: &str = "sluice: server";
+
+/// Variables with directories of root.
+const FOREIGN_VARIABLES: [&str; 4] = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "STATE_DIRECTORY", "MAIL"];
 
 /// A child that has ended.
 pub(super) struct Ended {
@@ -41,11 +48,17 @@ impl Children {
         Children { strangers, own }
     }
 
-    /// Starts a process of a program under a name, which says its role, with its end of the channel.
+    /// Starts a process of a program under a name, which says its role, with its end of the channel; as another user if there is one.
     ///
     /// # Errors
     /// The system refuses another process, or the program cannot be run.
-    pub(super) fn start(&mut self, program: &Path, name: &str, channel: OwnedFd) -> io::Result<i32> {
+    pub(super) fn start(
+        &mut self,
+        program: &Path,
+        name: &str,
+        channel: OwnedFd,
+        user: Option<&ServerUser>,
+    ) -> io::Result<i32> {
         let mut command = Command::new(program);
         command
             .arg0(name)
@@ -55,6 +68,13 @@ impl Children {
         notify::VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
+        if let Some(user) = user {
+            FOREIGN_VARIABLES.iter().for_each(|name| {
+                command.env_remove(name);
+            });
+            command.envs(user.environment());
+            run_as(&mut command, credentials(&user.user));
+        }
         let child = command.spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         self.own.insert(pid);

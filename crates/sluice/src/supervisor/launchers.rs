@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::WaitStatus;
 use sluice_server::{LauncherPlan, launcher_sockets};
+use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;
 use super::children::{Ended, describe, kill};
@@ -68,7 +69,7 @@ impl Supervisor<'_> {
     /// Starts a launcher process by this plan. Also returns the server's end of the socket to it.
     pub(super) async fn start_launcher(&mut self, plan: &LauncherPlan) -> io::Result<(ServerProcess, OwnedFd)> {
         let (near, far) = launcher_sockets()?;
-        let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), LAUNCHER_NAME)?;
+        let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), LAUNCHER_NAME, None)?;
         let sent = process
             .channel
             .send(&ToLauncher::Start(plan.clone()), &[far.as_fd()])
@@ -123,6 +124,18 @@ impl Supervisor<'_> {
                 tracing::error!("the launcher cannot be started: {error}");
                 self.delay_launcher(index);
             }
+        }
+    }
+
+    /// Says to the launcher of the server process as whom scripts may run.
+    pub(super) async fn use_script_users(&self, users: ScriptUserSettings) {
+        let server = self.server_pid();
+        let mut launchers = self.launchers.iter().filter(|launcher| launcher.server == server);
+        if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref())
+            && let Err(error) = process.channel.send(&ToLauncher::Users(users), &[]).await
+        {
+            // Its end is noticed elsewhere, and the next one begins with those of the plan.
+            tracing::debug!("launcher process {}: {error}", process.pid);
         }
     }
 

@@ -12,6 +12,7 @@
 
 mod activation;
 mod children;
+mod files;
 mod launchers;
 mod life;
 mod notify;
@@ -39,12 +40,15 @@ use crate::signals::{Event as SignalEvent, Signals};
 
 use activation::Activated;
 use children::{Children, Ended, describe, kill};
+use files::ServerUser;
 use launchers::{Ending, Launcher};
 use life::{Action, Event, Life, State};
 use notify::Notifier;
 use sockets::Sockets;
 use takeover::ServerProcess;
 use upgrade::Candidate;
+
+use reload::settings_of;
 
 pub(crate) use children::SERVER_NAME;
 pub(crate) use start::{Passed, run, take_over};
@@ -69,6 +73,8 @@ struct Supervisor<'a> {
     /// The files of the settings in force, for the next server process.
     bundle: OwnedFd,
     certificates: Certificates,
+    /// The user of the server process; `None` for that of this one.
+    user: Option<ServerUser>,
     server: Option<ServerProcess>,
     /// A server process that is to replace it, or a program that is only tried.
     candidate: Option<Candidate>,
@@ -213,9 +219,21 @@ impl Supervisor<'_> {
             SignalEvent::End if self.end.is_some() => self.end_retired().await,
             SignalEvent::End => self.on(Event::Drain).await,
             SignalEvent::Signal(name, Command::Reload) => self.want_reload(Cause::Signal(name.to_owned())).await,
-            SignalEvent::Signal(_, Command::ReopenLogs) => self.send(&ToServer::ReopenLogs).await,
+            SignalEvent::Signal(_, Command::ReopenLogs) => {
+                self.make_files();
+                self.send(&ToServer::ReopenLogs).await;
+            }
             SignalEvent::Signal(_, Command::Purge) => self.send(&ToServer::Purge).await,
             SignalEvent::Signal(..) => {}
+        }
+    }
+
+    /// Makes the files of the settings in force that the server process cannot make: a program such as logrotate may have renamed them.
+    fn make_files(&self) {
+        let Some(user) = &self.user else { return };
+        match settings_of(&self.file, &self.bundle) {
+            Ok(settings) => user.make_files(&settings),
+            Err(error) => tracing::error!("files of logs: {error}"),
         }
     }
 

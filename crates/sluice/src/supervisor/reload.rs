@@ -14,6 +14,7 @@ use crate::certificates::Certificates;
 use crate::config;
 use crate::link::message::{Cause, Refused, Reload, ToServer};
 use crate::server_role::read_bundle;
+use crate::users;
 
 /// Settings that were read, with what a server process needs for them.
 pub(super) struct Prepared {
@@ -43,6 +44,12 @@ pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certifi
     Ok((settings, bundle, certificates))
 }
 
+/// The settings of a bundle.
+pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
+    let source = Source::given(read_bundle(bundle)?);
+    config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
+}
+
 /// A memory file with a bundle, which nobody can change.
 fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
     let make = || -> std::io::Result<OwnedFd> {
@@ -68,6 +75,11 @@ impl Supervisor<'_> {
         let read =
             read(&self.file).map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
+        // Root has said at the start that it may stay.
+        users::check(&settings, true).map_err(|text| format!("{text}; nothing has changed"))?;
+        if let Some(user) = &self.user {
+            user.make_files(&settings);
+        }
         let plan = self.sockets.plan(&settings, &mut self.activated);
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
         Ok(Prepared {
@@ -102,6 +114,10 @@ impl Supervisor<'_> {
             tracing::info!("{file} was read again");
             return None;
         }
+        // Requests under the old settings and the new ones come at the same time.
+        let mut users = prepared.settings.script_users();
+        users.named.extend(self.launcher_plan.users.named.iter().cloned());
+        self.use_script_users(users).await;
         let server = self.server.as_ref()?;
         let (listen, sockets) = prepared.plan.changes(&self.sockets);
         let mut fds = vec![prepared.bundle.as_fd()];
@@ -139,6 +155,11 @@ impl Supervisor<'_> {
         let Some(Pending::Settings(prepared)) = self.pending.take() else {
             return;
         };
+        let users = match is_done {
+            true => prepared.settings.script_users(),
+            false => self.launcher_plan.users.clone(),
+        };
+        self.use_script_users(users).await;
         if is_done {
             let removed = self.keep(*prepared);
             if !removed.is_empty() {

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Supervisor;
 use super::activation::Activated;
 use super::children::{Children, SERVER_NAME, kill};
+use super::files::ServerUser;
 use super::launchers::Launcher;
 use super::life::{Event, Life};
 use super::notify::Notifier;
@@ -23,6 +24,7 @@ use crate::link::channel;
 use crate::link::message::{History, Start, ToServer};
 use crate::server_log::Logger;
 use crate::signals::Signals;
+use crate::users;
 
 /// The program of this process, also if its file is replaced meanwhile.
 pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -39,12 +41,17 @@ impl Passed {
 
 /// Runs the server of a configuration in a process of its own until a signal ends it. The error is one line for the administrator, or one
 /// for each mistake of the configuration.
-pub(crate) fn run(file: PathBuf, passed: Passed, logger: &Logger) -> Result<(), String> {
+pub(crate) fn run(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Result<(), String> {
     runtime()?.block_on(async {
         // Before the first child, so that no signal is lost.
         let (signals, child) = listen()?;
         let (settings, bundle, certificates) = reload::read(&file)?;
         use_log(&settings.server_log, logger)?;
+        let user = ServerUser::of(&settings);
+        // Before the log has the reason of a failure.
+        user.iter().for_each(|user| user.make_files(&settings));
+        let permitted = users::check(&settings, allow_root);
+        permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let bound = bind(&settings, passed);
         let (sockets, activated, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let mut supervisor = Supervisor {
@@ -58,6 +65,7 @@ pub(crate) fn run(file: PathBuf, passed: Passed, logger: &Logger) -> Result<(), 
             control,
             bundle,
             certificates,
+            user,
             server: None,
             candidate: None,
             retired: Vec::new(),
@@ -114,14 +122,18 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
         own.extend(launchers.map(|process| process.pid));
         let mut supervisor = Supervisor {
             program: program()?,
-            file,
             life: Life::take_over(Instant::now()),
             children: Children::new(&own),
             sockets: Sockets::of(estate.bound),
             activated: Activated::default(),
             notifier: Notifier::of_environment(),
             control: estate.control,
+            user: reload::settings_of(&file, &estate.bundle)
+                .ok()
+                .as_ref()
+                .and_then(ServerUser::of),
             bundle: estate.bundle,
+            file,
             certificates: crate::certificates::Certificates::default(),
             server: Some(estate.server),
             candidate: None,
@@ -186,7 +198,12 @@ impl Supervisor<'_> {
         let mut given = vec![self.bundle.as_fd(), socket.as_fd()];
         given.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
         given.extend(fds.iter().map(|fd| fd.as_fd()));
-        match start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME) {
+        match start_process(
+            &mut self.children,
+            OWN_PROGRAM.as_ref(),
+            SERVER_NAME,
+            self.user.as_ref(),
+        ) {
             Ok(process) => {
                 self.launchers.push(Launcher::new(process.pid, launcher));
                 if let Err(error) = process.channel.send(&ToServer::Start(start), &given).await {
@@ -226,8 +243,9 @@ pub(super) fn start_process(
     children: &mut Children,
     program: &std::path::Path,
     name: &str,
+    user: Option<&ServerUser>,
 ) -> std::io::Result<ServerProcess> {
     let (near, far) = channel::pair()?;
-    let pid = children.start(program, name, far)?;
+    let pid = children.start(program, name, far, user)?;
     ServerProcess::new(pid, near)
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Supervisor;
 use super::children::{SERVER_NAME, kill};
+use super::files::ServerUser;
 use super::launchers::Launcher;
 use super::life::Event;
 use super::reload::Prepared;
@@ -47,7 +48,7 @@ impl Supervisor<'_> {
     /// Starts the program that is now at the path of this one, to see whether it could take over.
     pub(super) async fn try_program(&mut self) -> Option<Event> {
         let shown = self.program.display().to_string();
-        let started = start_process(&mut self.children, &self.program, TRIAL_NAME);
+        let started = start_process(&mut self.children, &self.program, TRIAL_NAME, None);
         match started {
             Ok(process) => {
                 let start = ToServer::Start(Start {
@@ -102,6 +103,7 @@ impl Supervisor<'_> {
             }
         };
         self.certificates = Certificates::of(&prepared.settings);
+        let user = ServerUser::of(&prepared.settings);
         let bound = self.sockets.of_plan(&prepared.plan);
         let mut start = self.start_message(bound.iter().map(|bound| bound.sockets().len()).collect());
         start.replaces = true;
@@ -110,7 +112,7 @@ impl Supervisor<'_> {
         let plan = LauncherPlan::of(&prepared.settings);
         let started = match self.start_launcher(&plan).await {
             Ok((launcher, socket)) => {
-                let started = start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME);
+                let started = start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME, user.as_ref());
                 started.map(|process| (process, launcher, socket))
             }
             Err(error) => Err(error),
@@ -149,6 +151,7 @@ impl Supervisor<'_> {
         if let Err(error) = use_log(&prepared.settings.server_log, self.logger) {
             tracing::error!("{error}");
         }
+        self.user = ServerUser::of(&prepared.settings);
         self.keep(prepared);
         self.history.upgrades += 1;
         let text = format!(

@@ -54,6 +54,7 @@ mod targets;
 mod tls;
 mod top;
 mod turns;
+mod users;
 mod watch;
 mod watch_in_progress;
 mod watch_network;

@@ -10,8 +10,8 @@ fn keys_of_other_servers_are_answered_with_what_to_write_here() {
             r#"5: unknown key "proxy_pass" in [[site.route]]; Sluice is no proxy and passes no requests to other servers; it runs programs itself: script = { file = "…" }"#,
         ),
         (
-            "user = 'www-data'\n[[site]]\nroot = 'a'".into(),
-            r#"1: unknown key "user"; Sluice runs as the user who starts it: write User= in the systemd unit, or start it with runuser -u NAME (docs/guides/deploy.md)"#,
+            "group = 'www-data'\n[[site]]\nroot = 'a'".into(),
+            r#"1: unknown key "group"; the user of the server is user = "www-data", with another group user = "www-data:web", in [server]; that of scripts script_user there, or user in script = { … } (docs/guides/users.md)"#,
         ),
         (
             "[[site]]\nDocumentRoot = 'a'\nroot = 'a'".into(),

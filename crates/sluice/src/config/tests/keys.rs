@@ -115,6 +115,10 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             "chroot" => &[("directory", "'jail/base'")],
             _ => &[("directory", "'base'"), ("mode", "'cgiplus'")],
         },
+        "[server.script_owners]" => match key.name {
+            "users" => &[("directories", "['/base']"), ("groups", "['1']")],
+            _ => &[("directories", "['/base']"), ("users", "['1:1']")],
+        },
         "[site.route.script.engine]" => &[("program", "'base'")],
         _ => &[],
     };

@@ -1,0 +1,55 @@
+//! As whom scripts may run: the settings, as the launcher takes them.
+//!
+//! Not here: the decision (`sluice_launch`).
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sluice_launch::{Credentials, NamedUser, OwnerPolicy, ScriptUsers};
+use sluice_settings::{OwnerSettings, ScriptUserSettings, User};
+
+/// The policy for the launcher.
+#[must_use]
+pub fn policy(settings: &ScriptUserSettings) -> ScriptUsers {
+    ScriptUsers {
+        usual: settings.usual.as_ref().map(credentials),
+        named: settings
+            .named
+            .iter()
+            .map(|user| NamedUser {
+                name: user.name.clone(),
+                credentials: credentials(user),
+            })
+            .collect(),
+        owners: settings.owners.as_ref().map(owners),
+    }
+}
+
+/// A user, for a process.
+#[must_use]
+pub fn credentials(user: &User) -> Credentials {
+    Credentials {
+        uid: user.uid,
+        gid: user.gid,
+        groups: user.groups.clone(),
+    }
+}
+
+fn owners(owners: &OwnerSettings) -> OwnerPolicy {
+    OwnerPolicy {
+        uid_min: owners.uid_min,
+        is_for_all: owners.is_for_all,
+        users: owners.users.iter().map(credentials).collect(),
+        groups: owners.groups.clone(),
+        directories: owners.directories.iter().flat_map(|path| spellings(path)).collect(),
+    }
+}
+
+/// A directory as it is written, and without links: a script may be known by either path.
+fn spellings(directory: &Path) -> Vec<CString> {
+    let mut paths = vec![directory.to_owned()];
+    paths.extend(directory.canonicalize().ok().filter(|path| path != directory));
+    let text = |path: PathBuf| CString::new(path.as_os_str().as_bytes()).ok();
+    paths.into_iter().filter_map(text).collect()
+}

@@ -1,0 +1,86 @@
+//! The users as whom the server and its scripts run.
+//!
+//! Not here: whether a script may run as the owner of its file (`sluice_launch`), and the lookup of names (the configuration).
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A user with its groups, as numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// As in the configuration.
+    pub name: String,
+    /// Its number.
+    pub uid: u32,
+    /// Its primary group.
+    pub gid: u32,
+    /// All its groups.
+    pub groups: Vec<u32>,
+    /// Its login name. `None` if it has no account.
+    pub login: Option<String>,
+    /// Its home directory. `None` if it has no account.
+    pub home: Option<PathBuf>,
+}
+
+/// The users of the processes of a server. `Default`: all run as the user who starts it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserSettings {
+    /// The user of the server process.
+    pub server: Option<User>,
+    /// The user of scripts whose route names none; `None`: that of the server process.
+    pub scripts: Option<User>,
+    /// Whose scripts may run as the owners of their files; `None`: nobody's.
+    pub owners: Option<OwnerSettings>,
+}
+
+/// The owners as whom their scripts may run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerSettings {
+    /// The lowest number of an owner.
+    pub uid_min: u32,
+    /// Whether every user with an account may.
+    pub is_for_all: bool,
+    /// These users.
+    pub users: Vec<User>,
+    /// The members of these groups, as numbers.
+    pub groups: Vec<u32>,
+    /// Their scripts lie below one of these directories, which are absolute.
+    pub directories: Vec<PathBuf>,
+}
+
+/// The user of the scripts of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ScriptUser {
+    /// That of all scripts.
+    #[default]
+    Usual,
+    /// This one.
+    Named(User),
+    /// The owner of the script's file.
+    Owner,
+}
+
+/// As whom scripts may run: what the launcher needs to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptUserSettings {
+    /// The user of scripts whose route names none; `None`: that of the launcher.
+    pub usual: Option<User>,
+    /// The users that routes name.
+    pub named: Vec<User>,
+    /// Whose scripts may run as the owners of their files.
+    pub owners: Option<OwnerSettings>,
+}
+
+impl Default for OwnerSettings {
+    fn default() -> OwnerSettings {
+        OwnerSettings {
+            // Where the accounts of people begin (UID_MIN in login.defs(5)).
+            uid_min: 1000,
+            is_for_all: false,
+            users: Vec::new(),
+            groups: Vec::new(),
+            directories: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Files that a supervisor makes as root for a server process with another user: logs, and the directory for what is kept.
+//!
+//! The server process opens them by their paths and needs permission for them, but not for their directories. A directory that others than
+//! root can write is left alone: whoever can write it could put a link there, and root would give away another file. The server process
+//! makes its files there itself.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use sluice_settings::{AccessLog, LogTarget, Settings, User};
+
+use crate::control::place;
+
+/// The user of the server process, and what that process finds in its environment.
+#[derive(Clone, Debug)]
+pub(super) struct ServerUser {
+    pub(super) user: User,
+    state_directory: Option<PathBuf>,
+}
+
+impl ServerUser {
+    /// The one of these settings. `None` if it is that of the supervisor.
+    pub(super) fn of(settings: &Settings) -> Option<ServerUser> {
+        let user = settings.users.server.clone().filter(|_| sluice_server::is_root())?;
+        Some(ServerUser {
+            user,
+            state_directory: place::state_directory(&settings.state_directory),
+        })
+    }
+
+    /// Variables for the server process, in place of those of root.
+    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let home = self.user.home.clone().unwrap_or_else(|| "/".into());
+        let login = self.user.login.clone().unwrap_or_else(|| self.user.uid.to_string());
+        let mut variables = vec![
+            ("HOME", home.into_os_string()),
+            ("USER", login.clone().into()),
+            ("LOGNAME", login.into()),
+        ];
+        let state = self.state_directory.clone().map(PathBuf::into_os_string);
+        variables.extend(state.map(|directory| (place::STATE_VARIABLE, directory)));
+        variables
+    }
+
+    /// Makes the files of the logs, and the directory for what is kept. What cannot be made is reported by the server process, which then
+    /// cannot open it.
+    pub(super) fn make_files(&self, settings: &Settings) {
+        let logs = settings.sites.iter().filter_map(|site| site.log.as_ref());
+        let logs = logs.chain([&settings.access_log]).filter_map(file_of);
+        for file in logs.chain(settings.server_log.file.as_deref()) {
+            if let Err(error) = self.make_log(file) {
+                tracing::debug!("log {}: {error}", file.display());
+            }
+        }
+        if let Some(directory) = &self.state_directory
+            && let Err(error) = self.make_directory(directory)
+        {
+            tracing::debug!("{}: {error}", directory.display());
+        }
+    }
+
+    fn make_log(&self, file: &Path) -> io::Result<()> {
+        const MODE: u32 = 0o640;
+        let Some(path) = in_directory_of_root(file) else {
+            return Ok(());
+        };
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.append(true).mode(MODE).custom_flags(flags);
+        match options.clone().create_new(true).open(&path) {
+            Ok(made) => self.give(&made),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let found = options.open(&path)?;
+                let about = found.metadata()?;
+                // An earlier server of root has made it.
+                match about.is_file() && about.uid() == 0 && about.nlink() == 1 {
+                    true => self.give(&found),
+                    false => Ok(()),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make_directory(&self, directory: &Path) -> io::Result<()> {
+        let Some(path) = in_directory_of_root(directory) else {
+            return Ok(());
+        };
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => chown(&path, Some(self.user.uid), Some(self.user.gid)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn give(&self, file: &File) -> io::Result<()> {
+        fchown(file, Some(self.user.uid), Some(self.user.gid))
+    }
+}
+
+fn file_of(log: &AccessLog) -> Option<&Path> {
+    match &log.target {
+        LogTarget::File(path) => Some(path),
+        LogTarget::Off | LogTarget::Stdout => None,
+    }
+}
+
+/// The path without links in its directories, if only root can change them.
+fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent()?;
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    };
+    let parent = parent.canonicalize().ok()?;
+    let is_roots = |directory: &Path| {
+        // In a sticky directory nobody else can replace what belongs to root, and that is checked next.
+        let is_closed = |mode: u32| mode & 0o022 == 0 || mode & 0o1000 != 0 && directory != parent;
+        directory
+            .symlink_metadata()
+            .is_ok_and(|about| about.uid() == 0 && is_closed(about.mode()))
+    };
+    parent
+        .ancestors()
+        .all(is_roots)
+        .then(|| parent.join(path.file_name().unwrap_or_default()))
+}

@@ -1,0 +1,44 @@
+//! The users of the processes, as far as this process may change to them.
+//!
+//! Not here: how users are written (`config`), the change itself (`sluice_launch`), and the files of a server process with another user
+//! (`supervisor::files`).
+
+use sluice_server::is_root;
+use sluice_settings::{Settings, User};
+
+use rustix::process::geteuid;
+
+/// What a server does that is started as root without consent.
+pub(crate) const ROOT_REFUSED: &str = "running as root is refused, because every script would run as root too: name a user for the server, user = \"www-data\" in \
+                            [server] (docs/guides/users.md), start Sluice as an ordinary user \
+                            (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE, see docs/guides/deploy.md), or give \
+                            --allow-root";
+
+/// Checks that this process may run a server as the users of its settings.
+///
+/// # Errors
+/// One line: it is root and no user is named, or it is not root and another user is named.
+pub(crate) fn check(settings: &Settings, allow_root: bool) -> Result<(), String> {
+    if is_root() {
+        return match &settings.users.server {
+            None if !allow_root => Err(ROOT_REFUSED.to_owned()),
+            _ => Ok(()),
+        };
+    }
+    let own = geteuid().as_raw();
+    let scripts = settings.script_users();
+    let wished = [
+        ("user", &settings.users.server),
+        ("script_user", &settings.users.scripts),
+    ];
+    let wished = wished.into_iter().filter_map(|(key, user)| Some((key, user.as_ref()?)));
+    let wished = wished.chain(scripts.named.iter().map(|user| ("user of a script", user)));
+    for (key, User { name, uid, .. }) in wished {
+        if *uid != own {
+            return Err(format!(
+                "{key} = \"{name}\": only root can change users, and this is user {own}: start the server as root, or remove this"
+            ));
+        }
+    }
+    Ok(())
+}
