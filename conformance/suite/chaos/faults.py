@@ -250,12 +250,11 @@ def can_limit_processes(world):
 
 def pids_group(world):
     """A cgroup of version 1 with the server and its processes in it, where this process may make one."""
-    path = f"/sys/fs/cgroup/pids/sluice-chaos-{os.getpid()}"
     try:
-        os.mkdir(path)
+        os.mkdir(chaos_server.PIDS_GROUP)
     except OSError:
         return None
-    return path
+    return chaos_server.PIDS_GROUP
 
 
 def move_all(world, path):

@@ -110,7 +110,22 @@ class ChaosServer(testing.Server):
         super().kill()
         for name in self.__dict__.get("disks", ()):
             libc.umount2(os.fsencode(self.path(name)), 2)
+        if os.path.isdir(PIDS_GROUP):
+            testing.wait_until(remove_group, 10)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+# The cgroup of the fault "processes".
+PIDS_GROUP = f"/sys/fs/cgroup/pids/sluice-chaos-{os.getpid()}"
+
+
+def remove_group():
+    """Whether the cgroup could be removed: when its last process has ended."""
+    try:
+        os.rmdir(PIDS_GROUP)
+        return True
+    except OSError:
+        return False
 
 
 libc = ctypes.CDLL(None, use_errno=True)
