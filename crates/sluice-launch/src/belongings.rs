@@ -5,11 +5,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::cgroup::ScriptCgroup;
-use crate::orphans::has_orphans;
+use crate::left_behind::{end_left_processes, may_have_left_processes};
 use crate::outcome::End;
 use crate::pidfd::{Exit, Signal, Usage, kill, kill_group, reap_with_usage};
 use crate::program::Started;
-use crate::session::{Survivors, end_session};
+use crate::session::Survivors;
 use crate::temporary::TemporaryDirectory;
 
 /// A script process with what it has outside of its own memory. It must be reaped before it is dropped.
@@ -18,7 +18,7 @@ pub(crate) struct Belongings {
     /// The number of the process, and that of its session and group.
     pub(crate) pid: i32,
     pub(crate) pidfd: OwnedFd,
-    /// Has all its descendants, if there are cgroups.
+    /// Has all its descendants that have not left it, if there are cgroups.
     cgroup: Option<ScriptCgroup>,
     temporary: Option<TemporaryDirectory>,
     /// A text in the environment of the process, which no other process has.
@@ -53,19 +53,13 @@ impl Belongings {
     /// that: then `end_descendants` finds them. Does not block.
     pub(crate) fn end_group(&self) -> bool {
         let _ = kill_group(self.pid, Signal::Kill);
-        match &self.cgroup {
-            Some(cgroup) => cgroup.has_processes(),
-            None => has_orphans(),
-        }
+        may_have_left_processes(self.cgroup.as_ref())
     }
 
-    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for three
+    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for six
     /// seconds at most.
     pub(crate) fn end_descendants(&self) -> Result<(), Survivors> {
-        match &self.cgroup {
-            Some(cgroup) => cgroup.end(),
-            None => end_session(self.pid, &self.mark),
-        }
+        end_left_processes(self.cgroup.as_ref(), self.pid, &self.mark)
     }
 
     /// Reaps the process, which has exited. `left` is what remains of what it has started.

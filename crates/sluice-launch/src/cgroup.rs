@@ -297,8 +297,8 @@ impl Drop for ScriptCgroup {
             return;
         }
         drop(free);
-        // Fails if a process cannot be ended; the next server removes it.
-        let _ = fs::remove_dir(&leaf.path);
+        // With those that the script has made below it. Fails if a process cannot be ended; the next server removes it.
+        remove_all(&leaf.path);
     }
 }
 

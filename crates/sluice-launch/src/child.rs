@@ -16,8 +16,10 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
+use crate::attributes;
 use crate::clone::{Cloner, SIGNAL_MAX, SignalSet, Undone};
 use crate::credentials::Credentials;
+use crate::descent;
 use crate::file_rules::{self, PreparedRules};
 use crate::launch_error::{LaunchError, Stage};
 use crate::limits::Limit;
@@ -118,7 +120,7 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
 /// 6. `no_new_privs`, which no program can undo and which the next two require. Below another root, too: a set-user-ID program there would
 ///    believe the files of that root. Then the rules for files are in force.
 /// 7. The parent-death signal, which a change of user clears.
-/// 8. The filter of system calls, last, because it could forbid the steps before.
+/// 8. The filters of system calls, last, because they could forbid the steps before.
 fn become_program(plan: &Plan<'_>) -> LaunchError {
     let failed = |stage| move |errno| LaunchError { stage, errno };
     let prepare = || {
@@ -130,6 +132,7 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         for limit in plan.limits {
             limit.set().map_err(failed(Stage::Limits))?;
         }
+        descent::set(plan.server).map_err(failed(Stage::Limits))?;
         join_cgroup(plan).map_err(failed(Stage::Cgroup))?;
         if let Some(private_tmp) = &plan.private_tmp {
             private_tmp.mount().map_err(failed(Stage::PrivateTmp))?;
@@ -151,6 +154,9 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
             file_rules::restrict(ruleset).map_err(failed(Stage::FileRules))?;
         }
         set_parent_death_signal(plan).map_err(failed(Stage::ParentDeathSignal))?;
+        if plan.file_rules.is_some_and(PreparedRules::forbids_changes) {
+            attributes::forbid().map_err(failed(Stage::FileRules))?;
+        }
         if plan.is_offline {
             network::forbid().map_err(failed(Stage::Network))?;
         }

@@ -19,6 +19,9 @@ pub struct Confinement {
     pub umask: Option<u32>,
     /// Whether it has a directory for temporary files of its own ([`crate::TemporaryDirectories`]).
     pub has_private_tmp: bool,
+    /// Whether that directory also takes the place of `/tmp` and `/var/tmp`, where the server may mount. Not if the program itself
+    /// is there.
+    pub covers_tmp: bool,
     /// The directory that becomes its root (chroot(2)). The paths of the program are those below it.
     pub chroot: Option<CString>,
     /// The files that it may use (landlock(7)); `None`: all that its user may.

@@ -159,6 +159,11 @@ impl FileRules {
 }
 
 impl PreparedRules<'_> {
+    /// Whether the process may change no file at all. Safe in the child.
+    pub(crate) fn forbids_changes(&self) -> bool {
+        self.rules.write.is_empty() && self.writable.is_empty()
+    }
+
     /// Creates the ruleset; returns its descriptor, which is close-on-exec. Called in the child: system calls, nothing else.
     pub(crate) fn create(&self) -> Result<c_int, i32> {
         const FLAGS: c_int = 0;

@@ -19,6 +19,7 @@
 compile_error!("sluice-launch makes raw system calls of 64-bit Linux");
 
 mod accounts;
+mod attributes;
 mod belongings;
 mod cgroup;
 mod channels;
@@ -26,9 +27,11 @@ mod child;
 mod clone;
 mod confinement;
 mod credentials;
+mod descent;
 mod file_rules;
 mod launch_error;
 mod launcher;
+mod left_behind;
 mod limits;
 mod message;
 mod message_socket;
@@ -49,6 +52,7 @@ mod privileges;
 mod program;
 mod program_wire;
 mod remote;
+mod removal;
 mod reserved_fds;
 mod run_as;
 mod server_filter;

@@ -2,6 +2,7 @@
 //!
 //! Each applies to one process, except `processes_max`. Not here: the limits of a process pool.
 
+use crate::places::has_capability;
 use crate::syscall::checked;
 
 /// Resource limits of one script process; `None` keeps the server's limit. Soft and hard limit are equal.
@@ -37,6 +38,20 @@ pub(crate) struct Limit {
 }
 
 impl ProcessLimits {
+    /// The hard limits of this process that are lower than these limits, where it may not raise them: a start would fail.
+    #[must_use]
+    pub fn refused_above(&self) -> ProcessLimits {
+        let refused = |resource, bound: Option<u64>| refused_above(&Limit::new(resource, bound?));
+        ProcessLimits {
+            memory_bytes_max: refused(libc::RLIMIT_AS, self.memory_bytes_max),
+            cpu_seconds_max: refused(libc::RLIMIT_CPU, self.cpu_seconds_max),
+            open_files_max: refused(libc::RLIMIT_NOFILE, self.open_files_max),
+            processes_max: refused(libc::RLIMIT_NPROC, self.processes_max),
+            file_bytes_max: refused(libc::RLIMIT_FSIZE, self.file_bytes_max),
+            core_bytes_max: refused(libc::RLIMIT_CORE, self.core_bytes_max),
+        }
+    }
+
     /// The limits that are set, ready for the child.
     pub(crate) fn list(&self) -> Vec<Limit> {
         [
@@ -51,6 +66,21 @@ impl ProcessLimits {
         .filter_map(|(resource, bound)| bound.map(|bound| Limit::new(resource, bound)))
         .collect()
     }
+}
+
+/// The hard limit of this process for a resource (getrlimit(2)), if a child could not be given this limit; `None` if it could.
+fn refused_above(limit: &Limit) -> Option<u64> {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let mut own = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes the limit.
+    if unsafe { libc::getrlimit(limit.resource, &raw mut own) } < 0 {
+        return None;
+    }
+    let [_, hard] = limit.bounds;
+    (hard > own.rlim_max && !has_capability(CAP_SYS_RESOURCE)).then_some(own.rlim_max)
 }
 
 impl Limit {

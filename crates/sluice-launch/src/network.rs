@@ -2,6 +2,7 @@
 //!
 //! The filter refuses socket(2) and socketpair(2) of every family but AF_UNIX with EAFNOSUPPORT, as a kernel without that
 //! family would. io_uring can create sockets without these calls, so it is refused too (ENOSYS, and programs do without).
+//! So are the calls that take a socket out of another process or make it act (pidfd_getfd(2), ptrace(2), process_vm_writev(2): EPERM).
 //! Programs of another architecture (32 bits) have other numbers for the same calls and are ended with SIGSYS. A filter, not a
 //! network namespace, because it works for every user, and because creating and removing a namespace costs milliseconds.
 //!
@@ -18,7 +19,7 @@ pub(crate) const ARCHITECTURE: Option<u32> = Some(0xC000_00B7);
 pub(crate) const ARCHITECTURE: Option<u32> = Some(0xC000_00F3);
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(crate) const ARCHITECTURE: Option<u32> = None;
-const NATIVE: u32 = match ARCHITECTURE {
+pub(crate) const NATIVE: u32 = match ARCHITECTURE {
     Some(architecture) => architecture,
     None => 0,
 };
@@ -37,7 +38,7 @@ pub(crate) const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 pub(crate) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
 /// The length of the filter.
-const INSTRUCTIONS: u16 = 14;
+const INSTRUCTIONS: u16 = 18;
 
 /// The program of the filter. A jump counts the instructions that are left out.
 static FILTER: [libc::sock_filter; INSTRUCTIONS as usize] = [
@@ -45,8 +46,11 @@ static FILTER: [libc::sock_filter; INSTRUCTIONS as usize] = [
     jump(IF_EQUAL, NATIVE, 1, 0),
     plain(RETURN, libc::SECCOMP_RET_KILL_PROCESS),
     plain(LOAD, NUMBER),
-    jump(IF_AT_LEAST, X32_CALLS, 8, 0),
-    jump(IF_EQUAL, number(libc::SYS_io_uring_setup), 7, 0),
+    jump(IF_AT_LEAST, X32_CALLS, 11, 0),
+    jump(IF_EQUAL, number(libc::SYS_io_uring_setup), 10, 0),
+    jump(IF_EQUAL, number(libc::SYS_pidfd_getfd), 10, 0),
+    jump(IF_EQUAL, number(libc::SYS_ptrace), 9, 0),
+    jump(IF_EQUAL, number(libc::SYS_process_vm_writev), 8, 0),
     jump(IF_EQUAL, number(libc::SYS_socket), 2, 0),
     jump(IF_EQUAL, number(libc::SYS_socketpair), 1, 0),
     plain(RETURN, libc::SECCOMP_RET_ALLOW),
@@ -55,12 +59,13 @@ static FILTER: [libc::sock_filter; INSTRUCTIONS as usize] = [
     plain(RETURN, libc::SECCOMP_RET_ALLOW),
     plain(RETURN, libc::SECCOMP_RET_ERRNO | libc::EAFNOSUPPORT.cast_unsigned()),
     plain(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()),
+    plain(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()),
 ];
 
 /// What prctl(2) takes.
 #[derive(Debug)]
 #[repr(transparent)]
-struct Filter(libc::sock_fprog);
+pub(crate) struct Filter(pub(crate) libc::sock_fprog);
 
 // SAFETY: the kernel only reads the program, which never changes.
 unsafe impl Sync for Filter {}
@@ -73,6 +78,12 @@ static PROGRAM: Filter = Filter(libc::sock_fprog {
 /// Refuses the calling process, and all that it starts, every socket but local ones. It must have `no_new_privs`. Called in
 /// the child: one system call, nothing else.
 pub(crate) fn forbid() -> Result<(), i32> {
+    apply(&PROGRAM)
+}
+
+/// Applies a filter to the calling process and all that it starts. It must have `no_new_privs`. Called in the child: one system call,
+/// nothing else.
+pub(crate) fn apply(filter: &Filter) -> Result<(), i32> {
     if ARCHITECTURE.is_none() {
         return Err(libc::EOPNOTSUPP);
     }
@@ -82,7 +93,7 @@ pub(crate) fn forbid() -> Result<(), i32> {
             libc::SYS_prctl,
             libc::PR_SET_SECCOMP,
             libc::SECCOMP_MODE_FILTER,
-            &raw const PROGRAM.0,
+            &raw const filter.0,
         )
     };
     checked(done).map(drop)

@@ -54,6 +54,11 @@ pub fn has_orphans() -> bool {
     children.read_at(&mut [0], 0).map_or(true, |bytes| bytes > 0)
 }
 
+/// Whether this process is a subreaper that can list its orphans.
+pub(crate) fn are_listed() -> bool {
+    CHILDREN.get().is_some()
+}
+
 /// Reaps the orphans that have exited. Blocks no longer than it takes to list the others. Called once a second, because
 /// an orphan may exit at any time.
 pub fn reap_orphans() {

@@ -3,7 +3,9 @@
 //! Each has the name of its process and is locked (flock(2)) while the process lives; the kernel releases the lock however it
 //! ends. Whoever finds one that is not locked may remove it. Only directories of the own user are considered.
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::BuildHasher;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -35,7 +37,9 @@ impl OwnDirectory {
     pub(crate) fn create(parent: &Path, prefix: &str, mode: u32) -> io::Result<OwnDirectory> {
         let pid = std::process::id();
         for attempt in 0..ATTEMPTS {
-            let path = parent.join(format!("{prefix}{pid}.{attempt}"));
+            // Others may have taken every name that can be guessed.
+            let number = if attempt == 0 { 0 } else { random() };
+            let path = parent.join(format!("{prefix}{pid}.{number}"));
             match DirBuilder::new().mode(mode).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 created => created?,
@@ -46,7 +50,7 @@ impl OwnDirectory {
                 return Ok(OwnDirectory { path, _lock: lock });
             }
         }
-        Err(io::ErrorKind::AlreadyExists.into())
+        Err(io::Error::from_raw_os_error(libc::EEXIST))
     }
 
     /// The directories below `parent` with that prefix that no process holds.
@@ -84,6 +88,11 @@ fn is_same(file: &File, path: &Path) -> bool {
     }
 }
 
+/// A number that nobody can guess: the standard library keeps its hash tables safe by such.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +111,14 @@ mod tests {
         assert_eq!(found(), 1);
         drop(second);
         assert_eq!(found(), 2);
+    }
+
+    #[test]
+    fn names_that_others_have_taken_do_not_matter() {
+        let parent = tempfile::tempdir().unwrap();
+        for number in 0..ATTEMPTS {
+            fs::write(parent.path().join(format!("test.{}.{number}", std::process::id())), "").unwrap();
+        }
+        OwnDirectory::create(parent.path(), "test.", 0o700).unwrap();
     }
 }

@@ -27,7 +27,8 @@ impl PrivateTmp<'_> {
         };
         mount(Some(self.directory), first, libc::MS_BIND)?;
         for target in others {
-            match mount(Some(self.directory), target, libc::MS_BIND) {
+            // From the first place, because the path of the directory itself may lead through it, and is covered then.
+            match mount(Some(first), target, libc::MS_BIND) {
                 // A system without /var/tmp has nothing there to keep apart.
                 Err(libc::ENOENT) => {}
                 done => done?,
@@ -53,9 +54,14 @@ pub(crate) fn change_root(directory: &CStr) -> Result<(), i32> {
     checked(unsafe { libc::syscall(libc::SYS_chdir, c"/".as_ptr()) }).map(drop)
 }
 
-/// Whether this process may mount file systems (CAP_SYS_ADMIN, capabilities(7)).
+/// Whether this process may mount file systems.
 pub(crate) fn may_mount() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
+    has_capability(CAP_SYS_ADMIN)
+}
+
+/// Whether the calling thread has one of the first 32 capabilities (capabilities(7)).
+pub(crate) fn has_capability(number: u32) -> bool {
     // _LINUX_CAPABILITY_VERSION_3, and the calling thread.
     let header: [u32; 2] = [0x2008_0522, 0];
     // Twice: effective, permitted, inheritable.
@@ -64,5 +70,5 @@ pub(crate) fn may_mount() -> bool {
     let done: c_int = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) }
         .try_into()
         .unwrap_or(-1);
-    done == 0 && data[0] & (1 << CAP_SYS_ADMIN) != 0
+    done == 0 && data[0] & (1 << number) != 0
 }

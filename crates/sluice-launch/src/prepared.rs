@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use crate::cgroup::{CgroupLimits, Cgroups, ScriptCgroup};
@@ -175,8 +175,8 @@ impl Temporary {
         }
         let directory = all.create(program.credentials.as_ref())?;
         let path = c_string(directory.path())?;
-        let targets = match *MAY_MOUNT {
-            true => targets(program, confinement)?,
+        let targets = match *MAY_MOUNT && confinement.covers_tmp {
+            true => targets(confinement)?,
             false => Vec::new(),
         };
         let seen = if targets.is_empty() { path.as_bytes() } else { b"/tmp" };
@@ -190,24 +190,10 @@ impl Temporary {
     }
 }
 
-/// Where the directory is mounted. Nowhere, if the program itself is below one of these places.
-fn targets(program: &Program, confinement: &Confinement) -> io::Result<Vec<CString>> {
-    let path = |text: &CStr| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
-    let used = [path(&program.path), path(&program.directory)];
-    let arguments = program.arguments.iter().map(|argument| path(argument));
-    let used: Vec<PathBuf> = used.into_iter().chain(arguments).collect();
-    if SHARED
-        .iter()
-        .any(|shared| used.iter().any(|used| used.starts_with(shared)))
-    {
-        return Ok(Vec::new());
-    }
-    let root = confinement.chroot.as_deref().map(path).unwrap_or_default();
-    let root = if root.as_os_str().is_empty() {
-        PathBuf::from("/")
-    } else {
-        root
-    };
+/// Where the directory is mounted.
+fn targets(confinement: &Confinement) -> io::Result<Vec<CString>> {
+    let root = confinement.chroot.as_deref().unwrap_or(c"/");
+    let root = Path::new(OsStr::from_bytes(root.to_bytes()));
     let below = SHARED.iter().map(|shared| root.join(shared.trim_start_matches('/')));
     below.map(|path| c_string(&path)).collect()
 }

@@ -88,6 +88,7 @@ fn write_confinement(out: &mut Writer, confinement: &Confinement) {
     });
     out.optional(confinement.umask.map(u64::from));
     out.flag(confinement.has_private_tmp);
+    out.flag(confinement.covers_tmp);
     out.flag(confinement.chroot.is_some());
     if let Some(chroot) = &confinement.chroot {
         out.text(chroot.as_bytes());
@@ -202,6 +203,7 @@ fn read_confinement(from: &mut Reader<'_>) -> Result<Confinement, Malformed> {
         umask => umask.map(|umask| u32::try_from(umask).unwrap_or(0)),
     };
     let has_private_tmp = from.flag("the directory for temporary files")?;
+    let covers_tmp = from.flag("the place of /tmp")?;
     let chroot = from.flag("the root")?.then(|| from.c_string("the root")).transpose()?;
     let files = match from.flag("the rules for files")? {
         false => None,
@@ -217,6 +219,7 @@ fn read_confinement(from: &mut Reader<'_>) -> Result<Confinement, Malformed> {
         io_priority,
         umask,
         has_private_tmp,
+        covers_tmp,
         chroot,
         files,
         is_offline,

@@ -2,7 +2,7 @@
 //!
 //! A script process leads a session (setsid(2)) and cannot leave it. Its descendants may leave its process group
 //! (timeout(1), `set -m` of a shell), but not its session, unless they start one of their own, as daemons do; those are known by
-//! a mark in their environment, unless they have cleared it. A cgroup (`cgroup`) holds those, too. A session's
+//! a mark in their environment, and by one of their limits (`descent`) if they have cleared it or do not let it be read. A session's
 //! number is that of its leader. The kernel does not reuse a number while its process is an unreaped zombie, nor while a
 //! session of that number has a member. So the processes of a session are killed while its leader is a zombie.
 //!
@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::descent;
 use crate::orphans;
 use crate::pidfd::{Signal, kill};
 
@@ -67,7 +68,7 @@ impl fmt::Display for Survivors {
 }
 
 /// Ends every process of the session that `leader` (`Started::pid`) leads, except the leader itself, and every process in other sessions
-/// that has `mark` in its environment, by SIGTERM and SIGKILL, and waits for their end. The leader must have exited and must not be reaped yet. No other
+/// that has `mark` in its environment or the sign of its descendants (`descent`), by SIGTERM and SIGKILL, and waits for their end. The leader must have exited and must not be reaped yet. No other
 /// script may have the mark in its environment; an empty one marks nothing.
 ///
 /// Reads the process table and waits: not for an event loop. Returns within three seconds.
@@ -226,13 +227,15 @@ struct Family<'a> {
 
 impl Family<'_> {
     fn has(self, pid: i32, stat: Stat) -> bool {
-        stat.session == self.session || (!self.mark.is_empty() && self.marks(pid))
+        stat.session == self.session
+            || (!self.mark.is_empty() && self.marks(pid))
+            || descent::has_sign(pid, self.session)
     }
 
     /// Whether the environment that the process was started with has the mark.
     fn marks(self, pid: i32) -> bool {
         let mark = self.mark.as_bytes();
-        // Unreadable if it belongs to another user.
+        // Unreadable if it belongs to another user, or does not let itself be read (PR_SET_DUMPABLE, prctl(2)).
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(mark.len()).any(|bytes| bytes == mark)
     }

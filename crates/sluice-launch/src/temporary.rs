@@ -9,14 +9,25 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::credentials::Credentials;
-use crate::own_directory::OwnDirectory;
+use crate::own_directory::{Abandoned, OwnDirectory};
+use crate::removal;
 
 const PREFIX: &str = "sluice-tmp.";
+
+/// The longest time that the removal of one directory may take.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The same at the end of the server, which must not wait: the next one removes the rest.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The shortest time between two lines of the log about directories that cannot be removed.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Makes the directories of one server, below one directory.
 #[derive(Debug)]
@@ -34,10 +45,14 @@ pub struct TemporaryDirectory {
 }
 
 impl TemporaryDirectories {
-    /// Removes what servers of the same user have left behind there.
+    /// Removes what servers of the same user have left behind there, on a thread of its own: it may take long.
     pub(crate) fn below(parent: &Path) -> TemporaryDirectories {
-        for abandoned in OwnDirectory::abandoned(parent, PREFIX) {
-            let _ = fs::remove_dir_all(&abandoned.path);
+        let abandoned = OwnDirectory::abandoned(parent, PREFIX);
+        if !abandoned.is_empty() {
+            // Without a thread they stay for the next server.
+            let _ = thread::Builder::new()
+                .name("temporary-files".into())
+                .spawn(move || remove_abandoned(&abandoned));
         }
         TemporaryDirectories {
             parent: parent.to_owned(),
@@ -48,28 +63,41 @@ impl TemporaryDirectories {
 
     /// Makes a directory that only the user of the process may use.
     pub(crate) fn create(&self, user: Option<&Credentials>) -> io::Result<TemporaryDirectory> {
-        // The users of scripts must be able to pass through it.
-        const PASSABLE: u32 = 0o711;
-        const PRIVATE: u32 = 0o700;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let below = match &mut *own {
-            Some(own) => own,
-            none => none.insert(OwnDirectory::create(&self.parent, PREFIX, PASSABLE)?),
+        let path = match self.create_below(&mut own) {
+            // Somebody has removed that of the server: a script of the same user, or a program that cleans /tmp.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                *own = None;
+                self.create_below(&mut own)?
+            }
+            created => created?,
         };
-        let path = below.path.join(self.number.fetch_add(1, Ordering::Relaxed).to_string());
-        fs::DirBuilder::new().mode(PRIVATE).create(&path)?;
         let directory = TemporaryDirectory { path };
         if let Some(user) = user {
             chown(&directory.path, Some(user.uid), Some(user.gid))?;
         }
         Ok(directory)
     }
+
+    /// Makes a directory below that of the server, and that if there is none.
+    fn create_below(&self, own: &mut Option<OwnDirectory>) -> io::Result<PathBuf> {
+        // The users of scripts must be able to pass through it.
+        const PASSABLE: u32 = 0o711;
+        const PRIVATE: u32 = 0o700;
+        let below = match own {
+            Some(own) => own,
+            none => none.insert(OwnDirectory::create(&self.parent, PREFIX, PASSABLE)?),
+        };
+        let path = below.path.join(self.number.fetch_add(1, Ordering::Relaxed).to_string());
+        fs::DirBuilder::new().mode(PRIVATE).create(&path)?;
+        Ok(path)
+    }
 }
 
 impl Drop for TemporaryDirectories {
     fn drop(&mut self) {
         if let Some(own) = self.own.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            let _ = fs::remove_dir_all(&own.path);
+            remove(&own.path, END_TIMEOUT);
         }
     }
 }
@@ -84,6 +112,40 @@ impl TemporaryDirectory {
 
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        remove(&self.path, REMOVAL_TIMEOUT);
+    }
+}
+
+fn remove_abandoned(all: &[Abandoned]) {
+    for abandoned in all {
+        remove(&abandoned.path, REMOVAL_TIMEOUT);
+    }
+}
+
+/// Removes a directory with all that is in it, and logs if it cannot; not again within a minute, whatever scripts do.
+fn remove(path: &Path, timeout: Duration) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let Err(error) = removal::remove(path, timeout) else {
+        return;
+    };
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|last| last.elapsed() >= LOG_INTERVAL) {
+        *last = Some(Instant::now());
+        drop(last);
+        tracing::warn!("temporary files of a script are left in {}: {error}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_the_server_is_made_again_if_somebody_removes_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let all = TemporaryDirectories::below(parent.path());
+        let first = all.create(None).unwrap();
+        fs::remove_dir_all(first.path().parent().unwrap()).unwrap();
+        assert!(all.create(None).unwrap().path().is_dir());
     }
 }

@@ -57,6 +57,7 @@ impl Job {
             }),
             umask: confinement.umask,
             has_private_tmp: confinement.has_private_tmp,
+            covers_tmp: !self.own_files().iter().any(|file| is_in_tmp(file)),
             chroot: confinement.chroot.as_ref().map(c_string).transpose()?,
             files,
             is_offline: confinement.is_offline,
@@ -108,6 +109,11 @@ fn inside<'a>(root: Option<&Path>, path: &'a Path) -> std::borrow::Cow<'a, Path>
         Some(below) => Path::new("/").join(below).into(),
         None => path.into(),
     }
+}
+
+/// Whether a file is where programs put temporary files.
+fn is_in_tmp(file: &Path) -> bool {
+    ["/tmp", "/var/tmp"].iter().any(|shared| file.starts_with(shared))
 }
 
 fn c_strings(paths: impl Iterator<Item = PathBuf>) -> Result<Vec<CString>, Fault> {

@@ -28,6 +28,30 @@ pub(crate) fn controllers(settings: &Settings) -> Option<Vec<String>> {
     })
 }
 
+/// The keys of limits that are above the hard limits of this process (getrlimit(2)), which it may not raise, each with that limit.
+#[must_use]
+pub fn above_hard_limits(confinement: &Confinement) -> Vec<(&'static str, u64)> {
+    let limits = sluice_launch::ProcessLimits {
+        memory_bytes_max: confinement.memory_max,
+        cpu_seconds_max: confinement.cpu_seconds_max,
+        open_files_max: confinement.open_files_max,
+        processes_max: confinement.user_processes_max,
+        file_bytes_max: confinement.file_bytes_max,
+        core_bytes_max: None,
+    };
+    let hard = limits.refused_above();
+    [
+        ("memory_max", hard.memory_bytes_max),
+        ("cpu_time", hard.cpu_seconds_max),
+        ("open_files", hard.open_files_max),
+        ("user_processes", hard.processes_max),
+        ("file_size", hard.file_bytes_max),
+    ]
+    .into_iter()
+    .filter_map(|(key, hard)| Some((key, hard?)))
+    .collect()
+}
+
 /// The cgroups of the scripts, with the controllers that the routes need. One line in the log says which, or why there are none.
 pub(crate) fn open_cgroups(needed: &[String]) -> Option<Arc<Cgroups>> {
     let cgroups = match Cgroups::open() {

@@ -139,9 +139,82 @@ fn interpreters_run_with_no_files_but_the_base() {
 }
 
 #[test]
+fn a_process_that_may_write_nowhere_cannot_change_attributes_either() {
+    const TRY: &str = "
+import os, errno, sys
+path = sys.argv[1]
+file = os.open('/etc/passwd', os.O_RDONLY)
+def attempt(name, call, *arguments):
+    try:
+        call(*arguments)
+        print(name)
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+attempt('chmod', os.chmod, path, 0o777)
+attempt('fchmod', os.chmod, file, 0o644)
+attempt('chown', os.chown, path, -1, -1)
+attempt('lchown', os.lchown, path, -1, -1)
+attempt('utime', os.utime, path)
+attempt('setxattr', os.setxattr, path, 'user.a', b'b')
+attempt('removexattr', os.removexattr, path, 'user.a')
+attempt('stat', os.stat, path)
+";
+    if landlock_version() == 0 || !Path::new("/usr/bin/python3").exists() {
+        skip("no Landlock, or no Python");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    fs::write(&path, "").unwrap();
+    let output = |files: FileRules| {
+        let program = program("/usr/bin/python3", &["python3", "-c", TRY, path.to_str().unwrap()]);
+        output_of(confined(
+            program,
+            Confinement {
+                files: Some(files),
+                ..Confinement::default()
+            },
+        ))
+    };
+    let refused =
+        "chmod EPERM\nfchmod EPERM\nchown EPERM\nlchown EPERM\nutime EPERM\nsetxattr EPERM\nremovexattr EPERM\nstat\n";
+    assert_eq!(output(FileRules::default()), refused);
+    let write = vec![text(directory.path())];
+    let permitted = output(FileRules {
+        write,
+        ..FileRules::default()
+    });
+    assert!(permitted.starts_with("chmod\n"), "{permitted}");
+}
+
+#[test]
+fn a_process_without_network_takes_no_sockets_from_others() {
+    const TRY: &str = "
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for number in NUMBERS:
+    libc.syscall(number, 0, 0, 0, 0, 0, 0)
+    print(errno.errorcode[ctypes.get_errno()])
+";
+    if !Path::new("/usr/bin/python3").exists() {
+        skip("no Python");
+        return;
+    }
+    let numbers = [libc::SYS_pidfd_getfd, libc::SYS_ptrace, libc::SYS_process_vm_writev];
+    let text = TRY.replace("NUMBERS", &format!("{numbers:?}"));
+    let program = program("/usr/bin/python3", &["python3", "-c", &text]);
+    let confinement = Confinement {
+        is_offline: true,
+        ..Confinement::default()
+    };
+    assert_eq!(output_of(confined(program, confinement)), "EPERM\nEPERM\nEPERM\n");
+}
+
+#[test]
 fn temporary_files_are_private_and_gone_afterwards() {
     let private = || Confinement {
         has_private_tmp: true,
+        covers_tmp: true,
         ..Confinement::default()
     };
     let parent = tempfile::tempdir().unwrap();
@@ -152,12 +225,17 @@ fn temporary_files_are_private_and_gone_afterwards() {
     })
     .unwrap();
     let mut program = shell(
-        "touch $TMPDIR/sluice-own; mktemp >/dev/null; stat -c %a $TMPDIR/; ls $TMPDIR | wc -l; ls -d /tmp/sluice-own; env | grep -c TMP",
+        "touch $TMPDIR/sluice-own; mktemp >/dev/null; stat -c %a $TMPDIR/; ls $TMPDIR | wc -l; ls -d /tmp/sluice-own /var/tmp/sluice-own; env | grep -c TMP",
     );
     program.environment = b"PATH=/usr/bin:/bin\0TMPDIR=/nowhere\0".to_vec();
     let started = start_with(&launcher, confined(program, private())).unwrap();
     let output = read_to_end(&started.mailbox);
-    let at_tmp = if is_root() { "/tmp/sluice-own\n" } else { "" };
+    // The directory is itself below /tmp.
+    let at_tmp = if is_root() {
+        "/tmp/sluice-own\n/var/tmp/sluice-own\n"
+    } else {
+        ""
+    };
     assert_eq!(
         output,
         format!("700\n2\n{at_tmp}1\n"),

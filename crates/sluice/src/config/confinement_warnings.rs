@@ -16,6 +16,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let each = |(route, confinement): &(&RouteSettings, &Confinement)| {
         let mut problems = Vec::new();
         problems.extend(chroot_without_root(confinement));
+        problems.extend(above_hard_limits(confinement));
         problems.extend(no_landlock(confinement));
         problems.extend(missing_paths(confinement));
         problems.extend(cgroup_limits(settings, confinement));
@@ -39,6 +40,17 @@ fn confinement(route: &RouteSettings) -> Option<&Confinement> {
 fn chroot_without_root(confinement: &Confinement) -> Option<String> {
     confinement.chroot.as_ref().filter(|_| !is_root())?;
     Some("chroot: only root may change the root of a script, so no script of this route can be started: run the server as root, or remove this".to_owned())
+}
+
+fn above_hard_limits(confinement: &Confinement) -> Vec<String> {
+    let above = sluice_server::confinement::above_hard_limits(confinement).into_iter();
+    let problem = |(key, hard): (&str, u64)| {
+        format!(
+            "{key}: it is above this user's own hard limit of {hard}, so no script of this route can be started: lower it, or raise that limit \
+             (LimitNOFILE= and so on of systemd.exec(5), ulimit -H)"
+        )
+    };
+    above.map(problem).collect()
 }
 
 fn no_landlock(confinement: &Confinement) -> Option<String> {

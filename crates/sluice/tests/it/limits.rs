@@ -75,6 +75,18 @@ fn script_that_uses_its_processor_time_is_ended_and_the_limit_is_named() {
 }
 
 #[test]
+fn limit_above_the_hard_limit_of_the_user_is_a_warning() {
+    let setup = Setup::new().cgi("open_files = 1000");
+    setup.write_configuration();
+    let lowered = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500)); become_ordinary_user()";
+    let mut check = sluice_after(setup.directory(), lowered);
+    let checked = run_command(check.args(["check", "-c", "sluice.toml"]));
+    let warning =
+        "open_files: it is above this user's own hard limit of 500, so no script of this route can be started";
+    assert!(checked.errors.contains(warning), "{}", checked.errors);
+}
+
+#[test]
 fn file_that_grows_too_large_ends_its_script() {
     let server = Setup::new()
         .site("error_detail = true")
@@ -255,6 +267,42 @@ fn temporary_files_of_a_process_are_its_own_and_removed_with_it() {
     });
 }
 
+/// More levels than the server has descriptors.
+const LEVELS: u32 = 700;
+const DESCRIPTORS: u32 = 600;
+
+#[test]
+fn temporary_files_are_removed_whatever_a_script_makes_of_them() {
+    let deep = format!(
+        "base = os.environ['TMPDIR']\nfor name in ('closed', 'deep'):\n    os.mkdir(base + '/' + name)\n\
+         open(base + '/closed/file', 'w').close()\nos.chmod(base + '/closed', 0)\nos.chdir(base + '/deep')\n\
+         for level in range({LEVELS}):\n    os.mkdir('d')\n    os.chdir('d')\nput(HEAD + base.encode())"
+    );
+    let setup = || Setup::new().cgi("private_tmp = true").python("deep", &deep);
+    let limit = format!("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))");
+    let users = if is_root() {
+        &["pass", "become_ordinary_user()"][..]
+    } else {
+        &["pass"]
+    };
+    for user in users {
+        let server = setup().start_after(&format!("{limit}\n{user}"));
+        let path = server.get("/cgi-bin/deep").text().to_owned();
+        assert!(path.contains("sluice-tmp."), "{path}{}", server.log());
+        let is_gone = || !Path::new(&path).exists();
+        assert!(
+            wait_until_within(Duration::from_secs(120), is_gone),
+            "{path}\n{}",
+            server.log()
+        );
+        assert!(
+            !server.log().contains("temporary files of a script are left"),
+            "{}",
+            server.log()
+        );
+    }
+}
+
 /// Copies /bin/sh with its libraries below a directory: the files that are mapped in its memory.
 fn copy_shell(root: &Path) {
     let mut shell = std::process::Command::new("sh");
@@ -352,7 +400,7 @@ fn limits_of_cgroups_hold_where_the_controllers_are_delegated() {
             .python("fill", "data = []\nwhile True:\n    data.append(b'x' * (1 << 20))")
             .python(
                 "fork",
-                "pids = []\nwhile True:\n    pid = os.fork()\n    if pid == 0:\n        time.sleep(1000)",
+                "import time\npids = []\nwhile True:\n    pid = os.fork()\n    if pid == 0:\n        time.sleep(1000)",
             )
     };
     let prepared = setup();

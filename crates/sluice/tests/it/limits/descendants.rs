@@ -9,8 +9,13 @@ use std::path::PathBuf;
 use super::{for_each_user, is_root, skip};
 use crate::harness::{Server, Setup, is_alive, launchers_of, signal, wait_until};
 
-/// Starts a daemon as daemons are: double fork, a session of its own, signals ignored. `environment` is that of the daemon.
-fn daemon(environment: &str) -> String {
+/// What a daemon does last, with this environment.
+fn executes(environment: &str) -> String {
+    format!("os.execve('/bin/sleep', ['sleep', '1000'], {environment})")
+}
+
+/// Starts a daemon as daemons are: double fork, a session of its own, signals ignored. `last` is what it does then.
+fn daemon(last: &str) -> String {
     format!(
         r#"
 def start_daemon():
@@ -26,7 +31,7 @@ def start_daemon():
                     os.close(fd)
                 except OSError:
                     pass
-            os.execve("/bin/sleep", ["sleep", "1000"], {environment})
+            {last}
         os._exit(0)
     os.wait()
     os.close(writer)
@@ -36,8 +41,8 @@ def start_daemon():
 }
 
 /// A setup with a CGI script and a kept process, both of which start a daemon and print its number.
-fn setup(environment: &str) -> Setup {
-    let daemon = daemon(environment);
+fn setup(last: &str) -> Setup {
+    let daemon = daemon(last);
     Setup::new()
         .python("once", &format!("{daemon}\nput(HEAD + start_daemon())"))
         .python(
@@ -88,8 +93,8 @@ fn check(server: &Server) {
 
 #[test]
 fn daemons_end_with_their_script() {
-    for_each_user(|| setup("os.environ"), |server, _| check(server));
-    check(&setup("os.environ").limits("cgroups = false").start());
+    for_each_user(|| setup(&executes("os.environ")), |server, _| check(server));
+    check(&setup(&executes("os.environ")).limits("cgroups = false").start());
 }
 
 #[test]
@@ -112,12 +117,28 @@ echo done"#;
 }
 
 #[test]
-fn daemons_without_environment_end_with_the_cgroup_of_their_script() {
-    let server = setup("{}").start();
+fn daemons_end_whose_environment_is_cleared_or_cannot_be_read() {
+    let unreadable = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); time.sleep(1000)";
+    for last in [executes("{}"), unreadable.to_owned()] {
+        for cgroups in ["true", "false"] {
+            let setup = || setup(&last).limits(&format!("cgroups = {cgroups}"));
+            for_each_user(setup, |server, _| check(server));
+        }
+    }
+}
+
+#[test]
+fn daemons_end_that_leave_the_cgroup_of_their_script() {
+    // As root it can leave to every other cgroup.
+    let leaves = format!(
+        "[open(line.split()[4] + '/cgroup.procs', 'w').write('0') for line in open('/proc/self/mountinfo') if ' - cgroup2 ' in line]; {}",
+        executes("os.environ")
+    );
+    let server = setup(&leaves).start();
     // The launcher says so, when it has opened them.
-    let line = server.log_line("cgroups ");
-    if !line.contains("cgroups of scripts: in ") {
-        skip(&line);
+    let has_cgroups = server.log_line("cgroups ").contains("cgroups of scripts: in ");
+    if !is_root() || !has_cgroups {
+        skip("there are no cgroups, or it may not leave its own");
         return;
     }
     check(&server);
@@ -183,7 +204,7 @@ fn cgroups_of(pid: u32) -> Vec<PathBuf> {
 
 #[test]
 fn cgroups_are_removed_at_the_end_and_those_of_a_killed_server_by_the_next() {
-    let server = setup("{}").start();
+    let server = setup(&executes("{}")).start();
     if !server.log_line("cgroups ").contains("cgroups of scripts: in ") {
         return;
     }
@@ -193,7 +214,7 @@ fn cgroups_are_removed_at_the_end_and_those_of_a_killed_server_by_the_next() {
     server.stop();
     assert_eq!(cgroups_of(pid), Vec::<PathBuf>::new());
 
-    let killed = setup("{}").start();
+    let killed = setup(&executes("{}")).start();
     let (pid, daemon) = (launchers_of(killed.pid())[0], number(&killed, "/cgiplus-bin/kept"));
     assert!(signal(killed.server_pid(), "KILL"));
     assert!(wait_until(|| !is_alive(pid)));
