@@ -2,6 +2,8 @@
 //!
 //! Each applies to one process, except `processes_max`. Not here: the limits of a process pool.
 
+use std::time::Duration;
+
 use crate::places::has_capability;
 use crate::syscall::checked;
 
@@ -83,6 +85,21 @@ fn refused_above(limit: &Limit) -> Option<u64> {
     (hard > own.rlim_max && !has_capability(CAP_SYS_RESOURCE)).then_some(own.rlim_max)
 }
 
+/// The processor time that a process has used with all its threads, as RLIMIT_CPU counts it. One system call. `None` if there is no such
+/// process.
+#[must_use]
+pub fn processor_time(pid: i32) -> Option<Duration> {
+    // The clock of a process (clock_getcpuclockid(3)); the lowest bits are 0 for time in user and kernel mode (CPUCLOCK_PROF).
+    let clock = !pid << 3;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes the time.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } < 0 {
+        return None;
+    }
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?);
+    Some(Duration::new(seconds, nanoseconds))
+}
+
 impl Limit {
     fn new(resource: Resource, bound: u64) -> Limit {
         // At the soft limit of processor time the kernel sends SIGXCPU, at the hard limit SIGKILL (setrlimit(2)). The
@@ -101,5 +118,21 @@ impl Limit {
         // SAFETY: `bounds` has the layout of struct rlimit64, which the kernel reads; a null old limit is not written.
         let done = unsafe { libc::syscall(libc::SYS_prlimit64, SELF, self.resource, self.bounds.as_ptr(), OLD) };
         checked(done).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_time_of_a_process_grows_and_is_unknown_if_there_is_none() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let before = processor_time(own).unwrap();
+        let more = before + Duration::from_millis(20);
+        while processor_time(own).unwrap() < more {
+            std::hint::spin_loop();
+        }
+        assert_eq!(processor_time(i32::MAX >> 3), None);
     }
 }

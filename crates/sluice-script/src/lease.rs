@@ -117,7 +117,11 @@ impl Lease {
         self.state = LeaseState::Returned;
         let claim = self.pool.limits.claim(|| self.pool.member());
         let memory_bytes = self.pool.measured_bytes(idle.process.pid);
+        let time = self.pool.measured_time(idle.process.pid);
         let mut state = self.pool.lock();
+        if let Some(time) = time {
+            state.pool.note_time(self.id, time, Instant::now());
+        }
         let mut permits = Vec::new();
         let (release, actions) = state.pool.release(
             self.id,

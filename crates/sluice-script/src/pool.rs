@@ -27,7 +27,7 @@ use sluice_settings::PoolSettings;
 
 use crate::client_id::ClientId;
 use crate::recent_scripts::RecentScripts;
-pub(crate) use advance::Trial;
+pub(crate) use advance::{TimeUse, Trial};
 use backoff::Backoff;
 pub(crate) use decision::{Action, Claim, Decision, Idle, Need, Refusal, Release, Room};
 pub(crate) use queue::Ticket;

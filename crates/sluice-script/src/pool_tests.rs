@@ -500,6 +500,48 @@ fn after_a_failure_one_process_at_a_time_is_started_in_advance() {
 }
 
 #[test]
+fn a_process_is_replaced_before_its_processor_time_is_used() {
+    let (pool, now) = (pool(9, 9), Instant::now());
+    let mut pool = pool.with_preparation(1);
+    let time = |used: u64| TimeUse {
+        used: Duration::from_millis(used),
+        max: Duration::from_secs(10),
+    };
+    let id = started(pool.request(by(0, None), now, &mut always));
+    pool.note_time(id, time(3000), now);
+    assert_eq!(
+        pool.release(id, None, now, Claim::None, &mut always),
+        (Release::Keep, vec![])
+    );
+    pool.request(by(0, None), now, &mut always);
+    pool.note_time(id, time(4000), now);
+    assert_eq!(
+        pool.release(id, None, now, Claim::None, &mut always),
+        (Release::Keep, vec![])
+    );
+    pool.request(by(0, None), now, &mut always);
+    pool.note_time(id, time(5000), now);
+    let (release, actions) = pool.release(id, None, now, Claim::None, &mut always);
+    assert!(
+        release == Release::Keep && matches!(actions[..], [Action::Prepare(_)]),
+        "{actions:?}"
+    );
+    pool.request(by(0, None), now, &mut always);
+    pool.note_time(id, time(7500), now);
+    assert_eq!(
+        pool.release(id, None, now, Claim::None, &mut always).0,
+        Release::Retire(Reason::ProcessorTime)
+    );
+    // Its first request has used so much that the second might not end.
+    let id = started(pool.request(by(0, None), now, &mut always));
+    pool.note_time(id, time(4000), now);
+    assert_eq!(
+        pool.release(id, None, now, Claim::None, &mut always).0,
+        Release::Retire(Reason::ProcessorTime)
+    );
+}
+
+#[test]
 fn a_client_with_many_requests_waits_behind_others_and_leaves_them_half_of_the_queue() {
     let (mut pool, now) = (pool(2, 8), Instant::now());
     pool.settings.client_requests_max = Some(2);

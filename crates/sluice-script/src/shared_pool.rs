@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::request_id::UniqueId;
+use sluice_launch::processor_time;
 use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::{Notify, oneshot};
 
@@ -22,7 +23,9 @@ use crate::client_id::ClientId;
 use crate::idle_process::IdleProcess;
 use crate::lease::Lease;
 use crate::memory_use::private_bytes;
-use crate::pool::{Action, Applicant, Decision, Idle, Need, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket};
+use crate::pool::{
+    Action, Applicant, Decision, Idle, Need, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket, TimeUse,
+};
 use crate::pool_note::PoolNote;
 use crate::pool_record::PoolRecord;
 use crate::process::Process;
@@ -44,6 +47,8 @@ pub(crate) struct SharedPool {
     pub(crate) record: Arc<PoolRecord>,
     settings: PoolSettings,
     kill_grace: Duration,
+    /// Processor time after which the kernel ends a process.
+    cpu_max: Option<Duration>,
     pub(crate) limits: PoolLimits,
     /// The program of processes that are started in advance.
     pub(crate) script: Script,
@@ -92,6 +97,7 @@ impl SharedPool {
             record,
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
+            cpu_max: settings.confinement.cpu_seconds_max.map(Duration::from_secs),
             limits,
             script: script.clone(),
             wanted,
@@ -252,6 +258,13 @@ impl SharedPool {
             let actions = state.pool.replace_all(Reason::ScriptChanged);
             self.retire(state, &actions);
         }
+    }
+
+    /// The processor time of a process and its limit, if it has one.
+    pub(crate) fn measured_time(&self, pid: i32) -> Option<TimeUse> {
+        let max = self.cpu_max?;
+        let used = processor_time(pid)?;
+        Some(TimeUse { used, max })
     }
 
     /// The memory of a process between two requests, if it is bounded.

@@ -12,6 +12,13 @@ use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Reason, 
 /// The part of a limit by which that of one process may be lower.
 const JITTER: u64 = 10;
 
+/// The processor time that a process has used, and that after which it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeUse {
+    pub used: Duration,
+    pub max: Duration,
+}
+
 /// Whether a process has shown that it works before it gets the first request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trial {
@@ -44,6 +51,19 @@ impl Pool {
     /// The script is there.
     pub(crate) fn set_there(&mut self) {
         self.is_gone = false;
+    }
+
+    /// A process is about to be released that has used so much of the processor time after which the kernel ends it. It is due after half of
+    /// it; one that might not finish the next request gets none.
+    pub(crate) fn note_time(&mut self, id: ProcessId, time: TimeUse, now: Instant) {
+        let Some(slot) = self.slot(id) else { return };
+        let requests = u32::try_from(slot.served + 1).unwrap_or(u32::MAX);
+        let next = time.used / requests * 2;
+        if time.used >= time.max * 3 / 4 || time.used + next >= time.max {
+            slot.stale = slot.stale.or(Some(Reason::ProcessorTime));
+        } else if time.used >= time.max / 2 && slot.due.is_none() {
+            (slot.due, slot.due_since) = (Some(Reason::ProcessorTime), Some(now));
+        }
     }
 
     /// A process that was started in advance can serve, on this worker. What becomes of it.

@@ -15,6 +15,8 @@ pub(crate) enum Reason {
     Lifetime,
     /// It uses more memory than it may between requests.
     Memory,
+    /// It has used most of the processor time after which the kernel ends it.
+    ProcessorTime,
     /// The script's file has changed.
     ScriptChanged,
     /// A watched file has changed.
@@ -36,6 +38,7 @@ impl fmt::Display for Reason {
             Reason::Requests => "served its number of requests",
             Reason::Lifetime => "ran for its lifetime",
             Reason::Memory => "uses more memory than memory_soft",
+            Reason::ProcessorTime => "has used most of its cpu_time",
             Reason::ScriptChanged => "its file has changed",
             Reason::WatchedFileChanged => "a watched file has changed",
             Reason::Shutdown => "the server ends or has another configuration",

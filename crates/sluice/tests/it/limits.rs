@@ -75,6 +75,30 @@ fn script_that_uses_its_processor_time_is_ended_and_the_limit_is_named() {
 }
 
 #[test]
+fn kept_process_is_replaced_before_it_has_used_its_processor_time() {
+    let burn = "
+import time
+while accept():
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+    put(HEAD + b'%d' % os.getpid())
+    finish()
+";
+    let server = Setup::new()
+        .cgiplus("cpu_time = \"2s\", max = 1")
+        .python("burn", burn)
+        .start();
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..8 {
+        let response = server.get("/cgiplus-bin/burn");
+        assert_eq!(response.status, 200, "{}", server.log());
+        seen.insert(response.text().to_owned());
+    }
+    assert!(seen.len() > 1, "{seen:?}");
+}
+
+#[test]
 fn limit_above_the_hard_limit_of_the_user_is_a_warning() {
     let setup = Setup::new().cgi("open_files = 1000");
     setup.write_configuration();
