@@ -97,9 +97,11 @@ signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     assert_eq!(warnings_and_errors(&ended.errors), Vec::<String>::new());
 }
 
-/// A script that tries to look into its parent, the server, and prints what comes of it.
+/// A script that tries to look into the server process, whose number is the query, and into its parent, the launcher, and prints what comes
+/// of it.
 const SPY: &str = r#"
-parent = "/proc/%d/" % os.getppid()
+server = "/proc/%s/" % os.environ["QUERY_STRING"]
+launcher = "/proc/%d/" % os.getppid()
 def attempt(act):
     try:
         act()
@@ -107,9 +109,11 @@ def attempt(act):
     except OSError as error:
         return type(error).__name__
 words = [
-    attempt(lambda: open(parent + "mem", "rb").close()),
-    attempt(lambda: os.listdir(parent + "fd")),
-    attempt(lambda: open(parent + "environ", "rb").read()),
+    attempt(lambda: open(server + "mem", "rb").close()),
+    attempt(lambda: os.listdir(server + "fd")),
+    attempt(lambda: open(server + "environ", "rb").read()),
+    attempt(lambda: open(launcher + "mem", "rb").close()),
+    attempt(lambda: os.listdir(launcher + "fd")),
     attempt(lambda: open("/proc/self/environ", "rb").read()),
 ]
 put(HEAD + ("%s %s" % (os.getuid() != 0, " ".join(words))).encode())
@@ -125,8 +129,8 @@ fn script_of_the_same_user_cannot_read_the_servers_memory_descriptors_and_enviro
             .file("a.txt", "a")
             .start_after("become_ordinary_user()");
         assert_eq!(
-            server.get("/cgi-bin/spy").text(),
-            format!("True {expected} done"),
+            server.get(&format!("/cgi-bin/spy?{}", server.server_pid())).text(),
+            format!("True {expected} PermissionError PermissionError done"),
             "{keys}"
         );
         // The server itself reads its descriptors (/proc/self/fd) as before.

@@ -294,10 +294,12 @@ fn clear_address(server: &Server) -> String {
 
 #[test]
 fn frames_of_http2_are_shown_in_both_directions() {
-    let server = tls_setup(&Authority::new()).start();
+    // It reads the body: a response before the end of the body would be followed by RST_STREAM, which some versions of curl call an error.
+    let script = "cat > /dev/null\nprintf 'Content-Type: text/plain\\n\\nread'";
+    let server = tls_setup(&Authority::new()).script("reads", script).start();
     let watcher = Watcher::start(&server, &["--items", "http2,connection"]);
     let way = ["--http2-prior-knowledge", "--data", "a=b"];
-    let address = format!("http://{}/cgi-bin/none", clear_address(&server));
+    let address = format!("http://{}/cgi-bin/reads", clear_address(&server));
     curl(&[&way[..], &[&address]].concat());
     for expected in [
         "sent SETTINGS: MAX_CONCURRENT_STREAMS 128, INITIAL_WINDOW_SIZE 262144",
