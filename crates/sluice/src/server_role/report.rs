@@ -72,9 +72,13 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
         tracing::debug!("{line}");
     }
     warn(&settings);
+    let scripts = match &settings.users.scripts {
+        Some(user) => format!("only scripts do not (script_user = \"{}\")", user.name),
+        None => "so scripts run as root too".to_owned(),
+    };
     if sluice_server::is_root() {
         tracing::warn!(
-            "running as root, so scripts run as root too: write user = \"www-data\" in [server], or use an ordinary user, if others can reach this server"
+            "running as root, {scripts}: write user = \"www-data\" in [server], or use an ordinary user, if others can reach this server"
         );
     }
 }

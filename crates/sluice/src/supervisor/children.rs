@@ -20,6 +20,7 @@ use sluice_server::script_users::credentials;
 
 use super::files::ServerUser;
 use super::notify;
+use crate::launcher_role::LAUNCHER_NAME;
 
 /// The name of a server process in the process table, by which the program knows its role.
 pub(crate) const SERVER_NAME: &str = "sluice: server";
@@ -68,6 +69,10 @@ impl Children {
         notify::VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
+        if name == LAUNCHER_NAME {
+            // The access log of the server process may be there.
+            command.stdout(Stdio::null());
+        }
         if let Some(user) = user {
             FOREIGN_VARIABLES.iter().for_each(|name| {
                 command.env_remove(name);
