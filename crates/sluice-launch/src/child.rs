@@ -118,7 +118,8 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
 /// 4. umask and priorities. The rules for files: their paths are opened below the new root, by the server's user.
 /// 5. The user. From here on the process has the privileges of the script.
 /// 6. `no_new_privs`, which no program can undo and which the next two require. Below another root, too: a set-user-ID program there would
-///    believe the files of that root. Then the rules for files are in force.
+///    believe the files of that root. And after a change of user: otherwise whoever controls the server could have any program started, and
+///    so use set-user-ID programs. Then the rules for files are in force.
 /// 7. The parent-death signal, which a change of user clears.
 /// 8. The filters of system calls, last, because they could forbid the steps before.
 fn become_program(plan: &Plan<'_>) -> LaunchError {
@@ -147,7 +148,7 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         if let Some(credentials) = plan.credentials {
             credentials.assume().map_err(failed(Stage::Credentials))?;
         }
-        if plan.is_offline || file_rules.is_some() || plan.chroot.is_some() {
+        if plan.is_offline || file_rules.is_some() || plan.chroot.is_some() || plan.credentials.is_some() {
             forbid_privileges().map_err(failed(Stage::Privileges))?;
         }
         if let Some(ruleset) = file_rules {

@@ -41,13 +41,7 @@ fn give_up(user: &Credentials) -> Result<(), i32> {
     if user.uid == 0 || user.gid == 0 {
         return Err(libc::EINVAL);
     }
-    for capability in 0..CAPABILITIES_MAX {
-        match prctl(libc::PR_CAPBSET_DROP, capability) {
-            // Beyond the last one; or without CAP_SETPCAP, as in some containers, which have a smaller set anyway.
-            Ok(()) | Err(libc::EINVAL | libc::EPERM) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    empty_bounding_set()?;
     let clear_all = libc::c_ulong::try_from(libc::PR_CAP_AMBIENT_CLEAR_ALL).unwrap_or(0);
     prctl(libc::PR_CAP_AMBIENT, clear_all)?;
     user.assume()?;
@@ -59,6 +53,28 @@ fn give_up(user: &Credentials) -> Result<(), i32> {
     let group_back = unsafe { libc::syscall(libc::SYS_setresgid, 0, 0, 0) };
     if back == 0 || group_back == 0 {
         return Err(libc::ENOTRECOVERABLE);
+    }
+    Ok(())
+}
+
+/// Has no program that this thread, or a later thread of it, starts get a capability or another user: not by files with capabilities, and
+/// not by set-user-ID programs. What the process itself has stays.
+///
+/// # Errors
+/// The system refuses it.
+pub fn withhold_privileges_from_programs() -> io::Result<()> {
+    empty_bounding_set()
+        .and_then(|()| prctl(libc::PR_SET_NO_NEW_PRIVS, 1))
+        .map_err(io::Error::from_raw_os_error)
+}
+
+fn empty_bounding_set() -> Result<(), i32> {
+    for capability in 0..CAPABILITIES_MAX {
+        match prctl(libc::PR_CAPBSET_DROP, capability) {
+            // Beyond the last one; or without CAP_SETPCAP, as in some containers, which have a smaller set anyway.
+            Ok(()) | Err(libc::EINVAL | libc::EPERM) => {}
+            Err(errno) => return Err(errno),
+        }
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +35,9 @@ use crate::wire::Malformed;
 
 /// Messages that are handled before the ends of processes are checked again.
 const MESSAGES_IN_A_TURN: usize = 64;
+
+/// Questions that are answered at once; further ones are answered with what is known without looking: nothing.
+const QUESTIONS_MAX: usize = 64;
 
 /// How often orphans are reaped while there may be any.
 const REAP_INTERVAL: Duration = Duration::from_millis(REAP_MILLIS as u64);
@@ -76,6 +79,8 @@ struct Shared {
     scripts: Mutex<HashMap<u64, Script>>,
     /// A script process has gone.
     gone: Condvar,
+    /// Questions that are being answered.
+    questions: AtomicUsize,
     /// The server is gone: nothing is started any more.
     is_closing: AtomicBool,
 }
@@ -111,6 +116,7 @@ impl Service {
                 scripts_max: settings.scripts_max,
                 scripts: Mutex::default(),
                 gone: Condvar::new(),
+                questions: AtomicUsize::new(0),
                 is_closing: AtomicBool::new(false),
             }),
             launcher,
@@ -349,8 +355,16 @@ impl Shared {
             Some(Script::Running(belongings)) => Some(belongings.pid),
             _ => None,
         };
+        // Each has a thread, and a server that is out of control could ask without end.
+        if self.questions.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
+            self.questions.fetch_sub(1, Ordering::Relaxed);
+            return self.send(&answer(None), &[]);
+        }
         let shared = Arc::clone(self);
-        elsewhere(move || shared.send(&answer(pid), &[]));
+        elsewhere(move || {
+            shared.send(&answer(pid), &[]);
+            shared.questions.fetch_sub(1, Ordering::Relaxed);
+        });
     }
 
     /// Sends a message. Waits while the server does not read.

@@ -6,8 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::credentials::Credentials;
 use crate::own_directory::{Abandoned, OwnDirectory};
+use crate::own_user::own_uid;
 use crate::removal;
 
 const PREFIX: &str = "sluice-tmp.";
@@ -45,8 +45,13 @@ pub struct TemporaryDirectory {
 }
 
 impl TemporaryDirectories {
-    /// Removes what servers of the same user have left behind there, on a thread of its own: it may take long.
+    /// Removes what servers of the same user have left behind there, on a thread of its own: it may take long. For root this is another
+    /// directory if somebody else can change the given one.
     pub(crate) fn below(parent: &Path) -> TemporaryDirectories {
+        let parent = &match own_uid() {
+            0 => parent_for_root(parent),
+            _ => parent.to_owned(),
+        };
         let abandoned = OwnDirectory::abandoned(parent, PREFIX);
         if !abandoned.is_empty() {
             // Without a thread they stay for the next server.
@@ -116,6 +121,35 @@ impl Drop for TemporaryDirectory {
     }
 }
 
+/// A directory in which nobody but root can replace what root makes: this one, or else one of the system. Root makes directories there, gives them
+/// to other users and removes them, by path; a link in the place of one of them would lead root elsewhere.
+fn parent_for_root(wanted: &Path) -> PathBuf {
+    let of_system = ["/var/tmp", "/tmp", "/"].map(Path::new);
+    let found = [wanted].into_iter().chain(of_system).find_map(roots_alone);
+    let found = found.unwrap_or_else(|| PathBuf::from("/"));
+    if !found.starts_with(wanted.canonicalize().unwrap_or_default()) {
+        tracing::info!(
+            "temporary files of scripts (private_tmp) are below {}, because others than root can change {}",
+            found.display(),
+            wanted.display()
+        );
+    }
+    found
+}
+
+/// The path without links, if it and all directories above it belong to root, and others can at most add names (the sticky bit).
+fn roots_alone(path: &Path) -> Option<PathBuf> {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let path = path.canonicalize().ok()?;
+    let is_roots = |directory: &Path| {
+        let about = directory.symlink_metadata();
+        let is_closed = |mode: u32| mode & WRITABLE_BY_OTHERS == 0 || mode & STICKY != 0;
+        about.is_ok_and(|about| about.uid() == 0 && is_closed(about.mode()))
+    };
+    path.ancestors().all(is_roots).then_some(path)
+}
+
 fn remove_abandoned(all: &[Abandoned]) {
     for abandoned in all {
         remove(&abandoned.path, REMOVAL_TIMEOUT);
@@ -139,6 +173,26 @@ fn remove(path: &Path, timeout: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_makes_nothing_where_another_user_could_put_a_link() {
+        if own_uid() != 0 {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let of_user = place.path().join("spool");
+        fs::create_dir_all(of_user.join("below")).unwrap();
+        chown(&of_user, Some(64_001), Some(64_001)).unwrap();
+        std::os::unix::fs::symlink(&of_user, place.path().join("link")).unwrap();
+        for name in ["spool", "spool/below", "link"] {
+            let made = TemporaryDirectories::below(&place.path().join(name))
+                .create(None)
+                .unwrap();
+            assert!(made.path().starts_with("/var/tmp"), "{name}: {}", made.path().display());
+        }
+        let own = TemporaryDirectories::below(place.path()).create(None).unwrap();
+        assert!(own.path().starts_with(place.path()));
+    }
 
     #[test]
     fn the_directory_of_the_server_is_made_again_if_somebody_removes_it() {

@@ -41,6 +41,7 @@ pub use server::{Server, StartError, check, explain, exposed_programs};
 pub use sluice_launch::{
     Credentials, CurrentUsers, IgnoredSignals, RemoteLauncher, UserPolicy, allow_core_dumps, end_orphans, is_root,
     launcher_sockets, prepare_process, refuse_needless_calls, run_as, take_passed_descriptors,
+    withhold_privileges_from_programs,
 };
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};

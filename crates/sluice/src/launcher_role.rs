@@ -42,6 +42,10 @@ async fn serve() -> Result<ExitCode, String> {
         .ok_or("launcher: the supervisor has sent too few descriptors")?;
     let failed = |error: String| format!("launcher: {error}");
     let end = socket.try_clone().map_err(|error| failed(error.to_string()))?;
+    // Scripts of root itself (--allow-root) keep what root has.
+    if sluice_server::is_root() && plan.users.usual.is_some() {
+        sluice_server::withhold_privileges_from_programs().map_err(|error| failed(error.to_string()))?;
+    }
     let users = Arc::new(CurrentUsers::default());
     users.set(script_users::policy(&plan.users));
     let policy = Arc::clone(&users);

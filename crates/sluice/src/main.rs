@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     match role.as_deref() {
         Some(supervisor::SERVER_NAME) => return end(server_role::run_supervised(&logger), logger),
         Some(launcher_role::LAUNCHER_NAME) => return end(launcher_role::run(), logger),
-        Some(supervisor::TRIAL_NAME) => return end(server_role::run_trial(), logger),
+        Some(supervisor::TRIAL_NAME) => return end(server_role::run_trial(supervisor::check_left), logger),
         _ => {}
     }
     let takes_over = role.as_deref() == Some(supervisor::SUPERVISOR_NAME);

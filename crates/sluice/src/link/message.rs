@@ -20,7 +20,7 @@ use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor. It changes when one of them does.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -77,6 +77,9 @@ pub(crate) struct Start {
     pub(crate) supervisor: History,
     /// How often the server process says that its workers answer, in milliseconds. `None` for never.
     pub(crate) alive_interval_ms: Option<u64>,
+    /// What a program that is tried would take over, as JSON: it says whether it can read that. `None` if it is not tried.
+    #[serde(default)]
+    pub(crate) left: Option<String>,
 }
 
 /// What a supervisor knows of the server processes that it has started.

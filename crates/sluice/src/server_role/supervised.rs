@@ -72,8 +72,8 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
 }
 
 /// Checks, for the supervisor of another version of the program, whether this one can take over: the versions of the messages must be the
-/// same, and the configuration must be valid for this program.
-pub(crate) fn run_trial() -> Result<ExitCode, String> {
+/// same, it must be able to read what it would take over (`check_left`), and the configuration must be valid for it.
+pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
     runtime()?.block_on(async {
         let mut channel = Channel::of_stdin().map_err(|error| format!("standard input: {error}"))?;
         let received = channel.next().await.map_err(|error| error.to_string())?;
@@ -84,10 +84,10 @@ pub(crate) fn run_trial() -> Result<ExitCode, String> {
         else {
             return Err("the supervisor did not say how to start".to_owned());
         };
-        let result = match config::load_to_run(&start.file, |_| {}) {
-            Ok(settings) => sluice_server::check(&settings).map_err(|error| error.to_string()),
-            Err(errors) => Err(errors.to_string()),
-        };
+        let result = start.left.as_deref().map_or(Ok(()), check_left).and_then(|()| {
+            let settings = config::load_to_run(&start.file, |_| {}).map_err(|errors| errors.to_string())?;
+            sluice_server::check(&settings).map_err(|error| error.to_string())
+        });
         let answer = match result {
             Ok(()) => FromServer::Tried { version: VERSION },
             Err(message) => FromServer::Failed(message),

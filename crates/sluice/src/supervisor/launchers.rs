@@ -42,14 +42,15 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    /// A process that works for this server process.
-    pub(super) fn new(server: i32, process: ServerProcess) -> Launcher {
+    /// A process that works for this server process; `None`: one is to be started now.
+    pub(super) fn new(server: i32, process: Option<ServerProcess>) -> Launcher {
+        let now = Instant::now();
         Launcher {
             server,
-            process: Some(process),
-            started: Instant::now(),
+            due: process.is_none().then_some(now),
+            process,
+            started: now,
             deaths: 0,
-            due: None,
         }
     }
 

@@ -52,7 +52,7 @@ use reload::settings_of;
 
 pub(crate) use children::SERVER_NAME;
 pub(crate) use start::{Passed, run, take_over};
-pub(crate) use takeover::SUPERVISOR_NAME;
+pub(crate) use takeover::{SUPERVISOR_NAME, check_left};
 pub(crate) use upgrade::TRIAL_NAME;
 
 /// How long the last messages of a dead server process are waited for: they are in the channel already.
@@ -190,6 +190,8 @@ impl Supervisor<'_> {
                 // Their files are removed before another server can start, and no connection waits for an answer that cannot come.
                 self.control = None;
                 self.sockets.close();
+                // The server process may still conclude what it was asked before.
+                self.pending = None;
                 if let Some(candidate) = self.candidate.take() {
                     kill(candidate.process.pid);
                 }

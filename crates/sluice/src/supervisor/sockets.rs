@@ -62,7 +62,7 @@ impl Sockets {
         let mut had: Vec<_> = std::mem::take(&mut self.bound).into_iter().map(Some).collect();
         for entry in plan.entries {
             self.bound.extend(match entry {
-                Entry::Kept(place) => had[place].take(),
+                Entry::Kept(place) => had.get_mut(place).and_then(Option::take),
                 Entry::New(bound) => Some(bound),
             });
         }

@@ -205,7 +205,7 @@ impl Supervisor<'_> {
             self.user.as_ref(),
         ) {
             Ok(process) => {
-                self.launchers.push(Launcher::new(process.pid, launcher));
+                self.launchers.push(Launcher::new(process.pid, Some(launcher)));
                 if let Err(error) = process.channel.send(&ToServer::Start(start), &given).await {
                     kill(process.pid);
                     self.failure = Some(format!("the server process: {error}"));
@@ -234,6 +234,7 @@ impl Supervisor<'_> {
             has_control: self.control.is_some(),
             supervisor: self.history.clone(),
             alive_interval_ms: interval.and_then(|interval| u64::try_from(interval.as_millis()).ok()),
+            left: None,
         }
     }
 }

@@ -50,8 +50,22 @@ struct Left {
 /// A launcher process, and the server process that it works for.
 #[derive(Debug, Serialize, Deserialize)]
 struct LeftLauncher {
-    pid: i32,
+    /// `None` for one that has ended, and is to be started again.
+    pid: Option<i32>,
     server: i32,
+}
+
+/// Whether this program could take over what another one would leave.
+///
+/// # Errors
+/// One line: it cannot be read.
+pub(crate) fn check_left(text: &str) -> Result<(), String> {
+    match serde_json::from_str::<Left>(text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "this program cannot take over from the one that runs ({error}): restart the server"
+        )),
+    }
 }
 
 /// The sockets of an address.
@@ -129,39 +143,43 @@ impl Leaving<'_> {
         command.exec()
     }
 
-    /// The launchers that run, with the server processes that they work for. One that is due to be started again is not among them: its
-    /// server process ends soon.
-    fn launcher_processes(&self) -> impl Iterator<Item = (i32, &ServerProcess)> {
-        let launchers = self.launchers.iter();
-        launchers.filter_map(|launcher| Some((launcher.server, launcher.process.as_ref()?)))
+    /// What the successor reads, without the descriptors.
+    pub(super) fn text(&self) -> String {
+        // Numbers and texts only, which can always be written.
+        serde_json::to_string(&self.left()).unwrap_or_default()
     }
 
-    /// Puts everything into a socket. Returns the end from which the successor takes it.
-    fn leave(&self) -> io::Result<OwnedFd> {
-        let left = Left {
+    fn left(&self) -> Left {
+        Left {
             version: VERSION,
             server: self.server.pid,
             retired: self.retired.iter().map(|process| process.pid).collect(),
             launcher_plan: self.launcher_plan.clone(),
             launchers: self
-                .launcher_processes()
-                .map(|(server, process)| LeftLauncher {
-                    pid: process.pid,
-                    server,
+                .launchers
+                .iter()
+                .map(|launcher| LeftLauncher {
+                    pid: launcher.process.as_ref().map(|process| process.pid),
+                    server: launcher.server,
                 })
                 .collect(),
             control: self.control.map(|control| control.path.clone()),
             listen: self.bound.iter().map(Address::of).collect(),
             history: self.history.clone(),
             cause: self.cause.clone(),
-        };
+        }
+    }
+
+    /// Puts everything into a socket. Returns the end from which the successor takes it.
+    fn leave(&self) -> io::Result<OwnedFd> {
+        let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
         let mut fds = vec![self.server.channel.as_fd(), self.bundle];
         fds.extend(self.control.map(|control| control.socket.as_fd()));
         fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
-        fds.extend(self.launcher_processes().map(|(_, process)| process.channel.as_fd()));
+        fds.extend(launchers.map(|process| process.channel.as_fd()));
         fds.extend(self.bound.iter().flat_map(Bound::sockets).map(AsFd::as_fd));
         let (near, far) = channel::pair()?;
-        channel::send_now(near.as_fd(), &left, &fds)?;
+        channel::send_now(near.as_fd(), &self.left(), &fds)?;
         Ok(far)
     }
 }
@@ -208,7 +226,11 @@ impl Estate {
         }
         let mut launchers = Vec::new();
         for LeftLauncher { pid, server } in left.launchers {
-            launchers.push(Launcher::new(server, ServerProcess::new(pid, next()?)?));
+            let process = match pid {
+                Some(pid) => Some(ServerProcess::new(pid, next()?)?),
+                None => None,
+            };
+            launchers.push(Launcher::new(server, process));
         }
         let mut bound = Vec::new();
         for address in left.listen {

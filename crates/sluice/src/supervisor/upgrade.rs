@@ -51,8 +51,10 @@ impl Supervisor<'_> {
         let started = start_process(&mut self.children, &self.program, TRIAL_NAME, None);
         match started {
             Ok(process) => {
+                let left = self.leaving().map(|leaving| leaving.text());
                 let start = ToServer::Start(Start {
                     has_control: false,
+                    left,
                     ..self.start_message(Vec::new())
                 });
                 if process.channel.send(&start, &[]).await.is_err() {
@@ -73,11 +75,19 @@ impl Supervisor<'_> {
     /// The new program could take over: this process becomes it.
     pub(super) async fn replace_program(&mut self) {
         self.candidate = None;
-        let (Some(server), Some(cause)) = (&self.server, &self.upgrade) else {
+        let Some(leaving) = self.leaving() else {
             return self.on(Event::UpgradeOver).await;
         };
-        let leaving = Leaving {
-            server,
+        let error = leaving.replace_program(&self.program);
+        let text = format!("{} cannot be started: {error}", self.program.display());
+        self.conclude_upgrade(Err(text)).await;
+        self.on(Event::UpgradeOver).await;
+    }
+
+    /// What the next program takes over. `None` if there is no server process, or nobody wants an upgrade any more.
+    fn leaving(&self) -> Option<Leaving<'_>> {
+        Some(Leaving {
+            server: self.server.as_ref()?,
             retired: &self.retired,
             bundle: self.bundle.as_fd(),
             control: self.control.as_ref(),
@@ -85,12 +95,8 @@ impl Supervisor<'_> {
             launchers: &self.launchers,
             launcher_plan: self.launcher_plan.clone(),
             history: self.history.clone(),
-            cause: cause.clone(),
-        };
-        let error = leaving.replace_program(&self.program);
-        let text = format!("{} cannot be started: {error}", self.program.display());
-        self.conclude_upgrade(Err(text)).await;
-        self.on(Event::UpgradeOver).await;
+            cause: self.upgrade.clone()?,
+        })
     }
 
     /// Starts a server process of this program beside the one of the program before.
@@ -119,7 +125,7 @@ impl Supervisor<'_> {
         };
         match started {
             Ok((process, launcher, socket)) => {
-                self.launchers.push(Launcher::new(process.pid, launcher));
+                self.launchers.push(Launcher::new(process.pid, Some(launcher)));
                 let bound = self.sockets.of_plan(&prepared.plan);
                 let mut fds = vec![prepared.bundle.as_fd(), socket.as_fd()];
                 fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));

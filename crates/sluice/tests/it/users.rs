@@ -85,11 +85,20 @@ fn a_server_of_root_runs_as_its_user_without_any_privilege() {
     let server = open_setup()
         .server(&format!("user = \"{SERVER}:{SERVER}\""))
         .script("whoami", WHOAMI)
+        .script(
+            "rights",
+            "printf 'Content-Type: text/plain\\n\\n'; exec cat /proc/self/status",
+        )
         .start();
     assert_eq!(status_of(server.pid(), "Uid"), ["0"; 4]);
     assert_unprivileged(&server);
     let response = server.get("/cgi-bin/whoami");
     assert_eq!(response.text().trim(), format!("{SERVER}:{SERVER}:{SERVER}:/:"));
+    let response = server.get("/cgi-bin/rights");
+    let rights = response.text();
+    for expected in ["CapBnd:\t0000000000000000", "NoNewPrivs:\t1"] {
+        assert!(rights.contains(expected), "{rights}");
+    }
     assert_eq!(server.post("/cgi-bin/whoami", vec![b'x'; 1 << 20]).status, 200);
     assert_eq!(server.get("/health.txt").text(), "well");
     // The one after it, too.

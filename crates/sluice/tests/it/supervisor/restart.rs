@@ -210,3 +210,25 @@ fn a_third_signal_kills_a_server_process_that_hangs() {
     assert!(place("ending at once") < place(&format!("server process {hanging} is killed")));
     assert_eq!(ended.status.code(), Some(1));
 }
+
+#[test]
+fn a_drain_that_overtakes_a_reload_lets_exchanges_complete() {
+    let script = "echo started > \"$TEST_DIR/events\"; read line < \"$TEST_DIR/gate\"\nprintf 'Content-Type: text/plain\\n\\nanswered'";
+    let setup = Setup::new().script("slow", script);
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/slow");
+    events.line();
+    // The server process answers the reload when it has been asked to end.
+    let process = server.server_pid();
+    assert!(signal(process, "STOP"));
+    server.signal("HUP");
+    server.signal("TERM");
+    let control = server.path("run").join(format!("{}.sock", server.pid()));
+    assert!(wait_until(|| !control.exists()));
+    assert!(signal(process, "CONT"));
+    gate.open();
+    assert_eq!(client.response().text(), "answered");
+    server.wait_end();
+}

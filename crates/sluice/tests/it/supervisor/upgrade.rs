@@ -1,10 +1,11 @@
 //! `sluice upgrade`.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
 
 use super::{Load, command, next_server_process, note, rounds, status};
-use crate::harness::{Server, Setup, is_alive, signal, wait_until, write_script};
+use crate::harness::{Server, Setup, is_alive, launchers_of, signal, wait_until, write_script};
 
 const SLOW: &str = r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
 printf 'Content-Type: text/plain\n\nanswered'"#;
@@ -176,4 +177,34 @@ fn a_server_without_a_supervisor_cannot_be_upgraded() {
         ran.output,
         ran.errors
     );
+}
+
+#[test]
+fn a_launcher_that_is_due_is_started_after_an_upgrade_that_fails() {
+    let setup = Setup::new().script("hello", "printf 'Content-Type: text/plain\\n\\nhello'");
+    let mut taken = None;
+    let server = setup.start();
+    let mut text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let listener = taken.insert(TcpListener::bind("127.0.0.1:0").unwrap());
+    // Deaths in a row: the next launcher is due after a delay.
+    for _ in 0..3 {
+        let launcher = launcher_of(&server);
+        assert!(signal(launcher, "KILL"));
+        assert!(wait_until(|| launchers_of(server.pid())
+            .first()
+            .is_none_or(|next| *next != launcher)));
+    }
+    text.push_str(&format!(
+        "\n[[listen]]\naddress = \"{}\"\n",
+        listener.local_addr().unwrap()
+    ));
+    fs::write(server.path("sluice.toml"), text).unwrap();
+    let ran = command(&server, &["upgrade"]);
+    assert!(!ran.status.success(), "{}", ran.output);
+    assert_eq!(server.get("/cgi-bin/hello").text(), "hello", "{}", server.log());
+}
+
+fn launcher_of(server: &Server) -> u32 {
+    assert!(wait_until(|| !launchers_of(server.pid()).is_empty()));
+    launchers_of(server.pid())[0]
 }
