@@ -5,8 +5,8 @@
 #   make test    checks and runs everything: lints, unit, property, model, integration and SDK tests
 #   make test-fresh  both commands on a minimal Debian 12, in a chroot that is removed afterwards; as root
 #   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
-#   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/
-#   make sdk     the C library and its programs: sdk/c/build/; the PHP engine, if libphp is installed: sdk/php/build/
+#   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/; the PHP engine, if libphp is
+#                installed: sdk/php/build/;
 #                the agents for PAM and LDAP, if libpam and libldap are installed: sdk/agents/build/
 #   make install the server with its manual, completions, unit and documentation, and the engines and libraries in PREFIX/lib/sluice;
 #                after make build sdk; PREFIX=/usr/local, DESTDIR. make uninstall removes it

@@ -114,9 +114,10 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
 /// The order of the steps matters:
 /// 1. A table of descriptors of its own, before any is closed. Signals, before anything may take long.
 /// 2. Resource limits, while a server that is root may raise them. The cgroup, before anything is started or mounted.
-/// 3. Mounts, then the root, while the process may make them; the working directory is below the new root.
-/// 4. umask and priorities. The rules for files: their paths are opened below the new root, by the server's user.
-/// 5. The user. From here on the process has the privileges of the script.
+/// 3. Mounts, then the root, while the process may make them.
+/// 4. Priorities. The rules for files: their paths are opened below the new root, by the server's user.
+/// 5. The user. From here on the process has the privileges of the script. Then the working directory: the user must be able to enter it, because
+///    what is below it can be reached without the directories above.
 /// 6. `no_new_privs`, which no program can undo and which the next two require. Below another root, too: a set-user-ID program there would
 ///    believe the files of that root. And after a change of user: otherwise whoever controls the server could have any program started, and
 ///    so use set-user-ID programs. Then the rules for files are in force.
@@ -141,13 +142,13 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         if let Some(directory) = plan.chroot {
             places::change_root(directory).map_err(failed(Stage::Chroot))?;
         }
-        enter_directory(plan).map_err(failed(Stage::Directory))?;
         plan.priority.set().map_err(failed(Stage::Priority))?;
         let file_rules = plan.file_rules.map(PreparedRules::create).transpose();
         let file_rules = file_rules.map_err(failed(Stage::FileRules))?;
         if let Some(credentials) = plan.credentials {
             credentials.assume().map_err(failed(Stage::Credentials))?;
         }
+        enter_directory(plan).map_err(failed(Stage::Directory))?;
         if plan.is_offline || file_rules.is_some() || plan.chroot.is_some() || plan.credentials.is_some() {
             forbid_privileges().map_err(failed(Stage::Privileges))?;
         }

@@ -23,7 +23,7 @@ pub struct Program {
     /// The complete environment: entries `NAME=value`, each followed by a NUL. Nothing is added but TMPDIR, if the process has
     /// a directory for temporary files of its own.
     pub environment: Vec<u8>,
-    /// The working directory, below its root, entered before the change of user.
+    /// The working directory, below its root, entered after the change of user.
     pub directory: CString,
     /// The request body: descriptor 0.
     pub stdin: Stdin,

@@ -122,7 +122,7 @@ impl Drop for TemporaryDirectory {
 }
 
 /// A directory in which nobody but root can replace what root makes: this one, or else one of the system. Root makes directories there, gives them
-/// to other users and removes them, by path; a link in the place of one of them would lead root elsewhere.
+/// to other users and removes them, by path; a link instead of one of them would lead root elsewhere.
 fn parent_for_root(wanted: &Path) -> PathBuf {
     let of_system = ["/var/tmp", "/tmp", "/"].map(Path::new);
     let found = [wanted].into_iter().chain(of_system).find_map(roots_alone);

@@ -5,10 +5,11 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -61,9 +62,21 @@ pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
         _socket: socket.try_clone()?.into(),
     };
     // The earlier mode does not matter, because nobody can connect before `listen`.
-    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    set_mode(path, mode)?;
     socket.listen(BACKLOG)?;
     Ok((socket.into(), file))
+}
+
+/// Sets the mode of a socket file, and of no other file: where others can change the directory, its name may lead to any by now.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let about = rustix::fs::fstat(&file)?;
+    let is_own = about.st_uid == rustix::process::geteuid().as_raw();
+    if FileType::from_raw_mode(about.st_mode) != FileType::Socket || !is_own {
+        return Err(other("another process has replaced the socket file"));
+    }
+    fs::set_permissions(by_descriptor, Permissions::from_mode(mode))
 }
 
 fn address(path: &Path) -> io::Result<SockAddr> {
@@ -78,13 +91,22 @@ fn address(path: &Path) -> io::Result<SockAddr> {
 
 /// Removes a socket file on which no process listens.
 fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
-    let is_socket = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata.file_type().is_socket(),
-        // Removed meanwhile.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(());
     };
-    if !is_socket {
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    // Held open, so that the file is removed from the directory in which it was found, wherever the path leads by then.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+    let about = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        // Removed meanwhile.
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        about => about?,
+    };
+    if FileType::from_raw_mode(about.st_mode) != FileType::Socket {
         return Err(other(
             "a file of this name exists and is not a socket: remove it, or choose another name",
         ));
@@ -92,10 +114,12 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
     let client = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     client.set_nonblocking(true)?;
     match client.connect(address) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => match fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        }
         Ok(()) => Err(taken(&client)),
         // The queue of the listener is full.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::AddrInUse.into()),

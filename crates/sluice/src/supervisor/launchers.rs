@@ -128,6 +128,13 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Kills all launchers. Their scripts die with them, and what these have started is killed next.
+    pub(super) fn kill_launchers(&self) {
+        let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
+        let ending = self.ending.iter().map(|ending| &ending.process);
+        launchers.chain(ending).for_each(|process| kill(process.pid));
+    }
+
     /// Says to the launcher of the server process as whom scripts may run.
     pub(super) async fn use_script_users(&self, users: ScriptUserSettings) {
         let server = self.server_pid();

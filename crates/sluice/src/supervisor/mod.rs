@@ -207,8 +207,13 @@ impl Supervisor<'_> {
                     tracing::warn!("server process {} is killed", server.pid);
                     kill(server.pid);
                 }
+                self.kill_launchers();
             }
             Action::Exit => {
+                // There was no server process that could have been drained.
+                self.notifier.stopping();
+                self.control = None;
+                self.sockets.close();
                 let failure = self.failure.take();
                 self.end.get_or_insert(failure.map_or(Ok(()), Err));
             }
@@ -218,7 +223,10 @@ impl Supervisor<'_> {
 
     async fn on_signal(&mut self, event: SignalEvent) {
         match event {
-            SignalEvent::End if self.end.is_some() => self.end_retired().await,
+            SignalEvent::End if self.end.is_some() => {
+                self.end_retired().await;
+                self.kill_launchers();
+            }
             SignalEvent::End => self.on(Event::Drain).await,
             SignalEvent::Signal(name, Command::Reload) => self.want_reload(Cause::Signal(name.to_owned())).await,
             SignalEvent::Signal(_, Command::ReopenLogs) => {
@@ -277,6 +285,8 @@ impl Supervisor<'_> {
             FromServer::NewCertificates { is_done } => self.conclude_certificates(is_done),
             FromServer::Ask { number, what } => match what {
                 Ask::Reload => self.want_reload(Cause::Asked(number)).await,
+                // A second one is no wish to end at once, as a second signal is.
+                Ask::Drain if matches!(self.life.state(), State::Draining { .. }) => {}
                 Ask::Drain => self.on(Event::Drain).await,
                 Ask::Upgrade => {
                     let earlier = self.upgrade.replace(Cause::Asked(number));

@@ -120,6 +120,8 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
         own.push(estate.server.pid);
         let launchers = estate.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
         own.extend(launchers.map(|process| process.pid));
+        // Those in force, in case that this program cannot use the present ones.
+        let settings = reload::settings_of(&file, &estate.bundle).ok();
         let mut supervisor = Supervisor {
             program: program()?,
             life: Life::take_over(Instant::now()),
@@ -128,13 +130,13 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             activated: Activated::default(),
             notifier: Notifier::of_environment(),
             control: estate.control,
-            user: reload::settings_of(&file, &estate.bundle)
-                .ok()
-                .as_ref()
-                .and_then(ServerUser::of),
+            user: settings.as_ref().and_then(ServerUser::of),
             bundle: estate.bundle,
             file,
-            certificates: crate::certificates::Certificates::default(),
+            certificates: settings
+                .as_ref()
+                .map(crate::certificates::Certificates::of)
+                .unwrap_or_default(),
             server: Some(estate.server),
             candidate: None,
             retired: estate.retired,
