@@ -22,7 +22,7 @@ class Processes(PerlCase):
     native = "1"
     files = scripts(
         job=HEAD + 'print "$$\\n"; system "sleep 600 & echo \\$!; sleep 600 & echo \\$!";',
-        session=HEAD + """system q(setsid sh -c 'trap "" PIPE; echo up > $PLACE/up; read x < $PLACE/go; echo FOREIGN; echo done > $PLACE/done' &);
+        session=HEAD + """system q(setsid sh -c 'trap "" PIPE TERM; echo $$ > $PLACE/up; read x < $PLACE/go; echo FOREIGN' &);
             open my $up, '<', "$ENV{PLACE}/up"; print scalar <$up>;""",
         slow=HEAD + """$| = 1; print "first "; open my $here, '>', "$ENV{PLACE}/here"; print $here "here\\n"; close $here;
             open my $on, '<', "$ENV{PLACE}/on"; scalar <$on>; print "last";""",
@@ -56,17 +56,16 @@ class Processes(PerlCase):
                         self.assertFalse(testing.is_alive(pid), "it was to end before the reply did")
                 self.assertEqual(len(engines), 1 if mode == "rte" else 3)
 
-    def test_process_with_a_session_of_its_own_goes_on_and_does_not_write_to_others(self):
-        fifos = {name: self.server.fifo(name) for name in ("go", "done", "here", "on")}
+    def test_process_with_a_session_of_its_own_ends_with_the_engine_and_does_not_write_to_others(self):
+        fifos = {name: self.server.fifo(name) for name in ("go", "here", "on")}
         self.server.fifo("up")
         for mode in ("rte", "fork"):
             with self.subTest(mode=mode):
-                self.assertEqual(self.server.get(f"/{mode}/session.pl").text, "up\n")
+                daemon = int(self.server.get(f"/{mode}/session.pl").text)
                 with self.server.connect() as other:
                     other.get(f"/{mode}/slow.pl")
                     fifos["here"].line()
-                    fifos["go"].release()
-                    fifos["done"].line()
+                    testing.wait_gone(daemon)
                     fifos["on"].release()
                     got = other.response()
                 self.assertEqual((got.text, got.is_complete), ("first last", True))

@@ -58,8 +58,8 @@ class Forks(EngineCase):
 
     def test_a_process_with_a_session_of_its_own_ends_the_engine(self):
         first, daemon = self.output("import os, subprocess\nprint(os.getppid(), subprocess.Popen(['sleep', '1000'], start_new_session=True).pid)").split()
-        self.addCleanup(os.kill, int(daemon), signal.SIGKILL)
         self.assertNotEqual(self.output("import os\nprint(os.getppid())").strip(), first)
+        testing.wait_gone(int(daemon))
 
     def test_a_changed_script_is_loaded_again(self):
         self.assertEqual(self.output("import json\nprint(1)"), "1\n")

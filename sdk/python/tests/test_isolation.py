@@ -1,5 +1,6 @@
 """Nothing of one request reaches the next: a script makes a mess, and the next one, in the same process, shows what it finds."""
 
+import contextlib
 import os
 import signal
 import unittest
@@ -7,6 +8,12 @@ import unittest
 from support import EngineCase, testing
 
 HEAD = "print('Content-Type: text/plain\\n')\n"
+
+
+def kill(pid):
+    """Ends a daemon, unless it has ended with the process that has started it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 class Isolation(EngineCase):
@@ -177,11 +184,11 @@ class Isolation(EngineCase):
         ):
             with self.subTest(start):
                 first, daemon = self.output(f"import os, subprocess\n{start}\nprint(os.getpid(), pid)").split()
-                self.addCleanup(os.kill, int(daemon), signal.SIGKILL)
+                self.addCleanup(kill, int(daemon))
                 self.assertNotEqual(self.output("import os\nprint(os.getpid())").strip(), first)
         start = "import os, subprocess\nq = subprocess.DEVNULL\np = subprocess.Popen(['sleep', '1000'], start_new_session=True, stdout=q, stderr=q)\nprint(os.getpid(), p.pid)"
         first, daemon = self.output(start).split()
-        self.addCleanup(os.kill, int(daemon), signal.SIGKILL)
+        self.addCleanup(kill, int(daemon))
         self.assertEqual(self.output("import os\nprint(os.getpid())").strip(), first)
         self.assertTrue(testing.is_alive(int(daemon)))
 

@@ -37,11 +37,14 @@ pub(crate) struct Channel {
     /// What has arrived of the next message.
     text: Vec<u8>,
     fds: Vec<OwnedFd>,
+    /// Some of its descriptors found no room in this process.
+    are_fds_missing: bool,
 }
 
 /// A message that has arrived.
 pub(crate) struct Received<T> {
     pub(crate) message: T,
+    /// Empty if this process had no room for all of them.
     pub(crate) fds: Vec<OwnedFd>,
 }
 
@@ -58,6 +61,7 @@ impl Channel {
             socket: UnixStream::from_std(StdStream::from(end))?,
             text: Vec::new(),
             fds: Vec::new(),
+            are_fds_missing: false,
         })
     }
 
@@ -96,16 +100,21 @@ impl Channel {
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
         loop {
             self.socket.readable().await?;
-            let (text, fds) = (&mut self.text, &mut self.fds);
+            let (text, fds, are_missing) = (&mut self.text, &mut self.fds, &mut self.are_fds_missing);
             let socket = &self.socket;
-            let received = socket.try_io(Interest::READABLE, || receive_record(socket.as_fd(), text, fds));
+            let received = socket.try_io(Interest::READABLE, || {
+                receive_record(socket.as_fd(), text, fds, are_missing)
+            });
             match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
                 Ok(Some(MORE)) if self.text.len() <= MESSAGE_BYTES_MAX => {}
                 Ok(Some(LAST)) => {
-                    let (text, fds) = (std::mem::take(&mut self.text), std::mem::take(&mut self.fds));
+                    let (text, mut fds) = (std::mem::take(&mut self.text), std::mem::take(&mut self.fds));
+                    if std::mem::take(&mut self.are_fds_missing) {
+                        fds.clear();
+                    }
                     let message = serde_json::from_slice(&text)?;
                     return Ok(Some(Received { message, fds }));
                 }
@@ -165,7 +174,12 @@ fn send_record(socket: BorrowedFd<'_>, record: &Record<'_>) -> io::Result<()> {
 }
 
 /// Appends a record to what has arrived. Returns its kind; `None` at the end.
-fn receive_record(socket: BorrowedFd<'_>, text: &mut Vec<u8>, fds: &mut Vec<OwnedFd>) -> io::Result<Option<u8>> {
+fn receive_record(
+    socket: BorrowedFd<'_>,
+    text: &mut Vec<u8>,
+    fds: &mut Vec<OwnedFd>,
+    are_fds_missing: &mut bool,
+) -> io::Result<Option<u8>> {
     let mut record = vec![0; 1 + RECORD_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RECORD_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -176,9 +190,11 @@ fn receive_record(socket: BorrowedFd<'_>, text: &mut Vec<u8>, fds: &mut Vec<Owne
             fds.extend(received);
         }
     }
-    if received.flags.contains(ReturnFlags::TRUNC) || received.flags.contains(ReturnFlags::CTRUNC) {
+    if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    // The receiver has no descriptor left. The message is refused by whoever needs them, and no more than that.
+    *are_fds_missing |= received.flags.contains(ReturnFlags::CTRUNC);
     match record[..received.bytes].split_first() {
         None => Ok(None),
         Some((kind, part)) => {

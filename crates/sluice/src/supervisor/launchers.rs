@@ -71,10 +71,7 @@ impl Supervisor<'_> {
     pub(super) async fn start_launcher(&mut self, plan: &LauncherPlan) -> io::Result<(ServerProcess, OwnedFd)> {
         let (near, far) = launcher_sockets()?;
         let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), LAUNCHER_NAME, None)?;
-        let sent = process
-            .channel
-            .send(&ToLauncher::Start(plan.clone()), &[far.as_fd()])
-            .await;
+        let sent = process.send(&ToLauncher::Start(plan.clone()), &[far.as_fd()]).await;
         if let Err(error) = sent {
             kill(process.pid);
             return Err(error);
@@ -140,7 +137,7 @@ impl Supervisor<'_> {
         let server = self.server_pid();
         let mut launchers = self.launchers.iter().filter(|launcher| launcher.server == server);
         if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref())
-            && let Err(error) = process.channel.send(&ToLauncher::Users(users), &[]).await
+            && let Err(error) = process.send(&ToLauncher::Users(users), &[]).await
         {
             // Its end is noticed elsewhere, and the next one begins with those of the plan.
             tracing::debug!("launcher process {}: {error}", process.pid);
@@ -152,7 +149,7 @@ impl Supervisor<'_> {
         let candidate = self.candidate.iter().map(|candidate| &candidate.process);
         let mut processes = self.server.iter().chain(&self.retired).chain(candidate);
         if let Some(process) = processes.find(|process| process.pid == server)
-            && let Err(error) = process.channel.send(&ToServer::Launcher, &[socket.as_fd()]).await
+            && let Err(error) = process.send(&ToServer::Launcher, &[socket.as_fd()]).await
         {
             // Its end is noticed elsewhere.
             tracing::debug!("server process {server}: {error}");

@@ -55,6 +55,9 @@ pub(crate) use start::{Passed, run, take_over};
 pub(crate) use takeover::{SUPERVISOR_NAME, check_left};
 pub(crate) use upgrade::TRIAL_NAME;
 
+/// Reloads that are asked for while another one is under way: one more is made for all of them, and so many are named.
+const CAUSES_MAX: usize = 64;
+
 /// How long the last messages of a dead server process are waited for: they are in the channel already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -250,14 +253,17 @@ impl Supervisor<'_> {
     /// Has server processes that were replaced end at once.
     async fn end_retired(&self) {
         for process in &self.retired {
-            if let Err(error) = process.channel.send(&ToServer::End, &[]).await {
+            if let Err(error) = process.send(&ToServer::End, &[]).await {
                 tracing::debug!("server process {}: {error}", process.pid);
             }
         }
     }
 
     async fn want_reload(&mut self, cause: Cause) {
-        self.causes.push(cause);
+        // A server process that is out of control could ask without end.
+        if self.causes.len() < CAUSES_MAX {
+            self.causes.push(cause);
+        }
         self.on(Event::Reload).await;
     }
 
@@ -412,7 +418,7 @@ impl Supervisor<'_> {
     /// Sends a message to the server process, if there is one.
     async fn send(&self, message: &ToServer) {
         if let Some(server) = &self.server
-            && let Err(error) = server.channel.send(message, &[]).await
+            && let Err(error) = server.send(message, &[]).await
         {
             // Its end is noticed elsewhere.
             tracing::debug!("server process {}: {error}", server.pid);

@@ -122,10 +122,7 @@ impl Supervisor<'_> {
         let (listen, sockets) = prepared.plan.changes(&self.sockets);
         let mut fds = vec![prepared.bundle.as_fd()];
         fds.extend(sockets);
-        let sent = server
-            .channel
-            .send(&ToServer::Reload(Reload { causes, listen }), &fds)
-            .await;
+        let sent = server.send(&ToServer::Reload(Reload { causes, listen }), &fds).await;
         drop(fds);
         if let Err(error) = sent {
             tracing::error!("reload: server process {}: {error}", server.pid);
@@ -187,7 +184,7 @@ impl Supervisor<'_> {
         });
         let Some(server) = &self.server else { return };
         match bundle {
-            Ok(bundle) => match server.channel.send(&ToServer::Certificates, &[bundle.as_fd()]).await {
+            Ok(bundle) => match server.send(&ToServer::Certificates, &[bundle.as_fd()]).await {
                 Ok(()) => self.pending = Some(Pending::Certificates(bundle)),
                 Err(error) => tracing::error!("certificates have changed: server process {}: {error}", server.pid),
             },

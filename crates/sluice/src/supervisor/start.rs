@@ -208,7 +208,7 @@ impl Supervisor<'_> {
         ) {
             Ok(process) => {
                 self.launchers.push(Launcher::new(process.pid, Some(launcher)));
-                if let Err(error) = process.channel.send(&ToServer::Start(start), &given).await {
+                if let Err(error) = process.send(&ToServer::Start(start), &given).await {
                     kill(process.pid);
                     self.failure = Some(format!("the server process: {error}"));
                 }

@@ -15,10 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sluice_server::{Bound, LauncherPlan};
+use tokio::time::timeout;
 
+use super::children::kill;
 use super::launchers::Launcher;
 use crate::config;
 use crate::control::socket::BoundControl;
@@ -77,7 +80,10 @@ struct Address {
     owns_file: bool,
 }
 
-/// A server process with its channel.
+/// How long a process may take to read what the supervisor says. A stopped one has room for hundreds of messages before.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A server process or launcher with its channel.
 pub(super) struct ServerProcess {
     pub(super) pid: i32,
     pub(super) channel: Channel,
@@ -93,6 +99,21 @@ impl ServerProcess {
             channel: Channel::new(end)?,
             is_closed: false,
         })
+    }
+
+    /// Sends it a message. One that reads nothing for so long is killed: otherwise it would keep the supervisor from everything else.
+    pub(super) async fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        match timeout(SEND_TIMEOUT, self.channel.send(message, fds)).await {
+            Ok(sent) => sent,
+            Err(elapsed) => {
+                tracing::error!(
+                    "process {} reads nothing of what the supervisor says: it is killed",
+                    self.pid
+                );
+                kill(self.pid);
+                Err(elapsed.into())
+            }
+        }
     }
 }
 

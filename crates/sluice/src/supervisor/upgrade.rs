@@ -57,7 +57,7 @@ impl Supervisor<'_> {
                     left,
                     ..self.start_message(Vec::new())
                 });
-                if process.channel.send(&start, &[]).await.is_err() {
+                if process.send(&start, &[]).await.is_err() {
                     // Its end says more than this error.
                     kill(process.pid);
                 }
@@ -130,7 +130,7 @@ impl Supervisor<'_> {
                 let mut fds = vec![prepared.bundle.as_fd(), socket.as_fd()];
                 fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
                 fds.extend(bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd));
-                if process.channel.send(&ToServer::Start(start), &fds).await.is_err() {
+                if process.send(&ToServer::Start(start), &fds).await.is_err() {
                     kill(process.pid);
                 }
                 drop(fds);

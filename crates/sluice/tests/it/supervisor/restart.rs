@@ -1,5 +1,6 @@
 //! A server process that dies is replaced, and leaves nothing behind.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Load, next_server_process, note, rounds, status};
@@ -231,4 +232,25 @@ fn a_drain_that_overtakes_a_reload_lets_exchanges_complete() {
     gate.open();
     assert_eq!(client.response().text(), "answered");
     server.wait_end();
+}
+
+#[test]
+fn a_reload_that_finds_no_free_descriptor_changes_nothing() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let (process, supervisor) = (server.server_pid(), server.pid());
+    let limit_descriptors = |limit: &str| {
+        let mut prlimit = Command::new("prlimit");
+        prlimit
+            .arg(format!("--pid={process}"))
+            .arg(format!("--nofile={limit}:"));
+        assert!(prlimit.status().unwrap().success());
+    };
+    limit_descriptors("3");
+    assert!(signal(supervisor, "HUP"));
+    server.log_line("too few descriptors; nothing has changed");
+    limit_descriptors("1000");
+    assert_eq!(server.get("/a.txt").text(), "a");
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(server.server_pid(), process);
 }
