@@ -107,6 +107,8 @@ impl Channel {
             });
             match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The other side has ended without reading everything.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
                 Ok(Some(MORE)) if self.text.len() <= MESSAGE_BYTES_MAX => {}

@@ -99,10 +99,13 @@ fn a_script_that_is_installed_later_or_changed_is_started_without_a_request() {
 
 #[test]
 fn each_process_that_is_started_in_advance_gets_the_requests_of_proctor() {
-    let setup = one(Setup::new(), "min = 2, proctor = [\"/one/warm?a=1\", \"/one\"]")
-        .cgiplus("min = 1, proctor = [\"/cgiplus-bin/two\"]")
-        .python("one", PROCTORED)
-        .python("two", PROCTORED);
+    let setup = one(
+        Setup::new(),
+        "min = 2, max = 2, proctor = [\"/one/warm?a=1\", \"/one\"]",
+    )
+    .cgiplus("min = 1, max = 1, proctor = [\"/cgiplus-bin/two\"]")
+    .python("one", PROCTORED)
+    .python("two", PROCTORED);
     let proctored = setup.event_fifo("proctored");
     let server = setup.start();
     let mut lines: Vec<_> = (0..5).map(|_| proctored.line()).collect();
