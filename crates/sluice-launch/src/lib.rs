@@ -54,6 +54,7 @@ mod program_wire;
 mod remote;
 mod removal;
 mod reserved_fds;
+mod root_directory;
 mod run_as;
 mod server_filter;
 mod service;
@@ -82,6 +83,7 @@ pub use pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_wi
 pub use privileges::{run_as, withhold_privileges_from_programs};
 pub use program::{Mailbox, Program, Started, Stdin};
 pub use remote::{Probe, RemoteLauncher, RemoteProcess, RemoteStarted};
+pub use root_directory::{Others, directory_of_root};
 pub use run_as::{Refusal, RunAs, SameUser, UserPolicy};
 pub use server_filter::refuse_needless_calls;
 pub use service::{Service, ServiceError, ServiceSettings};

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +17,7 @@ use crate::credentials::Credentials;
 use crate::own_directory::{Abandoned, OwnDirectory};
 use crate::own_user::own_uid;
 use crate::removal;
+use crate::root_directory::{Others, directory_of_root};
 
 const PREFIX: &str = "sluice-tmp.";
 
@@ -125,7 +126,10 @@ impl Drop for TemporaryDirectory {
 /// to other users and removes them, by path; a link instead of one of them would lead root elsewhere.
 fn parent_for_root(wanted: &Path) -> PathBuf {
     let of_system = ["/var/tmp", "/tmp", "/"].map(Path::new);
-    let found = [wanted].into_iter().chain(of_system).find_map(roots_alone);
+    let found = [wanted]
+        .into_iter()
+        .chain(of_system)
+        .find_map(|path| directory_of_root(path, Others::AddNames));
     let found = found.unwrap_or_else(|| PathBuf::from("/"));
     if !found.starts_with(wanted.canonicalize().unwrap_or_default()) {
         tracing::info!(
@@ -135,19 +139,6 @@ fn parent_for_root(wanted: &Path) -> PathBuf {
         );
     }
     found
-}
-
-/// The path without links, if it and all directories above it belong to root, and others can at most add names (the sticky bit).
-fn roots_alone(path: &Path) -> Option<PathBuf> {
-    const WRITABLE_BY_OTHERS: u32 = 0o022;
-    const STICKY: u32 = 0o1000;
-    let path = path.canonicalize().ok()?;
-    let is_roots = |directory: &Path| {
-        let about = directory.symlink_metadata();
-        let is_closed = |mode: u32| mode & WRITABLE_BY_OTHERS == 0 || mode & STICKY != 0;
-        about.is_ok_and(|about| about.uid() == 0 && is_closed(about.mode()))
-    };
-    path.ancestors().all(is_roots).then_some(path)
 }
 
 fn remove_abandoned(all: &[Abandoned]) {

@@ -39,8 +39,8 @@ pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, Sit
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
 pub use sluice_launch::{
-    Credentials, CurrentUsers, IgnoredSignals, RemoteLauncher, UserPolicy, allow_core_dumps, end_orphans, is_root,
-    launcher_sockets, prepare_process, refuse_needless_calls, run_as, take_passed_descriptors,
+    Credentials, CurrentUsers, IgnoredSignals, Others, RemoteLauncher, UserPolicy, allow_core_dumps, directory_of_root,
+    end_orphans, is_root, launcher_sockets, prepare_process, refuse_needless_calls, run_as, take_passed_descriptors,
     withhold_privileges_from_programs,
 };
 pub use sluice_net::listener::Bound;

@@ -117,16 +117,6 @@ fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
     } else {
         parent
     };
-    let parent = parent.canonicalize().ok()?;
-    let is_roots = |directory: &Path| {
-        // In a sticky directory nobody else can replace what belongs to root, and that is checked next.
-        let is_closed = |mode: u32| mode & 0o022 == 0 || mode & 0o1000 != 0 && directory != parent;
-        directory
-            .symlink_metadata()
-            .is_ok_and(|about| about.uid() == 0 && is_closed(about.mode()))
-    };
-    parent
-        .ancestors()
-        .all(is_roots)
-        .then(|| parent.join(path.file_name().unwrap_or_default()))
+    let parent = sluice_server::directory_of_root(parent, sluice_server::Others::Nothing)?;
+    Some(parent.join(path.file_name().unwrap_or_default()))
 }

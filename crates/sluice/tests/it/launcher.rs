@@ -2,22 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Ending, Setup, is_alive, launchers_of, signal, wait_until};
-
-/// A script with a descendant that has left its session and ignores signals, as daemons may. Both run until they are killed.
-const FAMILY: &str = r#"exec 9> "$TEST_DIR/events"
-python3 -c '
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.write(9, b"started\n")
-        time.sleep(1000)
-' &
-trap "" TERM HUP
-sleep 1000"#;
+use crate::harness::{Client, Ending, FAMILY, Setup, is_alive, launchers_of, signal, wait_until};
 
 const HELLO: &str = r"printf 'Content-Type: text/plain\n\nhello'";
 

@@ -43,7 +43,7 @@ pub(crate) use client::Client;
 pub(crate) use fifo::{FifoReader, Gate};
 pub(crate) use kit::python;
 pub(crate) use lines::warnings_and_errors;
-pub(crate) use processes::{is_alive, launchers_of};
+pub(crate) use processes::{FAMILY, is_alive, launchers_of};
 pub(crate) use program::{
     RunResult, run, run_command, signal, sluice, sluice_after, spawn, write_script, write_with_mode,
 };

@@ -8,6 +8,21 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// A script with a descendant that has left its session and ignores signals, as daemons may. Both run until they are killed.
+pub(crate) const FAMILY: &str = r#"exec 9> "$TEST_DIR/events"
+python3 -c '
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(9, b"started\n")
+        time.sleep(1000)
+' &
+trap "" TERM HUP
+sleep 1000"#;
+
 /// The variable that marks the processes of one server.
 pub(crate) const MARK: &str = "SLUICE_TEST_MARK";
 

@@ -4,22 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Load, next_server_process, note, rounds, status};
-use crate::harness::{Server, Setup, is_alive, signal, wait_until};
-
-/// A script with a descendant that has left its session and ignores signals, as daemons may. Both run until they are killed.
-const FAMILY: &str = r#"exec 9> "$TEST_DIR/events"
-python3 -c '
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.write(9, b"started\n")
-        time.sleep(1000)
-' &
-trap "" TERM HUP
-sleep 1000"#;
+use crate::harness::{FAMILY, Server, Setup, is_alive, signal, wait_until};
 
 #[test]
 fn a_killed_server_process_is_replaced_while_clients_wait() {
