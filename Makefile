@@ -122,6 +122,7 @@ lint:
 	@$(CARGO) clippy --locked --package sluice --no-default-features -- -D warnings
 	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	@$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings
+	@tools/check-musl
 
 # Unit, property and integration tests; the last with the real binary.
 test-rust:

@@ -84,13 +84,13 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>
         let bytes = u32::try_from(size_of_val(numbers.as_slice())).map_err(io::Error::other)?;
         header.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: computes a length.
-        header.msg_controllen = unsafe { libc::CMSG_SPACE(bytes) } as usize;
+        header.msg_controllen = unsafe { libc::CMSG_SPACE(bytes) } as _;
         // SAFETY: the buffer has room for a header and `FDS_MAX` numbers, and is aligned for the header.
         unsafe {
             let first = libc::CMSG_FIRSTHDR(&raw const header);
             (*first).cmsg_level = libc::SOL_SOCKET;
             (*first).cmsg_type = libc::SCM_RIGHTS;
-            (*first).cmsg_len = libc::CMSG_LEN(bytes) as usize;
+            (*first).cmsg_len = libc::CMSG_LEN(bytes) as _;
             ptr::copy_nonoverlapping(numbers.as_ptr().cast(), libc::CMSG_DATA(first), bytes as usize);
         }
     }
@@ -122,7 +122,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<O
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_BYTES;
+    header.msg_controllen = CONTROL_BYTES as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: the header points to memory that is valid during the call, with its lengths.
     let bytes = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
@@ -149,11 +149,14 @@ fn taken(header: &libc::msghdr) -> Vec<OwnedFd> {
         let mut entry = libc::CMSG_FIRSTHDR(header);
         while let Some(found) = entry.as_ref() {
             if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let data = libc::CMSG_DATA(entry).cast::<RawFd>();
-                let bytes = found.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
-                for index in 0..bytes / size_of::<RawFd>() {
+                let mut data = libc::CMSG_DATA(entry).cast::<RawFd>();
+                // The length is a usize with glibc, a u32 with musl.
+                let bytes = u64::try_from(found.cmsg_len).unwrap_or(0);
+                let bytes = bytes.saturating_sub(u64::from(libc::CMSG_LEN(0)));
+                for _ in 0..bytes / size_of::<RawFd>() as u64 {
                     // The kernel has just installed it; nothing else owns it.
-                    fds.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                    fds.push(OwnedFd::from_raw_fd(data.read_unaligned()));
+                    data = data.add(1);
                 }
             }
             entry = libc::CMSG_NXTHDR(header, entry);

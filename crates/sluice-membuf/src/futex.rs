@@ -16,7 +16,7 @@ pub(crate) fn wake(word: &AtomicU32) {
 /// Sleeps until woken, but only if `word` is `expected`, and at most `timeout`. May return spuriously (futex(2)).
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
     let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i32::MAX.into()),
         tv_nsec: timeout.subsec_nanos().into(),
     };
     // SAFETY: the word is mapped while the reference lives, and `timeout` outlives the call. The caller's loop handles
