@@ -69,6 +69,9 @@ struct OpenDirectory {
     withheld_below: Vec<WithheldFile>,
 }
 
+const OPENAT2_IS_MISSING: &str = "the system call openat2(2) is not available: the kernel is older than Linux 5.6, or a filter of system calls \
+     refuses it (RestrictSUIDSGID= in a unit of systemd, an old container engine)";
+
 /// The error that a directory does not exist.
 #[derive(Debug)]
 struct Missing(PathBuf);
@@ -424,13 +427,18 @@ impl OpenDirectory {
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
-        Ok(OpenDirectory {
+        let opened = OpenDirectory {
             path,
             descriptor,
             private: Vec::new(),
             private_later: Vec::new(),
             withheld_below: Vec::new(),
-        })
+        };
+        match opened.open_with(".", flags, ResolveFlags::empty()) {
+            // Otherwise each request for a file would fail. EPERM: older filters of container engines.
+            Err(Errno::NOSYS | Errno::PERM) => Err(io::Error::other(OPENAT2_IS_MISSING)),
+            _ => Ok(opened),
+        }
     }
 
     fn withhold(&mut self, other: &Path) {

@@ -31,6 +31,7 @@ mod wait;
 pub mod watch_log;
 mod worker;
 
+pub use activity::FILE_NAME as STATE_FILE;
 pub use addresses::{AddressSockets, bind, bind_all};
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;

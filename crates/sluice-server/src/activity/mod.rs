@@ -38,7 +38,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK_CHANGE: Duration = Duration::from_secs(60);
 
 /// The name of the file in the directory for the state of the server.
-pub(crate) const FILE_NAME: &str = "activity.ring";
+pub const FILE_NAME: &str = "activity.ring";
 
 /// The recorded activity, for the thread and for reports.
 #[derive(Debug)]

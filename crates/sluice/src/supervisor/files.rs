@@ -7,10 +7,11 @@
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use sluice_server::STATE_FILE;
 use sluice_settings::{AccessLog, LogTarget, Settings, User};
 
 use crate::control::place;
@@ -92,9 +93,33 @@ impl ServerUser {
         };
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => chown(&path, Some(self.user.uid), Some(self.user.gid)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.take_over_directory(&path),
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives a directory of root that has nothing but the file of an earlier server: with `User=root` in its unit, systemd gives the
+    /// directory of `StateDirectory=` and all files in it to root at each start (systemd.exec(5)).
+    fn take_over_directory(&self, path: &Path) -> io::Result<()> {
+        let about = path.symlink_metadata()?;
+        // Nobody but root can exchange the files in it meanwhile.
+        if !about.is_dir() || about.uid() != 0 || about.mode() & 0o022 != 0 {
+            return Ok(());
+        }
+        let mut files = Vec::new();
+        for entry in path.read_dir()? {
+            let entry = entry?;
+            let is_own = entry.file_name().as_encoded_bytes().starts_with(STATE_FILE.as_bytes());
+            let about = entry.metadata()?;
+            if !is_own || !about.is_file() || about.nlink() != 1 {
+                return Ok(());
+            }
+            files.push(entry.path());
+        }
+        for file in &files {
+            lchown(file, Some(self.user.uid), Some(self.user.gid))?;
+        }
+        lchown(path, Some(self.user.uid), Some(self.user.gid))
     }
 
     fn give(&self, file: &File) -> io::Result<()> {

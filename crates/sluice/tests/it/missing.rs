@@ -1,6 +1,6 @@
 //! Programs and directories that the configuration names and that do not exist yet.
 
-use crate::harness::{Server, Setup, run, signal, write_script};
+use crate::harness::{Server, Setup, run, run_command, signal, sluice_after, write_script};
 
 const SHOW: &str = r#"printf 'Content-Type: text/plain\n\n%s' "$SCRIPT_NAME""#;
 
@@ -91,4 +91,27 @@ fn a_reload_accepts_what_is_missing_and_a_source_that_appears_later_is_not_sent(
     write_script(&server.path("htdocs/private/tools/run"), SHOW);
     assert_eq!(server.get("/tools/run").text(), "/tools/run");
     assert_eq!(server.get("/private/tools/run").status, 404);
+}
+
+/// As a unit of systemd with RestrictSUIDSGID= does: openat2(2), number 437 on every architecture, does not exist.
+const WITHOUT_OPENAT2: &str = "
+import ctypes, struct
+program = b''.join(struct.pack('HBBI', *line) for line in [(0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x50026), (0x06, 0, 0, 0x7fff0000)])
+memory = ctypes.create_string_buffer(program)
+filter = struct.pack('HxxxxxxQ', 4, ctypes.addressof(memory))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filter, 0, 0) == 0
+";
+
+#[test]
+fn a_kernel_without_openat2_is_reported_before_the_first_request() {
+    let setup = Setup::new().file("a.txt", "a");
+    setup.write_configuration();
+    let result = run_command(sluice_after(setup.directory(), WITHOUT_OPENAT2).arg("check"));
+    assert!(!result.status.success(), "{}", result.output);
+    assert!(
+        result.errors.contains("openat2(2) is not available") && result.errors.contains("RestrictSUIDSGID="),
+        "{}",
+        result.errors
+    );
 }

@@ -156,6 +156,35 @@ fn files_of_root_are_read_and_made_for_the_server() {
 }
 
 #[test]
+fn a_state_directory_of_root_is_given_to_the_server_if_nothing_else_is_in_it() {
+    if !is_root() {
+        return;
+    }
+    let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+    let setup = open_setup();
+    let state = setup.path("state");
+    fs::create_dir(&state).unwrap();
+    // As systemd leaves it at each start of a unit of root.
+    fs::write(state.join("activity.ring"), "").unwrap();
+    set_mode(&state.join("activity.ring"), 0o600);
+    let server = setup.server(&format!("user = \"{SERVER}:{SERVER}\"")).start();
+    assert_eq!(owner(&server.path("state")), SERVER, "{}", server.log());
+    assert_eq!(owner(&server.path("state/activity.ring")), SERVER);
+    assert!(!server.log().contains("activity.ring"), "{}", server.log());
+    server.stop();
+
+    let setup = open_setup();
+    let state = setup.path("state");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("activity.ring"), "").unwrap();
+    fs::write(state.join("other"), "").unwrap();
+    let server = setup.server(&format!("user = \"{SERVER}:{SERVER}\"")).start();
+    assert_eq!(owner(&server.path("state")), 0, "it may be used by others");
+    assert_eq!(owner(&server.path("state/other")), 0);
+    server.stop();
+}
+
+#[test]
 fn root_makes_no_files_where_another_user_could_put_a_link() {
     if !is_root() {
         return;
