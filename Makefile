@@ -10,7 +10,8 @@
 #                the agents for PAM and LDAP, if libpam and libldap are installed: sdk/agents/build/
 #   make install the server with its manual, completions, unit and documentation, and the engines and libraries in PREFIX/lib/sluice;
 #                after make build sdk; PREFIX=/usr/local, DESTDIR. make uninstall removes it
-#   make deb     Debian packages: target/deb/; test-deb installs, upgrades and purges them in a chroot, as root
+#   make deb     Debian packages: target/deb/; test-deb installs, upgrades and purges them in a chroot, test-systemd runs them under systemd,
+#                both as root
 #   make dist    a static tarball for any Linux, with checksums: target/dist/; test-container runs the image that is made of it, as root
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
@@ -35,7 +36,7 @@ CHAOS_SECONDS ?= 600
 CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-fresh build sdk install uninstall deb test-deb dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
+.PHONY: demo test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
 	clean test-rust test-models test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
@@ -108,6 +109,10 @@ deb: build sdk
 test-deb: deb
 	@tools/needs debootstrap ip
 	@packaging/test-deb $(SLUICE) $(TARGET)/deb
+
+test-systemd: deb
+	@tools/needs debootstrap nsenter systemd-nspawn
+	@packaging/test-systemd $(TARGET)/deb
 
 dist:
 	@packaging/make-dist $(TARGET)/dist
