@@ -325,6 +325,8 @@ impl<'a> Role<'a> {
         if let Some(counters) = server.cache_counters() {
             tracing::info!("cache: {counters}");
         }
+        // The supervisor has answered what it could answer before it said this.
+        link.iter_mut().for_each(Link::give_up_questions);
         let launcher = server.launcher();
         let mut joined = tokio::task::spawn_blocking(move || server.join());
         loop {

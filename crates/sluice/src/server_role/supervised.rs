@@ -310,6 +310,16 @@ impl Link {
         None
     }
 
+    /// Answers the questions that wait: this process ends, and the supervisor answers it no more.
+    pub(super) fn give_up_questions(&mut self) {
+        for (_, (mut report, asker)) in self.questions.drain() {
+            report.fail(
+                "this server process ends: nothing came of it; if another one has taken over, give the command again",
+            );
+            asker.answer(report.answer);
+        }
+    }
+
     /// Those who have caused a change.
     pub(super) fn askers_of(&mut self, causes: &[Cause]) -> Askers {
         let mut askers = Askers {

@@ -372,6 +372,7 @@ impl Supervisor<'_> {
         self.is_cleaning = self.children.kill_leftovers() > 0;
         self.pending = None;
         self.upgrade = None;
+        self.forget_askers();
         if let Some(candidate) = self.candidate.take() {
             kill(candidate.process.pid);
         }

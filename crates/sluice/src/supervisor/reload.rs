@@ -132,6 +132,18 @@ impl Supervisor<'_> {
         None
     }
 
+    /// Forgets who has asked for the reloads that wait, because their server process is gone or ends; they are made all the same. Returns
+    /// whether anybody has asked.
+    pub(super) fn forget_askers(&mut self) -> bool {
+        let causes = self.causes.len();
+        self.causes.retain(|cause| matches!(cause, Cause::Signal(_)));
+        let has_any = self.causes.len() < causes;
+        if has_any {
+            self.causes.push(Cause::Signal("sluice reload".to_owned()));
+        }
+        has_any
+    }
+
     /// Says that there is no reload. The server process logs it, because it has the log's file.
     async fn refuse(&mut self, causes: Vec<Cause>, text: &str) {
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();

@@ -120,11 +120,16 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
         own.push(estate.server.pid);
         let launchers = estate.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
         own.extend(launchers.map(|process| process.pid));
+        let mut life = Life::take_over(Instant::now());
+        if !estate.reloads.is_empty() {
+            // It waits for the end of the upgrade.
+            life.on(Event::Reload, Instant::now());
+        }
         // Those in force, in case that this program cannot use the present ones.
         let settings = reload::settings_of(&file, &estate.bundle).ok();
         let mut supervisor = Supervisor {
             program: program()?,
-            life: Life::take_over(Instant::now()),
+            life,
             children: Children::new(&own),
             sockets: Sockets::of(estate.bound),
             activated: Activated::default(),
@@ -141,7 +146,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             candidate: None,
             retired: estate.retired,
             pending: None,
-            causes: Vec::new(),
+            causes: estate.reloads,
             upgrade: Some(estate.cause),
             history: estate.history,
             launcher_plan: estate.launcher_plan,

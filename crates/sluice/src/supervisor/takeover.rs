@@ -48,6 +48,9 @@ struct Left {
     listen: Vec<Address>,
     history: History,
     cause: Cause,
+    /// Who wants a reload after the upgrade.
+    #[serde(default)]
+    reloads: Vec<Cause>,
 }
 
 /// A launcher process, and the server process that it works for.
@@ -129,6 +132,8 @@ pub(super) struct Estate {
     pub(super) history: History,
     /// Who wanted the upgrade.
     pub(super) cause: Cause,
+    /// Who wants a reload after it.
+    pub(super) reloads: Vec<Cause>,
 }
 
 /// The same, of the supervisor that leaves it.
@@ -142,6 +147,7 @@ pub(super) struct Leaving<'a> {
     pub(super) bound: &'a [Bound],
     pub(super) history: History,
     pub(super) cause: Cause,
+    pub(super) reloads: &'a [Cause],
 }
 
 impl Leaving<'_> {
@@ -188,6 +194,7 @@ impl Leaving<'_> {
             listen: self.bound.iter().map(Address::of).collect(),
             history: self.history.clone(),
             cause: self.cause.clone(),
+            reloads: self.reloads.to_vec(),
         }
     }
 
@@ -274,6 +281,7 @@ impl Estate {
             bound,
             history: left.history,
             cause: left.cause,
+            reloads: left.reloads,
         })
     }
 }

@@ -96,6 +96,7 @@ impl Supervisor<'_> {
             launcher_plan: self.launcher_plan.clone(),
             history: self.history.clone(),
             cause: self.upgrade.clone()?,
+            reloads: &self.causes,
         })
     }
 
@@ -166,10 +167,27 @@ impl Supervisor<'_> {
             process.pid
         );
         self.conclude_upgrade(Ok(text)).await;
+        self.hand_reloads_over(process.pid).await;
         self.send(&ToServer::Drain { is_replaced: true }).await;
         self.retired.extend(self.server.replace(process));
         self.notifier.ready(&self.status());
         self.on(Event::UpgradeOver).await;
+    }
+
+    /// Has the new server process make the reloads that wait. Whoever waits for one knows only the old one, and is answered now.
+    async fn hand_reloads_over(&mut self, new: i32) {
+        let causes = self.causes.clone();
+        if !self.forget_askers() {
+            return;
+        }
+        let text =
+            format!("server process {new} goes on, and reads the configuration now: its log says what comes of it");
+        self.send(&ToServer::Refused(Refused {
+            causes,
+            is_done: true,
+            lines: vec![text],
+        }))
+        .await;
     }
 
     /// The candidate cannot take over, because of what it has said, or else for this reason.

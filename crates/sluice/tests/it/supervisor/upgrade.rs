@@ -1,11 +1,13 @@
 //! `sluice upgrade`.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use super::{Load, command, next_server_process, note, rounds, status};
-use crate::harness::{Server, Setup, is_alive, launchers_of, signal, wait_until, write_script};
+use crate::harness::{DEADLINE, Server, Setup, is_alive, launchers_of, signal, wait_until, write_script};
 
 const SLOW: &str = r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
 printf 'Content-Type: text/plain\n\nanswered'"#;
@@ -207,4 +209,75 @@ fn a_launcher_that_is_due_is_started_after_an_upgrade_that_fails() {
 fn launcher_of(server: &Server) -> u32 {
     assert!(wait_until(|| !launchers_of(server.pid()).is_empty()));
     launchers_of(server.pid())[0]
+}
+
+/// Gives the server a command, and returns what it answers, later.
+fn give(server: &Server, name: &str) -> UnixStream {
+    let socket = server.path("run").join(format!("{}.sock", server.pid()));
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    writeln!(stream, "{{\"command\":\"{name}\"}}").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    stream
+}
+
+fn answer(mut stream: UnixStream) -> String {
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    assert!(read.is_ok(), "no answer: {read:?}");
+    answer
+}
+
+/// Gives the commands `upgrade`, and `reload` while the new program is tried, with this text at the end of the configuration. Returns the
+/// server and the answers.
+fn upgrade_and_reload(more: &str) -> (Server, [String; 2]) {
+    let program = Program::new();
+    let setup = Setup::new().file("a.txt", "a");
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start_program(&program.0);
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    fs::write(server.path("sluice.toml"), text + more).unwrap();
+    fs::remove_file(&program.0).unwrap();
+    let trial = format!(
+        "#!/bin/bash\necho tried > \"$TEST_DIR/events\"; read line < \"$TEST_DIR/gate\"\nexec -a \"sluice: trial\" {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_sluice")
+    );
+    write_script(&program.0, &trial);
+    let upgraded = give(&server, "upgrade");
+    events.line();
+    let reloaded = give(&server, "reload");
+    // The supervisor has both when the server process has answered a later command.
+    status(&server);
+    fs::remove_file(&program.0).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_sluice"), &program.0).unwrap();
+    gate.open();
+    let answers = [answer(upgraded), answer(reloaded)];
+    (server, answers)
+}
+
+#[test]
+fn a_reload_during_an_upgrade_that_fails_is_made_and_answered() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let more = format!("\n[[listen]]\naddress = \"{}\"\n", taken.local_addr().unwrap());
+    let (server, [upgraded, reloaded]) = upgrade_and_reload(&more);
+    for (answer, end) in [(&upgraded, "goes on as it was"), (&reloaded, "nothing has changed")] {
+        assert!(
+            answer.contains("Address already in use") && answer.contains(end),
+            "{answer}"
+        );
+        assert!(answer.contains("\"ok\":false"), "{answer}");
+    }
+    assert_eq!(server.get("/a.txt").text(), "a");
+}
+
+#[test]
+fn a_reload_during_an_upgrade_is_made_by_the_new_server_process() {
+    let (server, [upgraded, reloaded]) = upgrade_and_reload("");
+    assert!(upgraded.contains("goes on, as server process"), "{upgraded}");
+    assert!(
+        reloaded.contains("reads the configuration now") && reloaded.contains("\"ok\":true"),
+        "{reloaded}"
+    );
+    server.log_line("sluice reload: sluice.toml is in force");
+    assert_eq!(server.get("/a.txt").text(), "a");
 }
