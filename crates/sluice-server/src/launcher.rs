@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sluice_launch::{LauncherSettings, SameUser, Service, ServiceSettings, UserPolicy};
@@ -30,6 +31,8 @@ pub struct LauncherPlan {
     pub temporary_files: PathBuf,
     /// As whom scripts may run.
     pub users: ScriptUserSettings,
+    /// How long it may leave the supervisor's questions unanswered.
+    pub answer_timeout: Duration,
 }
 
 impl LauncherPlan {
@@ -41,6 +44,7 @@ impl LauncherPlan {
             controllers: confinement::controllers(settings),
             temporary_files: settings.spool_directory.clone().unwrap_or_else(std::env::temp_dir),
             users: settings.script_users(),
+            answer_timeout: settings.limits.launcher_timeout,
         }
     }
 

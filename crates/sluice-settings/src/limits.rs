@@ -67,6 +67,8 @@ pub struct Limits {
     pub has_cgroups: bool,
     /// The time after SIGTERM until exchanges in progress are aborted. (`sluice_server::worker`)
     pub drain_timeout: Duration,
+    /// The time for which a launcher may leave the supervisor's questions unanswered; then it is killed, and another one is started.
+    pub launcher_timeout: Duration,
     /// Lines of one kind that a worker logs about refused requests and failed responses within 10 seconds. Beyond it they are
     /// counted, and the count is logged: a client must not be able to fill a disk. (`sluice_server::serve`)
     pub log_lines_max: u32,
@@ -97,6 +99,7 @@ impl Default for Limits {
             processes_soft_max: None,
             has_cgroups: true,
             drain_timeout: Duration::from_secs(30),
+            launcher_timeout: Duration::from_secs(30),
             log_lines_max: 10,
             script_log_bytes_max: 256 << 10,
         }

@@ -12,7 +12,7 @@ use rustix::net::{Shutdown, shutdown};
 use sluice_server::{CurrentUsers, IgnoredSignals, script_users};
 
 use crate::link::channel::{Channel, Received};
-use crate::link::message::ToLauncher;
+use crate::link::message::{FromLauncher, ToLauncher};
 
 /// The name of a launcher in the process table, by which the program knows its role.
 pub(crate) const LAUNCHER_NAME: &str = "sluice: launcher";
@@ -70,6 +70,12 @@ async fn obey(channel: &mut Channel, users: &CurrentUsers) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {
             ToLauncher::Users(settings) => users.set(script_users::policy(&settings)),
+            ToLauncher::Ask => {
+                if let Err(error) = channel.send(&FromLauncher::Alive, &[]).await {
+                    // Its end is noticed by `next`.
+                    tracing::debug!("launcher: {error}");
+                }
+            }
             ToLauncher::Start(_) => tracing::error!("launcher: the supervisor has said twice how to start"),
         }
     }

@@ -214,6 +214,17 @@ pub(super) static LIMITS: Section<Limits> = Section {
             example: "\"2m\"",
         },
         Key {
+            name: "launcher_timeout",
+            kind: Kind::Duration(
+                at_least(1000, "a loaded machine may take so long"),
+                |limits, timeout| limits.launcher_timeout = timeout,
+            ),
+            default: Value("\"30s\""),
+            text: "Longest time for which the process that starts scripts may leave the supervisor's questions unanswered, because it was stopped or \
+                   hangs. Then it is killed with its scripts, and another one is started. Only for `sluice run`.",
+            example: "\"10s\"",
+        },
+        Key {
             name: "log_lines",
             kind: Kind::Number {
                 unit: "lines",

@@ -20,7 +20,7 @@ use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor. It changes when one of them does.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,6 +59,15 @@ pub(crate) enum ToLauncher {
     Start(LauncherPlan),
     /// From now on scripts may run as these users.
     Users(ScriptUserSettings),
+    /// Answer this.
+    Ask,
+}
+
+/// A message of a launcher to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromLauncher {
+    /// It answers.
+    Alive,
 }
 
 /// How a server process begins.

@@ -5,7 +5,7 @@
 //! ```
 //! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise is
 //! replaced, with growing delays, and its server process gets another socket; what it has left behind are children of the supervisor
-//! then, and are killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
+//! then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +29,10 @@ const STABLE: Duration = Duration::from_secs(10);
 /// How long a launcher may take to end after its server process.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Questions without an answer after which a launcher is killed. They are counted, rather than the time, because the supervisor may have been
+/// stopped as well.
+const UNANSWERED_MAX: u32 = 4;
+
 /// The launcher of a server process.
 pub(super) struct Launcher {
     /// The server process.
@@ -39,6 +43,8 @@ pub(super) struct Launcher {
     /// Deaths in a row.
     deaths: u32,
     due: Option<Instant>,
+    /// Questions since its last answer.
+    unanswered: u32,
 }
 
 impl Launcher {
@@ -51,6 +57,7 @@ impl Launcher {
             process,
             started: now,
             deaths: 0,
+            unanswered: 0,
         }
     }
 
@@ -82,10 +89,13 @@ impl Supervisor<'_> {
     /// When a launcher is due next, or must have ended.
     pub(super) fn launchers_due(&self) -> Option<Instant> {
         let due = self.launchers.iter().filter_map(|launcher| launcher.due);
-        due.chain(self.ending.iter().map(|ending| ending.until)).min()
+        let has_any = self.launchers.iter().any(|launcher| launcher.process.is_some());
+        due.chain(self.ending.iter().map(|ending| ending.until))
+            .chain(has_any.then_some(self.question_due))
+            .min()
     }
 
-    /// Starts the launchers that are due, and kills those that do not end.
+    /// Starts the launchers that are due, and kills those that do not end or do not answer.
     pub(super) async fn on_launchers_due(&mut self) {
         let now = Instant::now();
         let is_due = |launcher: &Launcher| launcher.due.is_some_and(|due| due <= now);
@@ -103,6 +113,35 @@ impl Supervisor<'_> {
             kill(ending.process.pid);
             ending.until = now + END_TIMEOUT;
         }
+        if self.question_due <= now {
+            self.ask_launchers().await;
+        }
+    }
+
+    /// Asks every launcher whether it is there, and kills those that have not answered for a while.
+    async fn ask_launchers(&mut self) {
+        let timeout = self.launcher_plan.answer_timeout;
+        for launcher in &mut self.launchers {
+            let Some(process) = &mut launcher.process else { continue };
+            if process.has_answered().await {
+                launcher.unanswered = 0;
+            }
+            if launcher.unanswered >= UNANSWERED_MAX {
+                tracing::error!(
+                    "launcher process {} has not answered for {} s: it is killed",
+                    process.pid,
+                    timeout.as_secs()
+                );
+                kill(process.pid);
+                continue;
+            }
+            launcher.unanswered += 1;
+            if let Err(error) = process.send(&ToLauncher::Ask, &[]).await {
+                // Its end is noticed elsewhere.
+                tracing::debug!("launcher process {}: {error}", process.pid);
+            }
+        }
+        self.question_due = Instant::now() + timeout / UNANSWERED_MAX;
     }
 
     async fn restart_launcher(&mut self, server: i32) {
@@ -116,6 +155,7 @@ impl Supervisor<'_> {
                 tracing::info!("launcher process {} starts scripts", process.pid);
                 let launcher = &mut self.launchers[index];
                 (launcher.process, launcher.started, launcher.due) = (Some(process), Instant::now(), None);
+                launcher.unanswered = 0;
                 self.give_launcher(server, socket).await;
             }
             Err(error) => {

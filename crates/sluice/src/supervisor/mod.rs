@@ -94,6 +94,8 @@ struct Supervisor<'a> {
     launcher_plan: LauncherPlan,
     /// Those of the server processes.
     launchers: Vec<Launcher>,
+    /// When they are asked next whether they are there.
+    question_due: Instant,
     /// Those of server processes that have ended.
     ending: Vec<Ending>,
     /// Whether processes of a dead launcher or server process may be left.

@@ -26,7 +26,7 @@ use super::launchers::Launcher;
 use crate::config;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
-use crate::link::message::{Cause, History, VERSION};
+use crate::link::message::{Cause, FromLauncher, History, VERSION};
 
 /// The name of a supervisor in the process table that takes over from another program.
 pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";
@@ -102,6 +102,15 @@ impl ServerProcess {
             channel: Channel::new(end)?,
             is_closed: false,
         })
+    }
+
+    /// Whether it has said anything since the last call. Forgets that; waits for nothing.
+    pub(super) async fn has_answered(&mut self) -> bool {
+        let mut has_answered = false;
+        while let Ok(Ok(Some(_))) = timeout(Duration::ZERO, self.channel.next::<FromLauncher>()).await {
+            has_answered = true;
+        }
+        has_answered
     }
 
     /// Sends it a message. One that reads nothing for so long is killed: otherwise it would keep the supervisor from everything else.

@@ -89,6 +89,27 @@ fn a_killed_launcher_is_replaced_and_the_server_goes_on() {
 }
 
 #[test]
+fn a_launcher_that_does_not_answer_is_killed_and_replaced() {
+    let server = Setup::new()
+        .limits("launcher_timeout = \"1s\"")
+        .script("hello", HELLO)
+        .start();
+    let old = launcher_of(&server);
+    // As a debugger does, or an administrator by mistake.
+    assert!(signal(old, "STOP"));
+    let mut client = server.connect();
+    client.get("/cgi-bin/hello");
+    server.log_line(&format!(
+        "launcher process {old} has not answered for 1 s: it is killed"
+    ));
+    server.log_line(&format!("launcher process {old} was killed by signal 9 (SIGKILL)"));
+    // Its program may have begun, so it is not started a second time.
+    assert_eq!(client.response().status, 503, "{}", server.log());
+    next_launcher(&server, old);
+    assert_eq!(server.get("/cgi-bin/hello").text(), "hello");
+}
+
+#[test]
 fn a_reply_is_not_completed_when_the_launcher_is_killed() {
     let setup = Setup::new().script(
         "half",
