@@ -490,7 +490,12 @@ impl Shared {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(None) | Err(_) => return false,
             };
-            match Reply::read(&buffer[..arrived.bytes], arrived.fds) {
+            // Without the last one, the standard input, a script would take the end of the pipe for that of its request's body.
+            let fds = match arrived.are_fds_missing {
+                true => Vec::new(),
+                false => arrived.fds,
+            };
+            match Reply::read(&buffer[..arrived.bytes], fds) {
                 Ok(reply) => self.handle(reply),
                 // It is of another version: as if it were gone.
                 Err(_) => return false,

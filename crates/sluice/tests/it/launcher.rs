@@ -247,3 +247,26 @@ fn a_launcher_started_by_hand_says_so() {
         ran.errors
     );
 }
+
+#[test]
+fn a_server_without_descriptors_does_not_start_a_script_without_its_input() {
+    let server = Setup::new()
+        .script("echo", r"printf 'Content-Type: text/plain\n\n'; cat")
+        .start();
+    let body = "b".repeat(1000);
+    let request = format!("POST /cgi-bin/echo HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\n{body}");
+    let mut client = server.connect();
+    let mut statuses = std::collections::BTreeSet::new();
+    for count in 0..16 {
+        server.leave_descriptors(count);
+        client.send(&request);
+        let response = client.response();
+        statuses.insert(response.status);
+        let is_whole = response.status == 200 && response.text() == body;
+        assert!(is_whole || response.status >= 500, "{count}: {}", response.text());
+    }
+    assert!(
+        statuses.contains(&200) && statuses.iter().any(|status| *status >= 500),
+        "{statuses:?}"
+    );
+}

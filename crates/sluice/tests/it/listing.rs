@@ -4,8 +4,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-
 use crate::harness::{Response, Server, Setup, run, write_script};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -421,19 +419,6 @@ fn site_adds_media_types_and_a_charset() {
     }
 }
 
-/// The server process may open so many more descriptors: the limit is the number after the first free ones.
-fn leave_descriptors(server: &Server, count: usize) {
-    let pid = server.server_pid();
-    let is_free = |number: &usize| !std::path::Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
-    let last = (0..).filter(is_free).nth(count).unwrap();
-    let limit = Rlimit {
-        current: Some(last as u64),
-        maximum: getrlimit(Resource::Nofile).maximum,
-    };
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
-    prlimit(pid, Resource::Nofile, limit).unwrap();
-}
-
 #[test]
 fn listing_that_lacks_entries_for_want_of_descriptors_is_an_error() {
     let server = listing_setup().file("list/a.txt", "a").file("list/b.txt", "b").start();
@@ -444,12 +429,12 @@ fn listing_that_lacks_entries_for_want_of_descriptors_is_an_error() {
     assert_eq!(whole.status, 200);
     // One descriptor is for the directory; none is left for what is in it.
     for count in [0, 1] {
-        leave_descriptors(&server, count);
+        server.leave_descriptors(count);
         client.send(request);
         let response = client.response();
         assert_eq!(response.status, 500, "{count}: {}", response.text());
     }
-    leave_descriptors(&server, 100);
+    server.leave_descriptors(100);
     client.send(request);
     assert_eq!(client.response().text(), whole.text());
 }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
 use super::client::Client;
 use super::lines::Lines;
 use super::processes::{Process, descriptors_of, processes_of, server_process_of};
@@ -90,6 +92,19 @@ impl Server {
     /// The process that serves: with `sluice run` a child of the supervisor.
     pub(crate) fn server_pid(&self) -> u32 {
         server_process_of(self.pid())
+    }
+
+    /// The server process may open so many more descriptors: the limit is the number after the first free ones.
+    pub(crate) fn leave_descriptors(&self, count: usize) {
+        let pid = self.server_pid();
+        let is_free = |number: &usize| !PathBuf::from(format!("/proc/{pid}/fd/{number}")).exists();
+        let last = (0..).filter(is_free).nth(count).unwrap();
+        let limit = Rlimit {
+            current: Some(last as u64),
+            maximum: getrlimit(Resource::Nofile).maximum,
+        };
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap());
+        prlimit(pid, Resource::Nofile, limit).unwrap();
     }
 
     /// Its resident memory in bytes (proc_pid_statm(5)). Assumes pages of 4 KiB; with larger ones the result is too small.
