@@ -28,4 +28,5 @@ pub use json::write_text as write_json_text;
 pub use line::{Line, LoggedRequest, LoggedResponse, STATUS_CLIENT_LEFT, Timing};
 pub use line_file::LineFile;
 pub use log::{Log, SiteLog};
+pub use sink::check_open;
 pub use tail::{LogSource, RecentLines, Tail, WantedLines};

@@ -6,10 +6,10 @@
 //! Lines that cannot be written wait, up to a limit, and are retried; beyond the limit whole lines are counted and
 //! dropped. A partly written line is completed first, or written whole again if the file was replaced meanwhile.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,6 +18,7 @@ use jiff::tz::TimeZone;
 use memchr::{memchr, memchr_iter, memrchr};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
@@ -337,6 +338,7 @@ fn open_append(path: &Path) -> io::Result<File> {
         .open(path);
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NXIO) => io::Error::other("is a FIFO that no program reads, or a socket: name a regular file"),
+        Some(Errno::ACCESS) => refused(path, error),
         _ => error,
     })?;
     // A pipe or terminal that is slow delays the log's thread, which is there for that; errors would be retried only once a second.
@@ -344,6 +346,31 @@ fn open_append(path: &Path) -> io::Result<File> {
         rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
     }
     Ok(file)
+}
+
+/// Whether the file of a log can be opened, as a reopening does it: it is made if it is not there.
+///
+/// # Errors
+/// It cannot; the error says what to do if permission is missing.
+pub fn check_open(path: &Path) -> io::Result<()> {
+    open_append(path).map(drop)
+}
+
+/// Why this process has no permission for a file, if that is known.
+fn refused(path: &Path, error: io::Error) -> io::Error {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let why = match fs::metadata(path) {
+        Ok(about) if about.uid() != user => format!(
+            "it belongs to user {}, and the server runs as user {user}: chown {user}:{group} {}",
+            about.uid(),
+            path.display()
+        ),
+        Err(missing) if missing.kind() == ErrorKind::NotFound => {
+            format!("there is no such file, and user {user} may not write its directory")
+        }
+        _ => return error,
+    };
+    io::Error::new(ErrorKind::PermissionDenied, format!("Permission denied: {why}"))
 }
 
 /// Bytes of the first line, or of the rest of it.

@@ -17,7 +17,7 @@ mod site;
 mod users;
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
 pub use confinement::{CgroupLimits, Confinement, FileRules, IoPriority, size_text};
@@ -100,6 +100,16 @@ impl Settings {
             Action::Files(files) => Some(&mut files.scripts.as_mut()?.script),
             _ => None,
         })
+    }
+
+    /// The files of all logs. One that several sites name is there as often.
+    pub fn log_files(&self) -> impl Iterator<Item = &Path> {
+        let of_sites = self.sites.iter().filter_map(|site| site.log.as_ref());
+        let access_logs = of_sites.chain([&self.access_log]).filter_map(|log| match &log.target {
+            LogTarget::File(path) => Some(path.as_path()),
+            LogTarget::Off | LogTarget::Stdout => None,
+        });
+        access_logs.chain(self.server_log.file.as_deref())
     }
 
     /// As whom scripts may run.

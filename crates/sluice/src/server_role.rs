@@ -196,11 +196,11 @@ impl<'a> Role<'a> {
                     report.fail("only `sluice run` can be upgraded while it runs: end this server and start it again");
                 }
             },
-            Command::ReopenLogs => {
-                self.server.reopen_logs();
-                self.logger.reopen();
-                report.info("the logs are opened again");
-            }
+            Command::ReopenLogs => match &mut self.link {
+                // It may have to make the files.
+                Some(link) => return link.ask(Ask::ReopenLogs, report, asker).await,
+                None => self.reopen_logs(&mut report),
+            },
             Command::Purge => match self.server.purge_cache() {
                 Some(counters) => report.info(&format!("cache purged: {counters}")),
                 None => report.warn("there is no cache to purge"),
@@ -237,10 +237,13 @@ impl<'a> Role<'a> {
             }
             ToServer::Alone => self.keep_activity(),
             ToServer::Certificates => self.use_certificates(fds).await,
-            ToServer::ReopenLogs => {
-                return self
-                    .carry_out(signal("SIGUSR1"), Command::ReopenLogs, Asker::Nobody)
-                    .await;
+            ToServer::ReopenLogs(cause) => {
+                let askers = self.link.as_mut().map(|link| link.askers_of(&[cause]));
+                if let Some(askers) = askers {
+                    let mut report = askers.report();
+                    self.reopen_logs(&mut report);
+                    askers.answer(&report.answer);
+                }
             }
             ToServer::Purge => return self.carry_out(signal("SIGUSR2"), Command::Purge, Asker::Nobody).await,
             ToServer::Drain { is_replaced } => return Some(End::Drain { is_replaced }),
@@ -248,6 +251,25 @@ impl<'a> Role<'a> {
             ToServer::Start(_) => tracing::error!("the supervisor has said twice how to start"),
         }
         None
+    }
+
+    /// Opens the logs again. A file that cannot be opened stays open under its new name.
+    fn reopen_logs(&self, report: &mut Report) {
+        let mut failures = Vec::new();
+        for path in self.settings.log_files() {
+            if let Err(error) = sluice_log::check_open(path) {
+                failures.push(format!(
+                    "log {}: {error}; the file opened before stays in use",
+                    path.display()
+                ));
+            }
+        }
+        self.server.reopen_logs();
+        self.logger.reopen();
+        match failures.is_empty() {
+            true => report.info("the logs are opened again"),
+            false => report.fail(&failures.join("\n")),
+        }
     }
 
     /// Goes on with another launcher.

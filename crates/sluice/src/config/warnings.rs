@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs::metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sluice_settings::rule::{AccessUse, CertificateUse};
 use sluice_settings::{
-    Action, ClientCertificates, ListenSettings, LogTarget, RouteSettings, ScriptSettings, Settings, SiteSettings,
+    Action, ClientCertificates, ListenSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
 };
 
 use super::access_warnings;
@@ -37,16 +37,11 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
 
 /// A log is a FIFO. Those of /dev and /proc are streams of the server itself, which are open already.
 fn fifo_logs(settings: &Settings) -> Vec<String> {
-    let sites = settings.sites.iter().filter_map(|site| site.log.as_ref());
-    let access = sites.chain([&settings.access_log]).filter_map(|log| match &log.target {
-        LogTarget::File(path) => Some(path),
-        LogTarget::Off | LogTarget::Stdout => None,
-    });
-    let paths: BTreeSet<&PathBuf> = access.chain(&settings.server_log.file).collect();
+    let paths: BTreeSet<&Path> = settings.log_files().collect();
     let is_fifo = |path: &Path| metadata(path).is_ok_and(|about| about.file_type().is_fifo());
     let is_own = |path: &Path| path.starts_with("/dev") || path.starts_with("/proc");
     let found = paths.into_iter().filter(|path| !is_own(path) && is_fifo(path));
-    let line = |path: &PathBuf| {
+    let line = |path: &Path| {
         format!(
             "log {}: is a FIFO: the server does not start unless a program reads it",
             path.display()

@@ -39,8 +39,8 @@ pub(crate) enum ToServer {
     Alone,
     /// Read certificates and keys again. With the bundle.
     Certificates,
-    /// Open the logs again (SIGUSR1).
-    ReopenLogs,
+    /// Open the logs again. Their files have been made.
+    ReopenLogs(Cause),
     /// Empty the file cache (SIGUSR2).
     Purge,
     /// End after the exchanges in progress. `is_replaced` if another server process goes on: then connections without a request get time to
@@ -165,4 +165,5 @@ pub(crate) enum Ask {
     Reload,
     Drain,
     Upgrade,
+    ReopenLogs,
 }

@@ -5,14 +5,14 @@
 //! makes its files there itself.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use sluice_server::STATE_FILE;
-use sluice_settings::{AccessLog, LogTarget, Settings, User};
+use sluice_settings::{Settings, User};
 
 use crate::control::place;
 
@@ -50,9 +50,7 @@ impl ServerUser {
     /// Makes the files of the logs, and the directory for what is kept. What cannot be made is reported by the server process, which then
     /// cannot open it.
     pub(super) fn make_files(&self, settings: &Settings) {
-        let logs = settings.sites.iter().filter_map(|site| site.log.as_ref());
-        let logs = logs.chain([&settings.access_log]).filter_map(file_of);
-        for file in logs.chain(settings.server_log.file.as_deref()) {
+        for file in settings.log_files() {
             if let Err(error) = self.make_log(file) {
                 tracing::debug!("log {}: {error}", file.display());
             }
@@ -77,14 +75,24 @@ impl ServerUser {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let found = options.open(&path)?;
                 let about = found.metadata()?;
-                // An earlier server of root has made it.
-                match about.is_file() && about.uid() == 0 && about.nlink() == 1 {
+                // An earlier server of root has made it, or one with another user.
+                match about.is_file() && about.nlink() == 1 && !self.may_write(&about) {
                     true => self.give(&found),
                     false => Ok(()),
                 }
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the permissions of a file let the user write it.
+    fn may_write(&self, about: &Metadata) -> bool {
+        let mask = match about {
+            about if about.uid() == self.user.uid => 0o200,
+            about if about.gid() == self.user.gid || self.user.groups.contains(&about.gid()) => 0o020,
+            _ => 0o002,
+        };
+        about.mode() & mask != 0
     }
 
     fn make_directory(&self, directory: &Path) -> io::Result<()> {
@@ -124,13 +132,6 @@ impl ServerUser {
 
     fn give(&self, file: &File) -> io::Result<()> {
         fchown(file, Some(self.user.uid), Some(self.user.gid))
-    }
-}
-
-fn file_of(log: &AccessLog) -> Option<&Path> {
-    match &log.target {
-        LogTarget::File(path) => Some(path),
-        LogTarget::Off | LogTarget::Stdout => None,
     }
 }
 

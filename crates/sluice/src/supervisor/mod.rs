@@ -234,17 +234,19 @@ impl Supervisor<'_> {
             }
             SignalEvent::End => self.on(Event::Drain).await,
             SignalEvent::Signal(name, Command::Reload) => self.want_reload(Cause::Signal(name.to_owned())).await,
-            SignalEvent::Signal(_, Command::ReopenLogs) => {
-                self.make_files();
-                self.send(&ToServer::ReopenLogs).await;
-            }
+            SignalEvent::Signal(name, Command::ReopenLogs) => self.reopen_logs(Cause::Signal(name.to_owned())).await,
             SignalEvent::Signal(_, Command::Purge) => self.send(&ToServer::Purge).await,
             SignalEvent::Signal(..) => {}
         }
     }
 
+    async fn reopen_logs(&mut self, cause: Cause) {
+        self.make_files();
+        self.send(&ToServer::ReopenLogs(cause)).await;
+    }
+
     /// Makes the files of the settings in force that the server process cannot make: a program such as logrotate may have renamed them.
-    fn make_files(&self) {
+    pub(super) fn make_files(&self) {
         let Some(user) = &self.user else { return };
         match settings_of(&self.file, &self.bundle) {
             Ok(settings) => user.make_files(&settings),
@@ -296,6 +298,7 @@ impl Supervisor<'_> {
                 // A second one is no wish to end at once, as a second signal is.
                 Ask::Drain if matches!(self.life.state(), State::Draining { .. }) => {}
                 Ask::Drain => self.on(Event::Drain).await,
+                Ask::ReopenLogs => self.reopen_logs(Cause::Asked(number)).await,
                 Ask::Upgrade => {
                     let earlier = self.upgrade.replace(Cause::Asked(number));
                     self.on(Event::Upgrade).await;

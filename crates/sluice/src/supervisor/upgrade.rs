@@ -111,6 +111,8 @@ impl Supervisor<'_> {
         };
         self.certificates = Certificates::of(&prepared.settings);
         let user = ServerUser::of(&prepared.settings);
+        // It may be another one than that of the server process that runs.
+        user.iter().for_each(|user| user.make_files(&prepared.settings));
         let bound = self.sockets.of_plan(&prepared.plan);
         let mut start = self.start_message(bound.iter().map(|bound| bound.sockets().len()).collect());
         start.replaces = true;
@@ -208,7 +210,11 @@ impl Supervisor<'_> {
         let Some(cause) = self.upgrade.take() else { return };
         let (is_done, text) = match result {
             Ok(text) => (true, text),
-            Err(text) => (false, format!("{text}\nthe server goes on as it was")),
+            Err(text) => {
+                // They may have been given to another user.
+                self.make_files();
+                (false, format!("{text}\nthe server goes on as it was"))
+            }
         };
         let result = Refused {
             causes: vec![cause],

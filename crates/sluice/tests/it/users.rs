@@ -152,6 +152,69 @@ fn files_of_root_are_read_and_made_for_the_server() {
         || fs::read_to_string(&log).is_ok_and(|text| text.contains("/after"))
     ));
     assert_eq!(about(&log).unwrap().0, SERVER);
+    // The command does the same.
+    fs::rename(&log, server.path("logs/access.log.2")).unwrap();
+    let ran = run(server.setup().directory(), &["log", "reopen"]);
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+    assert_eq!(about(&log).unwrap(), (SERVER, 0o640));
+    server.stop();
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_again_fails_the_command() {
+    let setup = Setup::new().log("access = \"logs/access.log\"");
+    fs::create_dir(setup.path("logs")).unwrap();
+    let server = setup.start();
+    fs::rename(server.path("logs"), server.path("old")).unwrap();
+    let ran = run(server.setup().directory(), &["log", "reopen"]);
+    assert!(!ran.status.success());
+    let message = "logs/access.log: No such file or directory (os error 2); the file opened before stays in use";
+    assert!(ran.output.contains(message), "{}{}", ran.output, ran.errors);
+    assert!(!ran.output.contains("are opened again"), "{}", ran.output);
+    fs::rename(server.path("old"), server.path("logs")).unwrap();
+    let ran = run(server.setup().directory(), &["log", "reopen"]);
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+}
+
+/// Writes the configuration with another user of the server.
+fn change_user(server: &Server, old: u32, new: u32) {
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let changed = text.replace(&format!("\"{old}:{old}\""), &format!("\"{new}:{new}\""));
+    assert_ne!(changed, text);
+    fs::write(server.path("sluice.toml"), changed).unwrap();
+}
+
+#[test]
+fn logs_are_given_to_another_user_of_the_server() {
+    if !is_root() {
+        return;
+    }
+    let setup = open_setup()
+        .server(&format!("user = \"{SERVER}:{SERVER}\""))
+        .log("access = \"logs/access.log\"");
+    fs::create_dir(setup.path("logs")).unwrap();
+    let server = setup.start();
+    let log = server.path("logs/access.log");
+    let owner = || fs::metadata(&log).unwrap().uid();
+    assert_eq!(owner(), SERVER);
+    let upgrade = || run(server.setup().directory(), &["upgrade"]);
+    let old = server.server_pid();
+    change_user(&server, SERVER, ALICE);
+    // The state directory is the administrator's affair.
+    give(&server.path("state"), ALICE);
+    let ran = upgrade();
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+    assert!(wait_until(|| server.server_pid() != old));
+    assert_eq!(owner(), ALICE);
+    // A directory of another user is not root's affair.
+    give(&server.path("logs"), ALICE);
+    change_user(&server, ALICE, BOB);
+    let ran = upgrade();
+    assert!(!ran.status.success());
+    let message = format!("it belongs to user {ALICE}, and the server runs as user {BOB}: chown {BOB}:{BOB} ");
+    assert!(ran.output.contains(&message), "{}{}", ran.output, ran.errors);
+    assert_eq!(owner(), ALICE);
+    server.get("/health.txt");
     server.stop();
 }
 
