@@ -15,7 +15,8 @@
 #   make dist    a static tarball for any Linux, with checksums: target/dist/; test-container runs the image that is made of it, as root
 #   make lint    rustfmt and clippy, warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
-#   make bench   Sluice beside Apache, nginx, lighttpd and h2o: tables and pictures in bench/results/ (bench-quick: a few of them)
+#   make bench   Sluice beside Apache, nginx, lighttpd, h2o and Caddy: tables and pictures in bench/results/ (bench-quick: a few of them);
+#                BENCH="--processors 2,4" passes options on
 #   make fuzz    every parser of untrusted bytes against mutated input, FUZZ_SECONDS=60 each (fuzz/README.md)
 #   make soak    ten minutes of everything at once in every language and mode, scripts killed at random (SOAK_SECONDS=600)
 #   make chaos   faults of every kind under load: kills, full disks, exhausted limits, reloads, upgrades (CHAOS_SECONDS=600, or CHAOS="--exchanges 1000000")
@@ -181,13 +182,13 @@ docs: build
 	@$(CARGO) doc --locked --workspace --no-deps
 
 bench: build sdk
-	@echo "Measuring for some 24 minutes: let the machine be quiet (bench/README.md)"
+	@echo "Measuring for some 32 minutes: let the machine be quiet (bench/README.md)"
 	@bench/setup
-	@python3 bench
+	@python3 bench $(BENCH)
 
 bench-quick: build sdk
 	@bench/setup
-	@python3 bench --quick
+	@python3 bench --quick $(BENCH)
 
 soak: build sdk
 	@tools/needs python3 perl php php-cgi

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from . import machine, plan, report, results
+from . import beside, machine, passes, plan, report, results
 from .progress import clock_time
 from .run import Run
 from .servers import ALL_SERVERS
@@ -31,19 +31,52 @@ CHARTS_SECONDS = 120.0
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parse(arguments)
     if options.report:
-        done = results.load(options.report / "results.json")
-        return publish(done, options.report)
+        return report_again(options.report)
     tables = plan.choose(options.tables, options.quick, options.rounds, options.servers)
     missing = [tool for tool in NEEDED_TOOLS if not shutil.which(tool)]
     if missing:
         return complain(f"{' and '.join(missing)}: not installed; bench/setup installs it")
     if not options.sluice.is_file():
         return complain(f"{options.sluice} does not exist: `make build sdk` builds it")
+    there = len(os.sched_getaffinity(0))
+    choice = passes.choose(options.processors or [there], there)
+    if not choice.counts:
+        return complain("; ".join(f"{name}: {reason}" for name, reason in choice.omitted.items()))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
     directory = options.output or new_directory()
     directory.mkdir(parents=True, exist_ok=True)
-    print(f"{clock_time(plan.estimate_seconds(tables))} minutes at most, {directory}", file=sys.stderr)
-    return measure(tables, options, directory)
+    seconds = plan.estimate_seconds(tables) * len(choice.counts)
+    print(f"{clock_time(seconds)} minutes at most, {directory}", file=sys.stderr)
+    for name, reason in choice.omitted.items():
+        print(f"omitted: {name}: {reason}", file=sys.stderr)
+    return measure_all(tables, options, directory, choice)
+
+
+def measure_all(tables: list[plan.Table], options: argparse.Namespace, directory: Path, choice: passes.Choice) -> int:
+    """A single pass goes into the directory itself; of several, each into one of its own, and their summary beside them."""
+    if len(choice.counts) == 1:
+        return measure(tables, options, directory, choice.counts[0], choice.omitted)
+    status = 0
+    for count in choice.counts:
+        print(f"with {passes.name_of(count)}:", file=sys.stderr)
+        status = measure(tables, options, passes.directory_of(directory, count), count, choice.omitted)
+        if status:
+            break
+    return publish_all(directory) or status
+
+
+def report_again(directory: Path) -> int:
+    """Summary and charts of an earlier run."""
+    found = passes.load(directory)
+    for count, done in found.items():
+        publish(done, passes.directory_of(directory, count))
+    return publish_all(directory) if found else publish(results.load(directory / "results.json"), directory)
+
+
+def publish_all(directory: Path) -> int:
+    draw(directory)
+    print(beside.write(passes.load(directory), directory))
+    return 0
 
 
 def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -60,6 +93,10 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         help=f"of {', '.join(ALL_SERVERS)}; Sluice always",
     )
     parser.add_argument("--rounds", type=at_least_one, help="rounds of each table, instead of its default")
+    parser.add_argument(
+        "--processors", type=passes.counts, default=[], metavar="A,B",
+        help="a complete run for each number of processors, side by side in the summary (default: one with all of them)",
+    )  # fmt: skip
     parser.add_argument("--output", type=Path, help="directory for the results (default: bench/results/<date>-<host>)")
     parser.add_argument(
         "--sluice", type=Path, default=REPOSITORY / "target" / "release" / "sluice", help="the server's binary"
@@ -104,8 +141,24 @@ def new_directory() -> Path:
     )
 
 
-def measure(tables: list[plan.Table], options: argparse.Namespace, directory: Path) -> int:
-    found = results.Results(machine=machine.describe(REPOSITORY), quick=options.quick)
+def measure(
+    tables: list[plan.Table], options: argparse.Namespace, directory: Path, processors: int, omitted: dict[str, str]
+) -> int:
+    """One run, on that many processors."""
+    directory.mkdir(parents=True, exist_ok=True)
+    there = len(os.sched_getaffinity(0))
+    with passes.confined(processors) as chosen:
+        found = results.Results(machine=machine.describe(REPOSITORY), skipped=dict(omitted), quick=options.quick)
+        if processors < there:
+            found.machine["confined"] = f" of {there}: numbers {', '.join(map(str, chosen))}"
+        status = measure_into(found, tables, options, directory)
+    found.save(directory / "results.json")
+    return publish(found, directory) or status
+
+
+def measure_into(
+    found: results.Results, tables: list[plan.Table], options: argparse.Namespace, directory: Path
+) -> int:
     begin, status = time.monotonic(), 0
     if found.machine["load"] > found.machine["cores"] / 2:
         found.remarks.append(
@@ -124,8 +177,7 @@ def measure(tables: list[plan.Table], options: argparse.Namespace, directory: Pa
         found.remarks.append(f"The run ended early: {error.__class__.__name__}: {error}")
         status = complain(f"{error.__class__.__name__}: {error}")
     found.machine["minutes"] = (time.monotonic() - begin) / 60
-    found.save(directory / "results.json")
-    return publish(found, directory) or status
+    return status
 
 
 def publish(found: results.Results, directory: Path) -> int:

@@ -1,7 +1,7 @@
 """The targets: the wanted ratio for each cell, and whether it was reached.
 
 Here: the targets as data, and the verdict. Not here: how the ratio is computed (figures.py). A target applies to every row
-that it names; its worst row is shown."""
+that it names. Of SPEED_AIMS, the present ones, each row is shown with its verdict; of AIMS, the earlier ones, the worst row."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from .engines import COLUMNS, IN_PROCESS, INTERFACES, fork_rows, rows
-from .figures import Spread, ratio
+from .figures import Spread, ratio, spread_of
 from .plan import LARGE_FILES, SERVER_COLUMNS, TABLES
 from .results import Results, failure_of
+from .tables import Table
+
+
+#: The words of a verdict.
+MET, MISSED, FAILED, NOT_MEASURED = "met", "missed", "failed", "not measured"
 
 
 @dataclass(frozen=True)
@@ -21,11 +26,13 @@ class Aim:
     table: str
     rows: tuple[str, ...]
     sluice: str
+    #: "": the figure itself is compared with the bound.
     peer: str
     bound: float
     at_most: bool = False
     #: Further peers: the best of all of them counts, in each row.
     or_peers: tuple[str, ...] = ()
+    unit: str = ""
 
     def is_met(self, figure: float) -> bool:
         return figure <= self.bound if self.at_most else figure >= self.bound
@@ -38,7 +45,7 @@ class Aim:
 
     @property
     def wanted(self) -> str:
-        return f"{'≤' if self.at_most else '≥'} {self.bound:g}"
+        return f"{'≤' if self.at_most else '≥'} {self.bound:g}{' ' if self.unit else ''}{self.unit}"
 
 
 @dataclass(frozen=True)
@@ -66,12 +73,16 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """met, missed, failed, or not measured."""
         if self.missed:
-            return "missed"
+            return MISSED
         if any(self.without.values()):
-            return "failed"
-        return "met" if self.ratios else "not measured"
+            return FAILED
+        return MET if self.ratios else NOT_MEASURED
+
+    def word_of(self, row: str) -> str:
+        if row in self.ratios:
+            return MET if self.aim.is_met(self.ratios[row].median) else MISSED
+        return FAILED if self.without.get(row) else NOT_MEASURED
 
 
 PEER_FILES = tuple(column.key for column in SERVER_COLUMNS if column.against)
@@ -152,20 +163,57 @@ def engine_aims() -> Iterator[Aim]:
         yield Aim(f"{name}: memory buffer / mailbox, 1 GiB", "engines-buffer", ("1024-64k",), ours, mailbox, 2)
 
 
+def speed_aims() -> Iterator[Aim]:
+    """Script I/O that is faster than a module inside Apache, and files that cost little more than their library."""
+    yield Aim(
+        "server's own code of a CGIplus request, 0 kB", "processor", ("kept-0k-code",), "sluice", "", 8.0, at_most=True, unit="µs"
+    )
+    for rows, kilobytes, peer, name, bound in (
+        (("0k-c10",), 0, "apache-module", "Apache module", 1.5), (("0k-c10",), 0, "nginx-fastcgi", "nginx→FastCGI", 1.5),
+        (("0k-c1",), 0, "apache-module", "Apache module", 1.05), (("0k-c1",), 0, "nginx-fastcgi", "nginx→FastCGI", 1.0),
+        (("64k-c10", "64k-c64"), 64, "apache-module", "Apache module", 1.05),
+    ):  # fmt: skip
+        yield Aim(f"CGIplus {kilobytes} kB / {name}", "scripts", rows, "sluice-cgiplus", peer, bound)
+    for peer, name, bound in (("lighttpd-cgi", "lighttpd CGI", 1.4), ("limit", "bare limit", 0.8)):
+        yield Aim(f"CGI 0 kB / {name}", "scripts", ("0k-c10",), "sluice-cgi", peer, bound)
+    row = ("1000-64k",)
+    yield Aim("mailbox / Apache module, equal records", "bandwidth", row, "sluice-mailbox", "apache-records", 1.0)
+    yield Aim("memory buffer / Apache module, best blocks", "bandwidth", row, "sluice-buffer", "apache-module", 1.3)
+    yield Aim("memory buffer / bare limit", "bandwidth", row, "sluice-buffer", "limit", 1.0)
+    yield Aim("memory buffer over TLS / Apache module", "bandwidth-tls", row, "sluice-buffer", "apache-module", 1.5)
+    first, *others = PEER_FILES
+    rows = ("0k-c10-kept", "0k-c64-kept")
+    yield Aim("files 0 kB / best peer", "files", rows, "sluice", first, 1.0, or_peers=tuple(others))
+    rows = tuple(row.key for row in table_of("files").rows if not row.keep_alive)
+    yield Aim("files without keep-alive / nginx", "files", rows, "sluice", "nginx", 1.0)
+    for peer, name, bound in (("nginx", "nginx", 0.85), ("hyper", "hyper alone", 1.13)):
+        yield Aim(f"processor time of a cached file / {name}", "processor", ("file-0k",), "sluice", peer, bound, at_most=True)
+    rows = tuple(row.key for row in table_of("transfer").rows)
+    yield Aim("transfer / best peer", "transfer", rows, "sluice", first, 1.0, or_peers=tuple(others))
+    rows = tuple(row.key for row in table_of("files-tls").rows if row.keep_alive and row.key[:2] != "16")
+    yield Aim("files over TLS / h2o", "files-tls", rows, "sluice", "h2o", 1.0)
+
+
+def table_of(key: str) -> Table:
+    return next(table for table in TABLES if table.key == key)
+
+
+SPEED_AIMS: tuple[Aim, ...] = tuple(speed_aims())
 AIMS: tuple[Aim, ...] = (*script_aims(), *file_aims(), *protocol_aims(), *engine_aims())
 
 
-def judge(results: Results) -> list[Verdict]:
+def judge(results: Results, wanted: tuple[Aim, ...] = AIMS) -> list[Verdict]:
     """Returns a verdict for each target whose table was part of the run."""
-    return [verdict_on(aim, results) for aim in AIMS if results.has_table(aim.table)]
+    return [verdict_on(aim, results) for aim in wanted if results.has_table(aim.table)]
 
 
 def verdict_on(aim: Aim, results: Results) -> Verdict:
     ratios, without, best = {}, {}, {}
     for row in aim.rows:
         ours = results.cell(aim.table, row, aim.sluice)
-        peers = {key: results.cell(aim.table, row, key) for key in (aim.peer, *aim.or_peers)}
-        found = {key: figure for key, figure in ((key, ratio(ours, cell)) for key, cell in peers.items()) if figure}
+        peers = {key: results.cell(aim.table, row, key) for key in (aim.peer, *aim.or_peers) if key}
+        figures = {key: ratio(ours, cell) for key, cell in peers.items()} if peers else {"": spread_of(ours)}
+        found = {key: figure for key, figure in figures.items() if figure}
         if found:
             pick = max if aim.at_most else min
             key = pick(found, key=lambda key: found[key].median)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
-from . import aims, results
+from . import aims, passes, results
 from .figures import Spread, ratio, spread_of
 from .plan import TABLES
 from .report import number_text, ratio_text
@@ -30,8 +30,8 @@ except ImportError:
 
 INK, SOFT, GRID, PAPER = "#1f2933", "#66727f", "#e6eaee", "#ffffff"
 COLOURS = {
-    "sluice": "#0b7a75", "sluice-uncached": "#8cc5c1", "apache": "#c8553d", "nginx": "#6a994e", "lighttpd": "#5b7db1", "h2o": "#b08ea2",
-    "limit": "#b8c0c8",
+    "sluice": "#0b7a75", "sluice-uncached": "#8cc5c1", "apache": "#c8553d", "nginx": "#6a994e", "lighttpd": "#5b7db1", "h2o": "#b08ea2", "caddy": "#c2a14d",
+    "limit": "#b8c0c8", "hyper": "#b8c0c8",
     "gunicorn": "#6a994e", "gunicorn-nginx": "#6a994e", "uwsgi": "#c8553d", "uwsgi-nginx": "#c8553d", "granian": "#5b7db1",
     "granian-nginx": "#5b7db1", "waitress": "#b08ea2", "waitress-nginx": "#b08ea2", "starman": "#5b7db1", "starman-nginx": "#5b7db1",
     "mod_perl": "#c8553d", "mod_php": "#c8553d", "php-fpm-nginx": "#6a994e",
@@ -72,8 +72,9 @@ def main() -> int:
         return 0
     directory = Path(sys.argv[1])
     plt.rcParams.update(STYLE)
-    found = results.load(directory / "results.json")
-    for stem, figure in pictures(found):
+    several = passes.load(directory)
+    drawn = pictures_of_passes(several) if several else pictures(results.load(directory / "results.json"))
+    for stem, figure in drawn:
         figure.savefig(directory / f"{stem}.svg", metadata={"Date": None})
         plt.close(figure)
     return 0
@@ -81,11 +82,21 @@ def main() -> int:
 
 def pictures(found: Results) -> Iterator[tuple[str, plt.Figure]]:
     """Yields file name and chart for the measured tables, lazily."""
-    if any(verdict.ratios for verdict in aims.judge(found)):
-        yield "aims", aims_picture(found)
+    for stem, wanted in (("aims", aims.SPEED_AIMS), ("aims-other", aims.AIMS)):
+        verdicts = [verdict for verdict in aims.judge(found, wanted) if verdict.ratios]
+        if verdicts:
+            yield stem, aims_picture({"": verdicts})
     for table in TABLES:
         if found.has_table(table.key):
             yield from pictures_of(found, table)
+
+
+def pictures_of_passes(several: dict[int, Results]) -> Iterator[tuple[str, plt.Figure]]:
+    """The targets alone: the tables are in the directory of each pass."""
+    judged = {passes.name_of(count): aims.judge(found, aims.SPEED_AIMS) for count, found in several.items()}
+    verdicts = {name: [verdict for verdict in found if verdict.ratios] for name, found in judged.items()}
+    if any(verdicts.values()):
+        yield "aims", aims_picture(verdicts)
 
 
 def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]]:
@@ -116,6 +127,9 @@ def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]
         yield table.key, bars(found, table, grid_of_sizes(table, found, table.rows), table.columns, "Large files over TLS")
     elif table.key == "formats":
         yield table.key, bars(found, table, grid(table, found, 2), table.columns, "A text file, by its format")
+    elif table.key == "processor":
+        panels = grid(table, found, 3, table.measured_rows())
+        yield table.key, bars(found, table, panels, table.columns, "Processor time (less is better)", has_parts=True)
     elif table.key == "cost":
         yield table.key, bars(found, table, grid(table, found, 3), table.columns, "Cost (less is better)")
     elif table.group:
@@ -140,7 +154,7 @@ def grid_of_sizes(table: Table, found: Results, rows: Sequence[Row]) -> list[lis
 # ---- bars ----
 
 
-def bars(found: Results, table: Table, panels: list[list[Panel]], columns: Sequence[Column], title: str) -> plt.Figure:
+def bars(found: Results, table: Table, panels: list[list[Panel]], columns: Sequence[Column], title: str, has_parts: bool = False) -> plt.Figure:
     columns = [c for c in columns if any(found.cell(table.key, row.key, c.key) for line in panels for _, row in line)]
     height, width = len(panels), max(map(len, panels), default=1)
     figure, axes = plt.subplots(
@@ -151,14 +165,13 @@ def bars(found: Results, table: Table, panels: list[list[Panel]], columns: Seque
         for x, axis in enumerate(line):
             if y < height and x < len(panels[y]):
                 one_panel(axis, found, table, panels[y][x], columns)
+                if has_parts:
+                    mark_parts(axis, found, table, panels[y][x][1], columns)
             else:
                 axis.set_visible(False)
     unit = f", {table.unit}" if table.unit else ""
-    heading(
-        figure,
-        f"{title}{unit}",
-        "number: the median; Sluice ×: its figure over this one; whisker: smallest and largest round",
-    )
+    below = "number: the median; Sluice ×: its figure over this one; whisker: smallest and largest round"
+    heading(figure, f"{title}{unit}", below + ("; dark: the server itself, without scripts" if has_parts else ""))
     return figure
 
 
@@ -197,6 +210,14 @@ def one_bar(axis: plt.Axes, at: int, column: Column, figure: Spread) -> None:
     style = {"alpha": 1.0 if ours else 0.62, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0}
     axis.barh(at, figure.median, height=0.72, color=COLOURS[column.server], **style)
     axis.plot([figure.least, figure.most], [at, at], color=INK, linewidth=1, alpha=0.55)
+
+
+def mark_parts(axis: plt.Axes, found: Results, table: Table, row: Row, columns: Sequence[Column]) -> None:
+    """Draws the part of the server itself over the bar, where the rest is the scripts'."""
+    for at, column in enumerate(columns):
+        part, rest = (spread_of(found.cell(table.key, f"{row.key}-{name}", column.key)) for name in ("server", "scripts"))
+        if part and rest:
+            axis.barh(at, part.median, height=0.72, color=INK, alpha=0.35, linewidth=0)
 
 
 def ratio_label(found: Results, table: Table, row: Row, column: Column) -> str:
@@ -315,36 +336,49 @@ def scale_lines(
 # ---- the aims ----
 
 
-def aims_picture(found: Results) -> plt.Figure:
-    """Each row of each target as a point: its ratio over the target, so that the target is met from 1 on."""
-    verdicts = [verdict for verdict in aims.judge(found) if verdict.ratios]
-    figure, axis = plt.subplots(figsize=(8.6, 0.31 * len(verdicts) + 1.7), layout="constrained")
-    for at, verdict in enumerate(verdicts):
-        reach = [verdict.aim.reach(figure.median) for figure in verdict.ratios.values()]
-        axis.plot([within(min(reach)), within(max(reach))], [at, at], color=GRID, linewidth=5, zorder=1)
-        for value in reach:
-            place = within(value)
-            marker = "o" if place == value else "<" if value < place else ">"
-            axis.plot(
-                place, at, marker, markersize=6, color=MET if value >= 1 else MISSED, alpha=0.85, markeredgewidth=0
-            )
-        for place in (REACH_LEAST, REACH_MOST):
-            beyond = sorted(value for value in reach if value != within(value) == place)
-            text = ", ".join(f"×{value:.2g}" for value in beyond)
-            axis.annotate(text, (place, at), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
+#: The marker of each pass.
+MARKERS = "osD^"
+
+
+def aims_picture(passes_judged: dict[str, list[aims.Verdict]]) -> plt.Figure:
+    """Each row of each target as a point: its ratio over the target, so that the target is met from 1 on. One list of verdicts for each
+    pass, with its name; a single pass has none."""
+    seen = list({id(verdict.aim): verdict.aim for found in passes_judged.values() for verdict in found}.values())
+    figure, axis = plt.subplots(figsize=(8.6, 0.31 * len(seen) + 1.7), layout="constrained")
+    shift = 0.3 / len(passes_judged)
+    for number, (name, verdicts) in enumerate(passes_judged.items()):
+        marker = MARKERS[number % len(MARKERS)]
+        for verdict in verdicts:
+            place = seen.index(verdict.aim) + (number - (len(passes_judged) - 1) / 2) * shift
+            aim_points(axis, place, verdict, marker, is_first=number == 0)
+        if name:
+            axis.plot([], [], marker, color=SOFT, markersize=6, label=name)
     axis.axvline(1, color=INK, linewidth=1, zorder=2)
-    axis.set_yticks(
-        range(len(verdicts)), [f"{verdict.aim.text}   {verdict.aim.wanted}" for verdict in verdicts], fontsize=9
-    )
-    axis.set_ylim(len(verdicts) - 0.4, -0.6)
+    axis.set_yticks(range(len(seen)), [f"{aim.text}   {aim.wanted}" for aim in seen], fontsize=9)
+    axis.set_ylim(len(seen) - 0.4, -0.6)
     axis.set_xscale("log", base=2)
     axis.set_xlim(REACH_LEAST / 1.15, REACH_MOST * 1.15)
     axis.set_xticks([0.25, 0.5, 1, 2, 4], ["×¼", "×½", "×1", "×2", "×4"])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.grid(axis="y", visible=False)
+    if any(passes_judged):
+        figure.legend(loc="upper right", frameon=False, fontsize=8.5, ncols=len(passes_judged))
     below = "a point for each row of the tables; right of the line: met; an arrow: beyond the edge"
     heading(figure, "Targets: measured ratio over target ratio", below)
     return figure
+
+
+def aim_points(axis: plt.Axes, at: float, verdict: aims.Verdict, marker: str, is_first: bool) -> None:
+    reach = [verdict.aim.reach(figure.median) for figure in verdict.ratios.values()]
+    axis.plot([within(min(reach)), within(max(reach))], [at, at], color=GRID, linewidth=5, zorder=1)
+    for value in reach:
+        place = within(value)
+        shape = marker if place == value else "<" if value < place else ">"
+        axis.plot(place, at, shape, markersize=6, color=MET if value >= 1 else MISSED, alpha=0.85, markeredgewidth=0)
+    for place in (REACH_LEAST, REACH_MOST) if is_first else ():
+        beyond = sorted(value for value in reach if value != within(value) == place)
+        text = ", ".join(f"×{value:.2g}" for value in beyond)
+        axis.annotate(text, (place, at), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
 
 
 def within(value: float) -> float:

@@ -1,7 +1,7 @@
-"""What a server costs: memory, system calls, processor time.
+"""What a server costs: memory and system calls.
 
 Here: reading /proc and strace for one server that was just started and runs alone. Not here: names and units of
-the rows (plan.py), the order of the servers (run.py).
+the rows (plan.py), the order of the servers (run.py), processor time (processor.py).
 
   memory          PSS from smaps_rollup, summed over the server's own processes: shared pages are divided among the
                   processes that share them, so no other server of the same program may run meanwhile. For a script
@@ -9,16 +9,11 @@ the rows (plan.py), the order of the servers (run.py).
   system calls    `strace -c -f` on the server, its helpers and its scripts, including processes that start meanwhile;
                   the sum of their calls divided by the number of sequential requests. strace slows the processes
                   down, so only counts are used.
-  processor time  busy time of the machine's processors during a run, minus the load tool's: server, helpers, scripts
-                  and the kernel's work for them. (The sums of the processes would miss the CGI scripts of Apache and
-                  fcgiwrap, whose children are reaped by the kernel.) The machine has to be idle otherwise.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -32,37 +27,36 @@ from typing import Callable
 from .load import Invocation, checked, h2load_command, invoke
 from .results import NotMeasured, Sample, failed
 from .servers import Server
-from .tables import Row
+from .tables import KEPT_WAYS, Row
 
 IDLE_CONNECTIONS = 1000
 #: Connections opened before these, and kept open: what a server allocates once is then not counted for each connection,
 #: and memory that it has already freed is not reused for them.
 FIRST_CONNECTIONS = 250
+#: Requests before the memory of a script process is read, by 10 clients.
+FIRST_REQUESTS = 5000
 #: Requests under strace, sequential.
 TRACED_REQUESTS = {"file": 500, "large": 500, "cgi": 100, "kept": 500}
 ATTACH_SECONDS, DETACH_SECONDS, REQUEST_SECONDS = 10.0, 5.0, 30.0
 #: A server may free memory of idle connections with a delay: it is measured when it has been stable, within so many KiB, for
 #: so many checks, one second apart; at the latest after this time.
 STEADY_LOOKS, STEADY_KIB, SETTLE_SECONDS_LEAST, SETTLE_SECONDS_MOST = 4, 32, 3, 15
-#: Ways of running a persistent program; the first that a server supports is used.
-KEPT_WAYS = ("cgiplus", "module", "fastcgi")
 
 #: Receives raw output: its subject, the invocation.
 Keep = Callable[[str, Invocation], None]
 KeepRun = Callable[[Invocation], None]
 
 
-def measure(server: Server, ways: dict[str, str], seconds: float, keep: Keep) -> Iterator[tuple[str, Sample]]:
+def measure(server: Server, ways: dict[str, str], keep: Keep) -> Iterator[tuple[str, Sample]]:
     """Yields row and sample; `ways` are the server's routes that may be measured. Rows without a way are omitted."""
     paths = addresses(server, ways)
-    timed = [kind for kind in ("file", "cgi", "kept") if kind in paths]
     yield "rest", attempt(lambda: Sample(pss_kib(server.pids()) / 1024))
     if "idle" in paths:
         yield "idle", attempt(partial(idle_connections, server, paths["idle"]))
-    for kind in timed:
-        yield f"cpu-{kind}", attempt(partial(processor_time, paths[kind], seconds, partial(keep, f"cpu-{kind}")))
-    if "kept" in paths and server.script_pids():
-        yield "script", attempt(lambda: Sample(dirty_kib(server.script_pids())))
+    if "kept" in paths:
+        run_h2load(paths["kept"], Row("start", "", concurrency=10), 0, FIRST_REQUESTS)
+        if server.script_pids():
+            yield "script", attempt(lambda: Sample(dirty_kib(server.script_pids())))
     for kind in (kind for kind in TRACED_REQUESTS if kind in paths):
         yield f"calls-{kind}", attempt(partial(calls, server, kind, paths[kind], partial(keep, f"calls-{kind}")))
 
@@ -164,38 +158,11 @@ def idle_connections(server: Server, path: str) -> Sample:
     return Sample((after - before) / IDLE_CONNECTIONS)
 
 
-# ---- processor time ----
-
-
-def busy_seconds(stat: str) -> float:
-    """The first line of /proc/stat, without idle, iowait and steal; user includes guest."""
-    user, nice, system, _, _, irq, softirq = map(int, stat.splitlines()[0].split()[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
-def children_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def processor_time(url: str, seconds: float, keep: KeepRun) -> Sample:
-    """Measures microseconds per request."""
-    row = Row("cpu", "", concurrency=10)
-    probe = checked(run_h2load(url, row, seconds / 4), row)
-    count = max(probe.done * 4 // 10 * 10, 100)
-    busy, children = busy_seconds(Path("/proc/stat").read_text()), children_seconds()
-    run = run_h2load(url, row, seconds, count)
-    busy, children = busy_seconds(Path("/proc/stat").read_text()) - busy, children_seconds() - children
-    keep(run)
-    checked(run, row)
-    return Sample((busy - children) / count * 1e6)
+# ---- system calls ----
 
 
 def run_h2load(url: str, row: Row, seconds: float, count: int = 0) -> Invocation:
     return invoke(h2load_command(url, row, seconds, count), REQUEST_SECONDS)
-
-
-# ---- system calls ----
 
 
 def parse_strace(text: str) -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Optional
 from .engines import ENGINE_TABLES, QUICK_ROUNDS, QUICK_ROWS, SECONDS_MOST, SLOW_PAGE_RATE, UPLOAD_RATE
 from .servers.base import LINES_FILE
 from .servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, TLS_CIPHER, TLS_GROUP, Protocol
-from .tables import KIB, MIB, Column, Row, Table
+from .tables import KEPT_WAYS, KIB, MIB, Column, Row, Table
 
 #: Files under the root, by name: bytes. The sizes of the large files are those of the original tables.
 SMALL_FILES = {"0k.txt": 0, "16k.txt": 16 * KIB, "64k.txt": 64 * KIB}
@@ -36,10 +36,12 @@ STREAMS = ((1, 1), (10, 1), (64, 1), (10, 32))
 TOOL_SECONDS = 0.03
 #: Until the processes of an application are idle after a measurement, seconds.
 SETTLE_SECONDS = 0.06
+#: Reading the clocks of the processes twice, and until they are idle, seconds.
+READING_SECONDS = 0.15
 #: Starting and checking the servers, ratings of the processor, charts; seconds.
 BEFORE_AND_AFTER_SECONDS = 30.0
 #: All costs of one server: start, connections until they are stable, strace.
-COST_SECONDS = 17.0
+COST_SECONDS = 14.0
 
 
 # ---- the columns ----
@@ -66,6 +68,7 @@ SCRIPT_COLUMNS = (
     Column("apache-module", "Apache module", "apache", "module", "sluice-cgiplus"),
     Column("nginx-fastcgi", "nginx→FastCGI", "nginx", "fastcgi", "sluice-cgiplus"),
     Column("lighttpd-fastcgi", "lighttpd→FastCGI", "lighttpd", "fastcgi", "sluice-cgiplus"),
+    Column("caddy-fastcgi", "Caddy→FastCGI", "caddy", "fastcgi", "sluice-cgiplus"),
 )
 
 SERVER_COLUMNS = (
@@ -74,7 +77,10 @@ SERVER_COLUMNS = (
     Column("nginx", "nginx", "nginx", "file", "sluice"),
     Column("lighttpd", "lighttpd", "lighttpd", "file", "sluice"),
     Column("h2o", "h2o", "h2o", "file", "sluice"),
+    Column("caddy", "Caddy", "caddy", "file", "sluice"),
 )
+
+PROCESSOR_COLUMNS = (*SERVER_COLUMNS, Column("hyper", "hyper alone", "hyper", "file", "sluice"))
 
 FILE_COLUMNS = (*SERVER_COLUMNS, Column("sluice-uncached", "Sluice, no cache", "sluice-uncached", "file", "sluice"))
 
@@ -208,8 +214,53 @@ def cost_rows() -> Iterable[Row]:
     files = (("file", "a file of 16k"), ("large", "a file of 64k"))
     for key, label in (*files, ("cgi", "CGI, 0 kB"), ("kept", "a persistent program, 0 kB")):
         yield Row(f"calls-{key}", f"system calls, {label}", unit="per request")
-    for key, label in (("file", "a file of 16k"), ("cgi", "CGI, 0 kB"), ("kept", "a persistent program, 0 kB")):
-        yield Row(f"cpu-{key}", f"CPU time, {label}", unit="µs per request")
+
+
+#: Clients of the table of processor time: enough to keep the processors busy.
+PROCESSOR_CLIENTS = 10
+
+#: Name of a part (processor.py) → its label.
+PARTS = {"server": "server", "code": "server, user mode", "scripts": "scripts"}
+
+
+def processor_rows() -> Iterable[Row]:
+    for name in ("0k.txt", "64k.txt"):
+        yield from with_parts(processor_file_row(name), "code" if name == "0k.txt" else "")
+    yield replace(processor_file_row("0k.txt", suffix="-close", words=", no keep-alive"), keep_alive=False)
+    for name in ("0k.txt", "64k.txt"):
+        yield processor_file_row(name, H1_TLS, "-tls", ", TLS")
+    for name, streams in (("0k.txt", 1), ("0k.txt", 32), ("64k.txt", 1)):
+        row = processor_file_row(name, H2_TLS, f"-h2-m{streams}", f", HTTP/2, m {streams}")
+        yield replace(row, streams=streams)
+    for key, what, ways, without in (
+        ("cgi", "CGI", ("cgi",), ("h2o", "caddy", "hyper")),
+        ("kept", "persistent program", KEPT_WAYS, ("h2o", "hyper")),
+    ):
+        for kilobytes in (0, 64):
+            row = Row(
+                f"{key}-{kilobytes}k", f"{what}, {kilobytes} kB", PROCESSOR_CLIENTS, bytes=kilobytes * KIB, ways=ways, without=without
+            )
+            yield from with_parts(row, "server", *(["code"] if key == "kept" else []), "scripts")
+    for key, what, ways, channel, without in (
+        ("mailbox", "CGI, mailbox", ("cgi",), "m", ("h2o", "caddy", "hyper")),
+        ("records", "persistent program, records", ("cgiplus", "module"), "m", ("nginx", "lighttpd", "h2o", "caddy", "hyper")),
+        ("buffer", "memory buffer, or best blocks", ("module", "cgi"), "b", ("nginx", "lighttpd", "h2o", "caddy", "hyper")),
+    ):
+        row = Row(key, what, record="64k", channel=channel, ways=ways, without=without, unit="µs per MiB")
+        yield from with_parts(row, "server", "scripts")
+
+
+def processor_file_row(name: str, protocol: Protocol = H1, suffix: str = "", words: str = "") -> Row:
+    stem = name.split(".", maxsplit=1)[0]
+    return Row(
+        f"file-{stem}{suffix}", f"file of {stem}{words}", PROCESSOR_CLIENTS, file=name, bytes=SMALL_FILES[name], protocol=protocol
+    )
+
+
+def with_parts(row: Row, *parts: str) -> Iterable[Row]:
+    yield row
+    for part in filter(None, parts):
+        yield replace(row, key=f"{row.key}-{part}", label=f"{row.label}: {PARTS[part]}", part=part, of=row.key)
 
 
 #: The text above every table over TLS; load.py verifies it.
@@ -283,11 +334,23 @@ TABLES: tuple[Table, ...] = (
         "bytes", "MiB/s", tuple(format_rows()), FORMAT_COLUMNS, rounds=5, seconds=0.4,
     ),
     Table(
+        "processor", "Processor time",
+        f"Less is better: below 1, Sluice takes less. Microseconds of processor time per request, of the server with its helpers and\n"
+        f"scripts, without the load tool; {PROCESSOR_CLIENTS} clients. Steadier than rates, because the load tool takes no part of it. \"server\" is\n"
+        "the part of the server's own processes, \"user mode\" of that what is not the kernel's (counted in steps of 10 ms), \"scripts\" the\n"
+        "rest: programs, and what starts them. CGI is a process for each request (nginx: by fcgiwrap); a persistent program is CGIplus\n"
+        "(Sluice), a module (Apache), FastCGI (lighttpd, nginx, Caddy). `membufdemo` in records of 64k, by one client: to the mailbox of\n"
+        "CGI, record by record (CGIplus; the module), and to the memory buffer, beside the module's best blocks. \"hyper alone\" is the limit\n"
+        f"of Sluice's libraries: it answers without files, routes or log. TLS 1.3 with {TLS_CIPHER}.",
+        "processor", "µs per request", tuple(processor_rows()), PROCESSOR_COLUMNS, rounds=5, seconds=0.5, less_is_better=True,
+        megabytes=500,
+    ),
+    Table(
         "cost", "Cost of a server, a connection, a request",
         "Less is better. Memory is the PSS of the server's own processes; for idle connections, the increase by 1,000\n"
         "connections that have had one reply each, in addition to 250 earlier ones, when it is stable; for a script process, its\n"
-        "private memory. System calls and CPU time are those of server, helpers and scripts; CPU time includes the kernel's work\n"
-        "for them. A persistent program is CGIplus (Sluice), a module (Apache), FastCGI (lighttpd, nginx).",
+        "private memory. System calls are those of server, helpers and scripts. A persistent program is CGIplus (Sluice), a module\n"
+        "(Apache), FastCGI (lighttpd, nginx, Caddy).",
         "cost", "", tuple(cost_rows()), SERVER_COLUMNS, rounds=3, seconds=0.7, less_is_better=True,
     ),
     Table(
@@ -303,12 +366,13 @@ TABLE_KEYS = (*(table.key for table in TABLES), *dict.fromkeys(table.group for t
 #: The tables and rows of --quick.
 QUICK = {
     "bandwidth": ("1000-64k",), "scripts": ("0k-c10",), "files": ("0k-c10-kept",),
-    "files-tls": ("0k-c10",), "files-h2": ("0k-c10-m1",), **QUICK_ROWS,
+    "files-tls": ("0k-c10",), "files-h2": ("0k-c10-m1",),
+    "processor": ("file-0k", "file-0k-code", "kept-0k", "kept-0k-server", "kept-0k-code", "kept-0k-scripts"), **QUICK_ROWS,
 }  # fmt: skip
 
 
 #: Servers that are always measured, whichever peers are chosen.
-ALWAYS = {"sluice", "sluice-uncached", "limit"}
+ALWAYS = {"sluice", "sluice-uncached", "hyper", "limit"}
 
 
 # ---- choosing tables, and estimating their time ----
@@ -342,6 +406,8 @@ def sample_seconds(table: Table, row: Row, column: Optional[Column] = None) -> f
         rate = assumed_rate(row, column)
         first = 0.0 if column and column.rate else TOOL_SECONDS + (row.concurrency / rate if rate else 0.0)
         return first + seconds + warm_up + TOOL_SECONDS + SETTLE_SECONDS
+    if table.measure == "processor":
+        return 0.0 if row.of else table.seconds * (1.4 if row.record else 1.0) + TOOL_SECONDS + READING_SECONDS
     warm_up = row.warm_up_seconds if row.keep_alive and table.measure in ("requests", "bytes") else 0.0
     # A transfer takes at least `seconds`, on average much longer.
     return table.seconds_of(row) * (1.4 if table.measure == "bulk" else 1.0) + warm_up + TOOL_SECONDS
@@ -376,8 +442,10 @@ def estimate_seconds(tables: Iterable[Table]) -> float:
 
 def warm_up_cost(table: Table, row: Row, column: Column) -> float:
     """The warm-up of one route, seconds."""
+    if row.of:
+        return 0.0
     rate = assumed_rate(row, column)
     return WARM_UP_COST[table.measure] + (row.concurrency / rate if rate else 0.0)
 
 
-WARM_UP_COST = {"requests": 0.2, "bytes": 0.2, "bulk": 0.3, "applications": 0.2, "cost": 0.0}
+WARM_UP_COST = {"requests": 0.2, "bytes": 0.2, "bulk": 0.3, "applications": 0.2, "processor": 0.3, "cost": 0.0}

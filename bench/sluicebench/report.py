@@ -24,7 +24,7 @@ HOW_TO_READ = """\
 The load tool and the servers share one machine and its loopback interface, so compare ratios, not absolute figures. A
 round measures all columns of a row one after the other, in a shuffled order; **ratios are computed within a
 round**. Tables show the median over the rounds, with the smallest and the largest in brackets. Larger is better, except in
-the table of costs. "/ nginx" is Sluice's figure divided by nginx's. A cell with any failed request shows
+the tables of processor time and of costs. "/ nginx" is Sluice's figure divided by nginx's. A cell with any failed request shows
 *failed* instead of a number. All servers write access logs."""
 
 SHARES = "Shares of the connections: standard deviation over mean (0: all equal); smallest over largest (1: all equal)."
@@ -38,7 +38,10 @@ def write(results: Results, directory: Path) -> Path:
 
 def summary(results: Results, pictures: set[str]) -> str:
     title = "# Sluice beside its peers" + (", the quick run" if results.quick else "")
-    parts = [title, intro(results), HOW_TO_READ, "## Targets", *aims_part(results, pictures)]
+    alone = {"measured": results}
+    parts = [title, markdown(["machine and run", ""], intro_rows(results)), HOW_TO_READ]
+    parts += ["## Targets", *targets(alone), picture("aims", "targets", pictures)]
+    parts += ["## Other targets", *other_targets(alone), picture("aims-other", "other targets", pictures)]
     for table in TABLES:
         if results.has_table(table.key):
             parts += table_part(table, results, pictures)
@@ -49,13 +52,13 @@ def summary(results: Results, pictures: set[str]) -> str:
 # ---- the machine ----
 
 
-def intro(results: Results) -> str:
+def intro_rows(results: Results) -> list[list[str]]:
     machine = results.machine
     rows = [
         ("date", machine.get("date", "")),
         ("Sluice", machine.get("commit", "")),
         ("processor", f"{machine.get('processor', '')}{', virtual' if machine.get('virtual') else ''}"),
-        ("cores", str(machine.get("cores", ""))),
+        ("cores", f"{machine.get('cores', '')}{machine.get('confined', '')}"),
         ("memory", machine.get("memory", "")),
         ("system", f"{machine.get('system', '')}, {machine.get('kernel', '')}"),
         ("load average at the start", f"{machine.get('load', 0):.2f}"),
@@ -65,7 +68,7 @@ def intro(results: Results) -> str:
         ("rounds", rounds_text(results)),
         ("took", f"{machine.get('minutes', 0):.1f} minutes"),
     ]
-    return markdown(["machine and run", ""], [[name, text] for name, text in rows if text])
+    return [[name, text] for name, text in rows if text]
 
 
 def rating_text(rating: Optional[dict[str, float]]) -> str:
@@ -87,29 +90,78 @@ def rounds_text(results: Results) -> str:
 # ---- the aims ----
 
 
-def aims_part(results: Results, pictures: set[str]) -> list[str]:
-    verdicts = aims.judge(results)
-    if not verdicts:
+def targets(passes: dict[str, Results]) -> list[str]:
+    """A line for each row of each target. `passes`: heading → results, one for each number of processors."""
+    judged = [aims.judge(results, aims.SPEED_AIMS) for results in passes.values()]
+    lines, met, measured, absent = [], [0] * len(judged), [0] * len(judged), 0
+    for aim in aims.SPEED_AIMS:
+        found = [next((verdict for verdict in verdicts if verdict.aim is aim), None) for verdicts in judged]
+        for row in aim.rows:
+            if not any(verdict and (row in verdict.ratios or verdict.without[row]) for verdict in found):
+                absent += 1
+                continue
+            line = [aim.text, row_label(aim.table, row), aim.wanted]
+            for at, verdict in enumerate(found):
+                word = verdict.word_of(row) if verdict else aims.NOT_MEASURED
+                met[at] += word == aims.MET
+                measured[at] += word in (aims.MET, aims.MISSED)
+                line += [figure_of(verdict, row), bold_if_missed(word)]
+            lines.append(line)
+    if not lines:
+        return ["No table with these targets was part of this run."]
+    head = ["Sluice / peer", "row", "target", *(text for name in passes for text in (name, ""))]
+    text = counted(passes, met, measured, "rows of the targets")
+    return [text + (f" {absent} were not part of this run." if absent else ""), markdown(head, lines)]
+
+
+def counted(passes: dict[str, Results], met: list[int], measured: list[int], what: str) -> str:
+    """How many are met, in each pass."""
+    several = len(passes) > 1
+    each = (f"{f'{name}: ' if several else ''}{met[at]} of the {measured[at]} measured {what} are met." for at, name in enumerate(passes))
+    return " ".join(each)
+
+
+def figure_of(verdict: Optional[aims.Verdict], row: str) -> str:
+    """The figure of a row, with the peer if it is the best of several."""
+    if not verdict or row not in verdict.ratios:
+        return NOTHING
+    text = spread_text(verdict.ratios[row], ratio_text)
+    best = verdict.best.get(row)
+    return f"{text} / {column_label(verdict.aim.table, best)}" if best else text
+
+
+def bold_if_missed(word: str) -> str:
+    return f"**{word}**" if word == aims.MISSED else word
+
+
+def other_targets(passes: dict[str, Results]) -> list[str]:
+    """A line for each target, with its worst row."""
+    judged = [aims.judge(results) for results in passes.values()]
+    aims_seen = [aim for aim in aims.AIMS if any(verdict.aim is aim for verdicts in judged for verdict in verdicts)]
+    if not aims_seen:
         return ["No table with targets was part of this run."]
     lines = []
-    for verdict in verdicts:
-        worst = verdict.worst
-        unmeasured = sum(not reason for reason in verdict.without.values())
-        count = f"{len(verdict.met)} of {len(verdict.aim.rows)}" + (
-            f", {unmeasured} not measured" if unmeasured else ""
-        )
-        row = worst_row(verdict)
-        figure = spread_text(verdict.ratios[worst], ratio_text) if worst else NOTHING
-        word = verdict.word if verdict.word != "missed" else "**missed**"
-        lines.append([verdict.aim.text, verdict.aim.wanted, figure, row, count, word])
-    met = sum(verdict.word == "met" for verdict in verdicts)
-    measured = sum(bool(verdict.ratios) for verdict in verdicts)
-    head = ["Sluice / peer", "target", "ratio of the worst row", "worst row", "rows that meet it", ""]
-    return [
-        f"{met} of the {measured} measured targets are met." if measured else "No target could be measured.",
-        picture("aims", "targets", pictures),
-        markdown(head, lines),
-    ]
+    for aim in aims_seen:
+        line = [aim.text, aim.wanted]
+        for verdicts in judged:
+            line += worst_texts(next((verdict for verdict in verdicts if verdict.aim is aim), None))
+        lines.append(line)
+    head = ["Sluice / peer", "target"]
+    for name in passes:
+        head += ["ratio of the worst row" if len(passes) == 1 else name, "worst row", "rows that meet it", ""]
+    met = [sum(verdict.word == aims.MET for verdict in verdicts) for verdicts in judged]
+    measured = [sum(bool(verdict.ratios) for verdict in verdicts) for verdicts in judged]
+    return [counted(passes, met, measured, "other targets"), markdown(head, lines)]
+
+
+def worst_texts(verdict: Optional[aims.Verdict]) -> list[str]:
+    if not verdict:
+        return [NOTHING, "", "", aims.NOT_MEASURED]
+    worst = verdict.worst
+    unmeasured = sum(not reason for reason in verdict.without.values())
+    count = f"{len(verdict.met)} of {len(verdict.aim.rows)}" + (f", {unmeasured} not measured" if unmeasured else "")
+    figure = spread_text(verdict.ratios[worst], ratio_text) if worst else NOTHING
+    return [figure, worst_row(verdict), count, bold_if_missed(verdict.word)]
 
 
 def worst_row(verdict: aims.Verdict) -> str:
@@ -120,9 +172,13 @@ def worst_row(verdict: aims.Verdict) -> str:
     row = row_label(verdict.aim.table, worst) if len(verdict.aim.rows) > 1 else ""
     best = verdict.best.get(worst)
     if best:
-        label = next(table for table in TABLES if table.key == verdict.aim.table).column(best).label
+        label = column_label(verdict.aim.table, best)
         row = f"{row} / {label}" if row else f"/ {label}"
     return row
+
+
+def column_label(table_key: str, column_key: str) -> str:
+    return next(table for table in TABLES if table.key == table_key).column(column_key).label
 
 
 def row_label(table_key: str, row_key: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from . import cost, load
+from . import cost, load, processor
 from .plan import sample_seconds, warm_up_cost, window
 from .progress import Progress
 from .results import NotMeasured, Results, Sample, failed
@@ -41,7 +41,7 @@ def order(tables: list[Table]) -> Iterator[tuple[int, Table, Row, list[Column]]]
     for number in range(1, max((table.rounds for table in tables), default=0) + 1):
         for table in tables:
             if number <= table.rounds:
-                for row in table.rows:
+                for row in table.measured_rows():
                     columns = table.columns_of(row)
                     random.Random(f"{SEED}/{table.key}/{row.key}/{number}").shuffle(columns)
                     yield number, table, row, columns
@@ -71,6 +71,8 @@ class Run:
         for name, reason in self.stage.skipped.items():
             self.progress.say(f"omitted: {name}: {reason.splitlines()[0]}")
         self.results.skipped.update(self.stage.skipped)
+        if self.stage.no_meter:
+            self.results.skipped["control groups"] = f"{self.stage.no_meter}; the processor time of CGI under Apache and nginx is not measured"
         self.warm_up()
         self.rounds()
         try:
@@ -103,7 +105,7 @@ class Run:
     def warm_up(self) -> None:
         """Warms up each route; the result determines the length of the first measurement."""
         for table in self.loaded:
-            for row in table.rows:
+            for row in table.measured_rows():
                 for column in self.columns(row, table.columns_of(row)):
                     self.progress.step(
                         f"warm-up: {table.title}: {row.label}: {column.label}", warm_up_cost(table, row, column)
@@ -114,6 +116,8 @@ class Run:
                         self.megabytes[key] = load.next_megabytes(table.megabytes, sample, table.seconds)
                     elif table.measure == "applications":
                         self.rates[key] = self.attempt(table, row, column, 0).value
+                    elif table.measure == "processor":
+                        self.attempt(table, row, column, 0)  # keeps its rate
                     elif not row.keep_alive:
                         self.rates[key] = self.attempt(table, row, column, 0).value
                     elif not column.is_limit:
@@ -131,7 +135,10 @@ class Run:
             for column in self.columns(row, columns):
                 what = f"round {number} of {table.rounds}: {table.title}: {row.label}: {column.label}"
                 self.progress.step(what, sample_seconds(table, row, column))
-                self.results.add(table.key, row.key, column.key, number, self.attempt(table, row, column, number))
+                sample = self.attempt(table, row, column, number)
+                self.results.add(table.key, row.key, column.key, number, sample)
+                for key, part in processor.parts_of(table, row, sample):
+                    self.results.add(table.key, key, column.key, number, part)
             self.stage.shorten_logs()
         self.save()
 
@@ -167,6 +174,8 @@ class Run:
             return sample
         if table.measure == "applications":
             return self.application(table, row, column, number)
+        if table.measure == "processor":
+            return self.processor_time(table, row, column, number)
         url = self.stage.address(column, path_of(column, row, 0), row)
         count = 0 if row.keep_alive else load.next_count(self.rates.get(key), row, seconds)
         run = self.invoke(key, number, load.h2load_command(url, row, seconds, count), timeout)
@@ -203,6 +212,35 @@ class Run:
         answered = count or sample.value * (seconds + warm_up)
         cpu = {"cpu": spent * 1e6 / answered} if spent > 0 else {}
         return Sample(sample.value, details={**sample.details, **cpu})
+
+    def processor_time(self, table: Table, row: Row, column: Column, number: int) -> Sample:
+        """Microseconds of processor time per request, or per MiB. Of a fixed number, so that all of them are within the two readings; the
+        first run is a short one, which shows the rate."""
+        key = (table.key, row.key, column.key)
+        way, server = self.stage.way(column, row), self.stage.server(column.server, row.workers)
+        rate = self.rates.get(key)
+        if row.record:
+            units = load.next_megabytes(table.megabytes, Sample(rate), table.seconds)
+            url = self.stage.address(column, path_of(column, row, units), row)
+            command = load.curl_command(url, row.protocol, self.stage.site.certificate)
+        else:
+            units = load.next_count(rate, row, table.seconds)
+            command = self.h2load(self.stage.address(column, path_of(column, row, 0), row), row, table.seconds, units)
+        with_own = any(part.of == row.key for part in table.rows)
+        before = processor.read(server, way, with_own)
+        run = self.invoke(key, number, command, table.seconds + EXTRA_SECONDS)
+        idle_again(server)
+        after = processor.read(server, way, with_own)
+        # A fixed number of requests has no warm-up, as without keep-alive.
+        seen = (
+            load.curl_sample(run, units * MIB, row.protocol)
+            if row.record
+            else load.h2load_sample(run, replace(row, keep_alive=False), table.seconds)
+        )
+        if seen.value is None:
+            return seen
+        self.rates[key] = seen.value
+        return processor.difference(before, after, units, way, seen.value)
 
     def h2load(self, url: str, row: Row, seconds: float, count: int) -> list[str]:
         body = (self.stage.site.bodies / row.body.file, row.body.content_type) if row.body else None
@@ -249,7 +287,7 @@ class Run:
             self.keep(f"{table.key}-{row}-{column.key}", number, run)
 
         try:
-            for key, sample in cost.measure(server, self.stage.ways(server), table.seconds, keep):
+            for key, sample in cost.measure(server, self.stage.ways(server), keep):
                 self.results.add(table.key, key, column.key, number, sample)
         finally:
             server.stop()
@@ -278,5 +316,5 @@ def path_of(column: Column, row: Row, megabytes: int) -> str:
         return row.file
     if row.record:
         ring = f"+{row.ring}" if row.ring else ""
-        return f"membufdemo?{megabytes}+{column.channel}+{row.record}{ring}"
+        return f"membufdemo?{megabytes}+{row.channel or column.channel}+{row.record}{ring}"
     return f"cgiplustest?{row.bytes}"

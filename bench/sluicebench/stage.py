@@ -22,6 +22,7 @@ from .servers import ALL_SERVERS, Server, ServerFailed, Site, applications, veri
 from .servers.base import LINES_FILE
 from .servers.base import PROGRAMS as PROGRAMS_OF_WAY
 from .servers.host import bound_open_files
+from .servers.meter import Meter, NoMeter
 from .servers.protocols import H1, Protocol, make_certificate
 from .tables import Column, Row, Table
 
@@ -88,6 +89,8 @@ class Stage:
         #: A server, "server way" or "server protocol" → why it is omitted.
         self.skipped: dict[str, str] = {}
         self.versions: dict[str, str] = {}
+        #: Whether the servers get control groups, and why they have none.
+        self.is_metered, self.no_meter = False, ""
         self._running: dict[tuple[str, int], Server] = {}
         self._send_limit: Optional[subprocess.Popen[bytes]] = None
         self._send_port = 0
@@ -109,9 +112,11 @@ class Stage:
 
     def set_up(self, tables: Sequence[Table]) -> None:
         """Starts what the tables need, and verifies its answers. What cannot run is recorded in `skipped`."""
+        self.is_metered = any(table.measure == "processor" for table in tables)
         wanted: dict[tuple[str, int], list[tuple[str, Protocol]]] = {}
         for column, row in ((c, r) for t in tables for r in t.rows for c in t.columns_of(r)):
-            wanted.setdefault((column.server, row.workers or self.workers), []).append((column.way, row.protocol))
+            uses = wanted.setdefault((column.server, row.workers or self.workers), [])
+            uses.extend((way, row.protocol) for way in row.ways or (column.way,))
         for (name, workers), uses in sorted(wanted.items(), key=lambda item: item[0]):
             if name in ALL_SERVERS:
                 self._start(name, workers, {way for way, _ in uses}, {protocol for _, protocol in uses})
@@ -142,10 +147,11 @@ class Stage:
     ) -> Server:
         """A freshly started server; the caller stops it."""
         kind = ALL_SERVERS[name]
-        missing = kind.available()
+        server = kind(self.site, workers or self.workers, tuple(ways), tuple(protocols))
+        missing = kind.available() or server.missing_binary()
         if missing:
             raise NotMeasured(missing)
-        server = kind(self.site, workers or self.workers, tuple(ways), tuple(protocols))
+        server.meter = self._meter(f"{name}-{server.port}")
         server.start()
         self.versions[name] = server.version
         self.skipped.update({f"{name} {way}": reason for way, reason in server.missing().items() if way in ways})
@@ -153,6 +159,15 @@ class Stage:
         missing_protocols = {key: reason for key, reason in server.missing_protocols().items() if key in wanted}
         self.skipped.update({f"{name} {key}": reason for key, reason in missing_protocols.items()})
         return server
+
+    def _meter(self, name: str) -> Optional[Meter]:
+        if not self.is_metered or self.no_meter:
+            return None
+        try:
+            return Meter(name)
+        except NoMeter as reason:
+            self.no_meter = str(reason)
+            return None
 
     def _start_send_limit(self) -> None:
         command = [str(self.site.build / "send_limit")]
@@ -170,14 +185,23 @@ class Stage:
 
     def lacks(self, column: Column, row: Row) -> Optional[str]:
         """The reason why a cell cannot be measured; None if it can."""
-        name = f"{column.server} {column.way}"
+        way = self.way(column, row)
+        name = f"{column.server} {way}"
         keys = (column.server, name, f"{column.server} {row.protocol.key}", f"{name} {row.kind}")
         reasons = (self.skipped.get(key) for key in keys)
         reason = next((reason for reason in reasons if reason), None)
         if reason or column.is_limit:
             return reason
         server = self._running.get((column.server, row.workers or self.workers))
-        return None if server and column.way in server.routes() else f"{name} is not there"
+        return None if server and way in server.routes() else f"{name} is not there"
+
+    def way(self, column: Column, row: Row) -> str:
+        """The way of running of a cell: the first of the row that the server has, or the column's."""
+        if not row.ways:
+            return column.way
+        server = self._running.get((column.server, row.workers or self.workers))
+        ways = self.ways(server) if server else {}
+        return next((way for way in row.ways if way in ways), row.ways[0])
 
     def server(self, name: str, workers: Optional[int]) -> Server:
         return self._running[name, workers or self.workers]
@@ -190,7 +214,7 @@ class Stage:
         if column.way == "send":
             return f"http://127.0.0.1:{self._send_port}/{path}"
         server = self.server(column.server, row.workers)
-        return server.address(server.routes()[column.way] + path, row.protocol)
+        return server.address(server.routes()[self.way(column, row)] + path, row.protocol)
 
     def shorten_logs(self) -> None:
         """Truncates the access logs, which would otherwise fill the disk and disturb the measurements by writeback."""

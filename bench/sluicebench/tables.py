@@ -12,6 +12,9 @@ from .servers.protocols import H1, Protocol
 
 KIB, MIB = 1024, 1024 * 1024
 
+#: Ways of running a persistent program; the first that a server supports is used.
+KEPT_WAYS = ("cgiplus", "module", "fastcgi")
+
 #: Duration of h2load's warm-up before its measurement window: requests in progress at the end of the window are then
 #: compensated by those in progress at its beginning. Longer for many connections, because opening them takes time.
 WARM_UP_SECONDS, WARM_UP_SECONDS_MANY, MANY_CONNECTIONS = 0.06, 0.3, 100
@@ -59,6 +62,11 @@ class Row:
     kind: str = ""  # of the request to an application (servers/applications.py)
     body: Optional[Body] = None  # of the request
     warm_up: float = 0.0  # seconds; 0: by the number of connections
+    ways: tuple[str, ...] = ()  # instead of the column's: the first that the server has
+    channel: str = ""  # instead of the column's
+    #: A part of another row's figure, which is measured with it: the name of the part and the key of that row.
+    part: str = ""
+    of: str = ""
     #: Columns without this row.
     without: tuple[str, ...] = ()
 
@@ -74,7 +82,7 @@ class Table:
     key: str
     title: str
     what: str  # a sentence or two for the reader
-    measure: str  # "requests", "bytes", "applications" (all h2load), "bulk" (curl), "cost"
+    measure: str  # "requests", "bytes", "applications" (all h2load), "bulk" (curl), "processor" (both), "cost"
     unit: str
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
@@ -83,6 +91,10 @@ class Table:
     less_is_better: bool = False
     megabytes: int = 0  # of a bulk transfer, at least
     group: str = ""  # tables that are measured only if the group or the table is named
+
+    def measured_rows(self) -> list[Row]:
+        """Without those that are a part of another one."""
+        return [row for row in self.rows if not row.of]
 
     def columns_of(self, row: Row) -> list[Column]:
         return [column for column in self.columns if column.key not in row.without]

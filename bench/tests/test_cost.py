@@ -31,10 +31,6 @@ class Proc(unittest.TestCase):
         with self.assertRaises(NotMeasured):
             cost.rollup_kib("", "Pss")
 
-    def test_busy_time_leaves_out_idle_iowait_and_steal(self) -> None:
-        tick = 1 / cost.os.sysconf("SC_CLK_TCK")
-        self.assertAlmostEqual(cost.busy_seconds("cpu  10 20 30 4000 5000 1 2 9000 7 7\ncpu0 …\n"), 63 * tick)
-
     def test_a_memory_file_that_may_not_be_read_is_a_reason(self) -> None:
         sample = cost.attempt(lambda: Sample(cost.pss_kib([2**22 + 1])))
         self.assertIsNone(sample.value)

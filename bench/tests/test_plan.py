@@ -15,13 +15,14 @@ from sluicebench.servers.protocols import H1, PROTOCOLS
 
 
 class Estimate(unittest.TestCase):
-    def test_the_whole_takes_less_than_25_minutes(self) -> None:
-        self.assertLess(plan.estimate_seconds(plan.choose()), 25 * 60)
+    def test_the_whole_takes_less_than_33_minutes(self) -> None:
+        self.assertLess(plan.estimate_seconds(plan.choose()), 33 * 60)
 
     def test_the_quick_one_less_than_4(self) -> None:
         quick = plan.choose(quick=True)
-        self.assertEqual([table.key for table in quick], ["bandwidth", "scripts", "files", "files-tls", "files-h2"])
-        self.assertTrue(all(len(table.rows) == 1 for table in quick))
+        keys = ["bandwidth", "scripts", "files", "files-tls", "files-h2", "processor"]
+        self.assertEqual([table.key for table in quick], keys)
+        self.assertEqual([len(table.measured_rows()) for table in quick], [1, 1, 1, 1, 1, 2])
         self.assertLess(plan.estimate_seconds(quick), 4 * 60)
 
 
@@ -51,6 +52,10 @@ class Order(unittest.TestCase):
         self.assertEqual(orders(), orders())
         self.assertGreater(len(set(orders())), 4)
 
+    def test_a_part_is_not_measured_by_itself(self) -> None:
+        (table,) = plan.choose(["processor"], rounds=1)
+        self.assertEqual([row.key for _, _, row, _ in run.order([table])], [row.key for row in table.rows if not row.of])
+
     def test_a_table_with_fewer_rounds_ends_earlier(self) -> None:
         last = {table.key: number for number, table, _, _ in run.order(plan.choose(["bandwidth", "scale"]))}
         self.assertEqual(last, {"bandwidth": 7, "scale": 3})
@@ -79,14 +84,29 @@ class References(unittest.TestCase):
 
     def test_aims_name_cells_that_are_measured(self) -> None:
         tables = {table.key: table for table in plan.TABLES}
-        for aim in aims.AIMS:
+        for aim in (*aims.SPEED_AIMS, *aims.AIMS):
             table = tables[aim.table]
             self.assertEqual(table.column(aim.sluice).server, "sluice", aim.text)
-            self.assertIsNotNone(table.column(aim.peer).against, aim.text)
+            for peer in filter(None, (aim.peer, *aim.or_peers)):
+                self.assertIsNotNone(table.column(peer).against, aim.text)
             rows = {row.key: row for row in table.rows}
+            self.assertTrue(aim.rows, aim.text)
             for key in aim.rows:
                 self.assertNotIn(aim.peer, rows[key].without)
                 self.assertNotIn(aim.sluice, rows[key].without)
+
+    def test_a_part_belongs_to_a_row_of_its_table_and_each_part_has_a_label(self) -> None:
+        for table in plan.TABLES:
+            measured = {row.key for row in table.measured_rows()}
+            for row in table.rows:
+                self.assertEqual(bool(row.of), bool(row.part), row.key)
+                if row.of:
+                    self.assertIn(row.of, measured)
+                    self.assertIn(row.part, plan.PARTS)
+
+    def test_ways_of_a_row_are_ways_of_servers(self) -> None:
+        for row in (row for table in plan.TABLES for row in table.rows):
+            self.assertLessEqual(set(row.ways), set(PROGRAMS))
 
     def test_every_protocol_is_measured_and_only_multiplexed_ones_have_streams(self) -> None:
         rows = [row for table in plan.TABLES for row in table.rows]
@@ -119,6 +139,12 @@ class References(unittest.TestCase):
         self.assertEqual(run.path_of(buffer, rings.rows[2], 500), "membufdemo?500+b+64k+4")
         self.assertEqual(run.path_of(scripts.columns[0], scripts.rows[-1], 0), "cgiplustest?65536")
         self.assertEqual(run.path_of(files.columns[0], files.rows[0], 0), "0k.txt")
+
+    def test_the_channel_of_a_row_counts_more_than_the_column_s(self) -> None:
+        (table,) = plan.choose(["processor"])
+        rows = {row.key: row for row in table.rows}
+        for key, channel in (("mailbox", "m"), ("records", "m"), ("buffer", "b")):
+            self.assertEqual(run.path_of(table.column("sluice"), rows[key], 500), f"membufdemo?500+{channel}+64k")
 
 
 class ProgressLine(unittest.TestCase):

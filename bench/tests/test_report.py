@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sluicebench import __main__ as command
 from sluicebench import plan, report, results
-from sluicebench.results import Results, failed
+from sluicebench.results import Results, Sample, failed
 
 from .invented import invented
 
@@ -22,7 +22,7 @@ class Summary(unittest.TestCase):
 
     def test_it_has_the_machine_the_targets_and_every_table(self) -> None:
         text = report.summary(self.invented, {"aims", "files-kept"})
-        for title in ("## Targets", *(f"## {table.title}" for table in plan.TABLES)):
+        for title in ("## Targets", "## Other targets", *(f"## {table.title}" for table in plan.TABLES)):
             self.assertIn(f"\n{title}\n", text)
         self.assertIn("1,400 MB/s on average, 1,390 to 1,410 MB/s", text)
         self.assertIn("bandwidth 7, bandwidth-tls 5, records 3", text)
@@ -70,8 +70,31 @@ class Summary(unittest.TestCase):
         self.assertIn("- nginx: nginx is not installed\n", text)
         self.assertIn("not measured", text)
 
+    def test_each_row_of_a_target_has_its_verdict(self) -> None:
+        found = Results()
+        for row, ours in (("64k-c10", 110.0), ("64k-c64", 100.0)):
+            found.add("scripts", row, "sluice-cgiplus", 1, Sample(ours))
+            found.add("scripts", row, "apache-module", 1, Sample(100.0))
+        text = report.summary(found, set())
+        self.assertRegex(text, r"CGIplus 64 kB / Apache module +\| 64 kB, c 10 +\| ≥ 1\.05 \| +1\.10 \| +met \|")
+        self.assertRegex(text, r"CGIplus 64 kB / Apache module +\| 64 kB, c 64 +\| ≥ 1\.05 \| +1\.00 \| \*\*missed\*\* \|")
+        self.assertIn("1 of the 2 measured rows of the targets are met.", text)
+
+    def test_a_target_may_be_a_figure_instead_of_a_ratio(self) -> None:
+        found = Results()
+        found.add("processor", "kept-0k-code", "sluice", 1, Sample(7.5))
+        self.assertRegex(report.summary(found, set()), r"own code of a CGIplus request.*≤ 8 µs \| +7\.50 \| +met \|")
+
+    def test_the_best_of_several_peers_counts_and_is_named(self) -> None:
+        found = Results()
+        for column, value in (("sluice", 100.0), ("nginx", 80.0), ("lighttpd", 110.0)):
+            found.add("transfer", "2MB-c1", column, 1, Sample(value))
+        self.assertRegex(report.summary(found, set()), r"transfer / best peer.*0\.91 / lighttpd \| \*\*missed")
+
     def test_of_nothing(self) -> None:
-        self.assertIn("No table with targets", report.summary(Results(), set()))
+        text = report.summary(Results(), set())
+        self.assertIn("No table with targets", text)
+        self.assertIn("No table with these targets", text)
 
 
 class Numbers(unittest.TestCase):
@@ -97,6 +120,12 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(SystemExit), redirect_stderr(complaint):
             command.parse(["--servers", "iis"])
         self.assertIn("iis: not one of sluice, apache", complaint.getvalue())
+
+    def test_numbers_of_processors(self) -> None:
+        self.assertEqual(command.parse(["--processors", "2,4,2"]).processors, [2, 4])
+        for text in ("2,x", "0", ","):
+            with self.subTest(text), self.assertRaises(SystemExit), redirect_stderr(io.StringIO()):
+                command.parse(["--processors", text])
 
 
 if __name__ == "__main__":

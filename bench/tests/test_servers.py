@@ -20,6 +20,7 @@ from unittest import mock
 from sluicebench.servers import SERVERS, Server, ServerFailed, Site, verify
 from sluicebench import stage
 from sluicebench.servers import apache, base, host, lighttpd, nginx, processes, protocols
+from sluicebench.servers.hyper import Hyper
 from sluicebench.servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, PROTOCOLS
 
 USER = "somebody"
@@ -56,7 +57,7 @@ def started_by(user: Optional[str]) -> Iterator[None]:
 
 class Registry(InADirectory):
     def test_names_are_those_of_the_classes(self) -> None:
-        self.assertEqual(list(SERVERS), ["sluice", "apache", "lighttpd", "nginx", "h2o", "sluice-uncached"])
+        self.assertEqual(list(SERVERS), ["sluice", "apache", "lighttpd", "nginx", "h2o", "caddy", "sluice-uncached"])
         self.assertTrue(all(kind.name == name for name, kind in SERVERS.items()))
 
     def test_each_server_serves_files_and_has_a_port_of_its_own(self) -> None:
@@ -66,7 +67,7 @@ class Registry(InADirectory):
 
     def test_a_peer_that_is_not_there_is_named(self) -> None:
         with mock.patch.object(shutil, "which", return_value=None):
-            reasons = {name: kind.available() for name, kind in SERVERS.items()}
+            reasons = {name: kind.available() or kind(self.site, 1).missing_binary() for name, kind in SERVERS.items()}
         self.assertIsNone(reasons.pop("sluice"))
         self.assertIsNone(reasons.pop("sluice-uncached"))
         self.assertEqual(
@@ -76,6 +77,7 @@ class Registry(InADirectory):
                 "lighttpd": "lighttpd is not installed",
                 "nginx": "nginx is not installed",
                 "h2o": "h2o is not installed",
+                "caddy": f"{self.site.build}/caddy is not built: bench/setup builds it if Go is installed",
             },
         )
 
@@ -128,6 +130,7 @@ class Configurations(InADirectory):
             "lighttpd": "server.max-keep-alive-idle = 60\n",
             "nginx": "keepalive_timeout 60s;",
             "h2o": "http1-request-timeout: 60 ",
+            "caddy": "idle 60s\n",
         }
         for name, line in lines.items():
             self.assertIn(line, self.text(name), name)
@@ -142,6 +145,16 @@ class Configurations(InADirectory):
         }
         for name, line in lines.items():
             self.assertIn(line, self.text(name, workers=3), name)
+
+    def test_caddy_has_as_many_threads_of_go_as_workers_and_keeps_to_its_directory(self) -> None:
+        self.text("caddy", workers=3)
+        environment = self.server.environment()
+        self.assertEqual(environment["GOMAXPROCS"], "3")
+        self.assertEqual(environment["XDG_DATA_HOME"], str(self.server.directory))
+
+    def test_caddy_passes_scripts_to_a_persistent_program(self) -> None:
+        self.assertIn(f"reverse_proxy /fastcgi/* unix/{self.site.scratch}/caddy-", self.text("caddy"))
+        self.assertNotIn("fastcgi", self.text("caddy", only=["file"]))
 
     def test_one_worker_of_lighttpd_is_its_own_process(self) -> None:
         self.assertIn("server.max-worker = 0\n", self.text("lighttpd", workers=1))
@@ -266,6 +279,32 @@ class Protocols(InADirectory):
     def test_http1_alone_over_tls_is_no_http2(self) -> None:
         for name in ("apache", "nginx"):
             self.assertNotRegex(self.server(name, (H1_TLS,)).configuration(), r"(?m)^[^#]*(http2|h2\b)", name)
+
+
+    def test_caddy_speaks_on_each_port_only_what_is_measured_there(self) -> None:
+        server = self.server("caddy")
+        for port, words in ((server.port, "h1"), (server.ports["tls"], "h1 h2"), (server.ports["h2c"], "h1 h2c")):
+            self.assertIn(f"servers 127.0.0.1:{port} {{\n\t\tprotocols {words}\n", server.configuration())
+        self.assertIn("protocols h1\n", self.server("caddy", (H1_TLS,)).configuration())
+        self.assertNotIn("h3", server.configuration())
+
+    def test_the_limit_of_the_libraries_has_a_process_for_each_file_and_protocol(self) -> None:
+        started: List[List[str]] = []
+        server = Hyper(self.site, 4, ("file",), PROTOCOLS)
+        with mock.patch.object(server, "spawn_helper", side_effect=started.append):
+            server.start_helpers()
+        commands = [server.command(), *started]
+        self.assertEqual(len({command[2] for command in commands}), 2 * len(PROTOCOLS))
+        for path, size in (("/0k.txt", "0"), ("/64k.txt", "65536")):
+            for protocol in PROTOCOLS:
+                host = server.address(path, protocol).removeprefix(f"{protocol.scheme}://").removesuffix(path)
+                (command,) = (command for command in commands if command[2] == host)
+                self.assertEqual(command[3], size)
+                self.assertEqual(command[1], "http2" if protocol.multiplexed else "http1")
+                self.assertEqual(len(command), 6 if protocol.tls else 4)
+
+    def test_its_bytes_are_not_verified(self) -> None:
+        self.assertEqual(verify([Hyper(self.site, 1)], "64k.txt"), {})
 
 
 class Certificate(InADirectory):

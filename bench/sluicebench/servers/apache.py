@@ -123,6 +123,7 @@ class Apache(Server):
     name = "apache"
     ways = {"file": "/", "cgi": "/cgi-bin/", "module": "/module/"}
     listeners = LISTENERS
+    unawaited = ("cgi",)
 
     @classmethod
     def available(cls) -> Optional[str]:

@@ -21,12 +21,14 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import processes
 from .host import bound_open_files, child_environment, free_port, group_of, unprivileged_user
+from .meter import Meter
 from .protocols import H1, OVER_TLS, PROTOCOLS, Protocol, fetch
 
 # Longest time until a server answers, and until one request of the verification is answered, seconds.
@@ -136,6 +138,10 @@ class Server(abc.ABC):
     ways: Mapping[str, str] = {}
     # Name of one of `ports` → its part of the configuration; {port}, {certificate}, {key}.
     listeners: Mapping[str, str] = {}
+    # Whether verify() compares its files: a limit program sends other bytes.
+    is_verified = True
+    # Ways whose processes nobody waits for, so that no process has their time: the kernel reaps them.
+    unawaited: Tuple[str, ...] = ()
 
     # ---- properties of a server ----
 
@@ -143,6 +149,10 @@ class Server(abc.ABC):
     @abc.abstractmethod
     def available(cls) -> Optional[str]:
         """None if it can run; otherwise the reason: "apache2 is not installed"."""
+
+    def missing_binary(self) -> Optional[str]:
+        """The same for a program that bench/setup builds."""
+        return None
 
     @property
     @abc.abstractmethod
@@ -212,6 +222,8 @@ class Server(abc.ABC):
         self.error_log = self.directory / "error.log"
         self.console = self.directory / "console.log"  # its output; it may open its error log as another user
         self.configuration_file = self.directory / "server.conf"
+        # Its control group, if processor time is measured.
+        self.meter: Optional[Meter] = None
         self._children: List[Child] = []
         self._helpers: List[Child] = []  # children beside the server: fcgiwrap, FastCGI programs
 
@@ -225,8 +237,9 @@ class Server(abc.ABC):
         self._make_directory()
         self.configuration_file.write_text(self.configuration())
         try:
-            self.start_helpers()
-            self._children.append(self.spawn(self.command()))
+            with self.meter.started() if self.meter else nullcontext():
+                self.start_helpers()
+                self._children.append(self.spawn(self.command()))
             self._wait_for_answer()
         except BaseException:
             self.end_all()
@@ -253,6 +266,9 @@ class Server(abc.ABC):
             if path.is_socket():
                 path.unlink()
         self._children, self._helpers = [], []
+        if self.meter:
+            self.meter.remove()
+            self.meter = None
         atexit.unregister(self.end_all)
         return left
 
@@ -376,7 +392,7 @@ def verify(servers: Sequence[Server], file_name: str) -> Dict[Tuple[str, str], s
     every server over HTTP/1.1 without TLS, and a file over every other protocol; the answer must be 200 with exactly the
     bytes of the file, or of the program when it is run directly."""
     faults: Dict[Tuple[str, str], str] = {}
-    for server in servers:
+    for server in (server for server in servers if server.is_verified):
         for way, prefix in server.routes().items():
             if way not in PROGRAMS:
                 continue  # applications.verify_applications()

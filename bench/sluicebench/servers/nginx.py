@@ -155,6 +155,7 @@ class Nginx(Server):
     name = "nginx"
     ways = {"file": "/", "cgi": "/cgi-bin/", "fastcgi": "/fastcgi/"}
     listeners = LISTENERS
+    unawaited = ("cgi",)
 
     @classmethod
     def available(cls) -> Optional[str]:

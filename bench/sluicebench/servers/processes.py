@@ -90,6 +90,22 @@ def processor_seconds(roots: Iterable[int]) -> float:
     return total
 
 
+class Used(NamedTuple):
+    """Processor time of one process, without its children, seconds."""
+
+    all: float
+    user: float  # in units of 10 ms
+
+
+def used_by(pid: int) -> Optional[Used]:
+    """None if the process has ended."""
+    try:
+        fields = Path("/proc", str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return Used(time.clock_gettime(~pid << 3 | PROCESS_CLOCK), int(fields[11]) / os.sysconf("SC_CLK_TCK"))
+    except (OSError, IndexError):
+        return None
+
+
 def executable(pid: int) -> Optional[str]:
     """The program's file; None if the process has exited or is not accessible."""
     try:
