@@ -192,6 +192,8 @@ def speed_aims() -> Iterator[Aim]:
     yield Aim("transfer / best peer", "transfer", rows, "sluice", first, 1.0, or_peers=tuple(others))
     rows = tuple(row.key for row in table_of("files-tls").rows if row.keep_alive and row.key[:2] != "16")
     yield Aim("files over TLS / h2o", "files-tls", rows, "sluice", "h2o", 1.0)
+    rows = ("0k-c10-m32", "64k-c10-m32")
+    yield Aim("HTTP/2, 32 requests in flight / hyper alone", "files-h2", rows, "sluice", "hyper", 0.9)
 
 
 def table_of(key: str) -> Table:

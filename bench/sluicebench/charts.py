@@ -120,7 +120,7 @@ def pictures_of(found: Results, table: Table) -> Iterator[tuple[str, plt.Figure]
         for protocol, stem, title in H2_PICTURES:
             panels = grid_of_sizes(table, found, [row for row in table.rows if row.protocol == protocol])
             if panels:
-                yield stem, bars(found, table, panels, table.columns, title)
+                yield stem, bars(found, table, panels, [c for c in table.columns if c.key != "hyper"], title)
     elif table.key == "transfer":
         yield table.key, bars(found, table, grid(table, found, 2), table.columns, "Large files")
     elif table.key == "transfer-tls":

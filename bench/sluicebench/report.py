@@ -63,7 +63,7 @@ def intro_rows(results: Results) -> list[list[str]]:
         ("system", f"{machine.get('system', '')}, {machine.get('kernel', '')}"),
         ("load average at the start", f"{machine.get('load', 0):.2f}"),
         *((f"processor rating, {when}", rating_text(machine.get(f"rating {when}"))) for when in ("before", "after")),
-        ("servers", ", ".join(machine.get("servers", {}).values())),
+        ("servers", ", ".join(dict.fromkeys(machine.get("servers", {}).values()))),
         ("tools", ", ".join(f"{name} {version}" for name, version in machine.get("tools", {}).items())),
         ("rounds", rounds_text(results)),
         ("took", f"{machine.get('minutes', 0):.1f} minutes"),
