@@ -47,6 +47,7 @@ mod script_control;
 mod script_head;
 mod send_file;
 mod sentinel;
+mod special_fields;
 mod time_span;
 mod variables;
 

@@ -1,17 +1,19 @@
 //! A script's reply: which of the four kinds of RFC 3875 §6.2 it is, decided from the fields of its head.
 //!
-//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. Not
-//! here: what the server sends to the client.
+//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. A reply has
+//! few of these, so one pass finds out which (`special_fields`), and only they are looked up. Not here: what the server sends to
+//! the client.
 
 use http::header::{
-    CONNECTION, CONTENT_TYPE, LOCATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::head_fault::{Excerpt, HeadFault};
 use crate::script_control::ScriptControl;
+use crate::special_fields::{SCRIPT_CONTROL, STATUS, SpecialFields};
 
 /// A script's reply (RFC 3875 §6.2).
 #[derive(Clone, Debug)]
@@ -42,21 +44,37 @@ pub struct ReplyHead {
     pub control: ScriptControl,
     /// Hop-by-hop fields that the script wrote and that were removed, because only the server may set them.
     pub dropped: Vec<HeaderName>,
+    /// Whether one of the fields names a file to send instead of a body ([`SEND_FILE_FIELDS`](crate::SEND_FILE_FIELDS)).
+    pub names_file: bool,
 }
 
 /// Classifies a reply without a status line of its own.
-pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
-    let status = take_single(&mut fields, "Status")?;
+pub(crate) fn parsed(fields: HeaderMap) -> Result<Reply, HeadFault> {
+    let special = SpecialFields::of(&fields);
+    classify(fields, special)
+}
+
+fn classify(mut fields: HeaderMap, special: SpecialFields) -> Result<Reply, HeadFault> {
+    let status = match special.status {
+        true => take_single(&mut fields, &STATUS, "Status")?,
+        false => None,
+    };
     let status = status
-        .map(|text| status_code(&text).ok_or_else(|| bad_status(&text)))
+        .map(|text| status_code(text.as_bytes()).ok_or_else(|| bad_status(text.as_bytes())))
         .transpose()?;
-    let mut head = head_of(StatusCode::OK, fields)?;
+    let mut head = head_of(StatusCode::OK, fields, special)?;
     let status = status.or(head.control.http_status);
     if let Some(status) = status {
         head.status = status;
     }
-    drop_hop_by_hop(&mut head);
-    let Some(location) = head.fields.get(LOCATION) else {
+    if special.hop_by_hop {
+        drop_hop_by_hop(&mut head);
+    }
+    let location = match special.location {
+        true => head.fields.get(LOCATION),
+        false => None,
+    };
+    let Some(location) = location else {
         return Ok(Reply::Document(head));
     };
     if location.is_empty() {
@@ -82,8 +100,9 @@ pub(crate) fn parsed(mut fields: HeaderMap) -> Result<Reply, HeadFault> {
 
 /// Classifies a reply that began with the status line `HTTP/… <status>`.
 pub(crate) fn non_parsed(status: StatusCode, mut fields: HeaderMap) -> Result<Reply, HeadFault> {
-    fields.remove("status");
-    let mut head = head_of(status, fields)?;
+    let special = SpecialFields::of(&fields);
+    fields.remove(&STATUS);
+    let mut head = head_of(status, fields, special)?;
     drop_hop_by_hop(&mut head);
     Ok(Reply::NonParsed(head))
 }
@@ -106,23 +125,20 @@ pub(crate) fn bad_status(text: &[u8]) -> HeadFault {
 }
 
 /// Moves the fields that address the server out of `fields`.
-fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadFault> {
-    let mut control = ScriptControl::default();
-    for value in fields.get_all("script-control") {
-        control = control.overridden_by(ScriptControl::parse(&String::from_utf8_lossy(value.as_bytes())));
-    }
-    fields.remove("script-control");
-    let content_length = take_single(&mut fields, "Content-Length")?;
-    let content_length = content_length.map(|text| number(&text)).transpose()?;
-    let is_chunked = take_chunked(&mut fields)?;
-    for name in ["Content-Type", "Location"] {
-        require_single(&fields, name)?;
-    }
-    // Of equal repetitions, keep one.
-    for name in [CONTENT_TYPE, LOCATION] {
-        if let Some(value) = fields.get(&name).cloned() {
-            fields.insert(name, value);
-        }
+fn head_of(status: StatusCode, mut fields: HeaderMap, special: SpecialFields) -> Result<ReplyHead, HeadFault> {
+    let control = match special.control {
+        true => take_control(&mut fields),
+        false => ScriptControl::default(),
+    };
+    let content_length = match special.content_length {
+        true => take_single(&mut fields, &CONTENT_LENGTH, "Content-Length")?,
+        false => None,
+    };
+    let content_length = content_length.map(|text| number(text.as_bytes())).transpose()?;
+    let is_chunked = special.transfer_encoding && take_chunked(&mut fields)?;
+    if special.repeated {
+        keep_one(&mut fields, &CONTENT_TYPE, "Content-Type")?;
+        keep_one(&mut fields, &LOCATION, "Location")?;
     }
     Ok(ReplyHead {
         status,
@@ -132,7 +148,17 @@ fn head_of(status: StatusCode, mut fields: HeaderMap) -> Result<ReplyHead, HeadF
         is_chunked,
         control,
         dropped: Vec::new(),
+        names_file: special.send_file,
     })
+}
+
+fn take_control(fields: &mut HeaderMap) -> ScriptControl {
+    let mut control = ScriptControl::default();
+    for value in fields.get_all(&SCRIPT_CONTROL) {
+        control = control.overridden_by(ScriptControl::parse(&String::from_utf8_lossy(value.as_bytes())));
+    }
+    fields.remove(&SCRIPT_CONTROL);
+    control
 }
 
 /// Removes the fields about the connection between client and server (RFC 9110 §7.6.1), which the script is not part
@@ -179,20 +205,33 @@ fn take_chunked(fields: &mut HeaderMap) -> Result<bool, HeadFault> {
     Ok(is_chunked)
 }
 
-/// The value of a field that may occur once (RFC 3875 §6.3). Equal repetitions are accepted.
-fn require_single(fields: &HeaderMap, name: &'static str) -> Result<Option<HeaderValue>, HeadFault> {
+/// The value of a field that may occur once (RFC 3875 §6.3), removed. Equal repetitions are accepted. `written` is the name as messages
+/// write it.
+fn take_single(
+    fields: &mut HeaderMap,
+    name: &HeaderName,
+    written: &'static str,
+) -> Result<Option<HeaderValue>, HeadFault> {
+    require_single(fields, name, written)?;
+    Ok(fields.remove(name))
+}
+
+fn require_single(fields: &HeaderMap, name: &HeaderName, written: &'static str) -> Result<(), HeadFault> {
     let mut values = fields.get_all(name).iter();
     let first = values.next();
     if values.any(|value| Some(value) != first) {
-        return Err(HeadFault::Conflict { name });
+        return Err(HeadFault::Conflict { name: written });
     }
-    Ok(first.cloned())
+    Ok(())
 }
 
-fn take_single(fields: &mut HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, HeadFault> {
-    let value = require_single(fields, name)?;
-    fields.remove(name);
-    Ok(value.map(|value| value.as_bytes().to_vec()))
+/// Of equal repetitions of a field, keeps one.
+fn keep_one(fields: &mut HeaderMap, name: &HeaderName, written: &'static str) -> Result<(), HeadFault> {
+    require_single(fields, name, written)?;
+    if let Some(value) = fields.get(name).cloned() {
+        fields.insert(name, value);
+    }
+    Ok(())
 }
 
 fn number(text: &[u8]) -> Result<u64, HeadFault> {
@@ -375,6 +414,13 @@ mod tests {
     }
 
     #[test]
+    fn a_head_that_names_a_file_says_so() {
+        assert!(document("X-Sendfile: /a\n\n").names_file);
+        assert!(document("x-accel-redirect: /a\n\n").names_file);
+        assert!(!document("X-Send: /a\n\n").names_file);
+    }
+
+    #[test]
     fn upgrade_is_kept_with_status_101() {
         let head = document("Status: 101\nUpgrade: websocket\nConnection: upgrade\n\n");
         assert_eq!(head.fields[UPGRADE], "websocket");
@@ -395,6 +441,35 @@ mod tests {
         assert_eq!(twice.control.body_mode, Some(BodyMode::Stream));
     }
 
+    /// A field of a head: mostly one with a meaning for the server, and often the same one again.
+    fn line() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
+        let names = [
+            "status",
+            "script-control",
+            "content-length",
+            "content-type",
+            "transfer-encoding",
+            "location",
+            "connection",
+            "upgrade",
+            "te",
+            "trailer",
+            "proxy-authenticate",
+            "proxy-authorization",
+            "keep-alive",
+            "proxy-connection",
+            "x-sendfile",
+            "x-accel-redirect",
+            "x-a",
+        ];
+        let values = ["404 Not Found", "101", "12", "chunked", "/a", "X-error=1", ""];
+        let field = (
+            prop::sample::select(names.to_vec()),
+            prop::sample::select(values.to_vec()),
+        );
+        field.prop_map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+    }
+
     proptest! {
         #[test]
         fn a_local_redirect_is_always_a_uri_path(location in "/[^\\x00-\\x1f\\x7f]{0,40}") {
@@ -403,6 +478,15 @@ mod tests {
                 prop_assert!(path.starts_with('/') && !path.starts_with("//"));
                 prop_assert!(path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'));
             }
+        }
+
+        /// The reply is the same if each of the special fields is looked up, whether the head has it or not.
+        #[test]
+        fn only_special_fields_that_are_there_are_looked_up(lines in prop::collection::vec(line(), 0..8)) {
+            let fields: HeaderMap = lines.into_iter().collect();
+            let all = SpecialFields::all(&fields);
+            let fast = format!("{:?}", parsed(fields.clone()));
+            prop_assert_eq!(fast, format!("{:?}", classify(fields, all)));
         }
     }
 }

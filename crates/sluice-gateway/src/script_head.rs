@@ -65,7 +65,7 @@ impl HeadParser {
         while let Some(length) = memchr(b'\n', &chunk) {
             self.count(length + 1)?;
             let is_last = if self.line.is_empty() {
-                self.take_line(&chunk[..length])?
+                self.take_line(&chunk, length)?
             } else {
                 self.line.extend_from_slice(&chunk[..length]);
                 self.take_held_line()?
@@ -128,12 +128,13 @@ impl HeadParser {
     }
 
     fn take_held_line(&mut self) -> Result<bool, HeadFault> {
-        let line = std::mem::take(&mut self.line);
-        self.take_line(&line)
+        let line = Bytes::from(std::mem::take(&mut self.line));
+        self.take_line(&line, line.len())
     }
 
-    /// Parses one line without its LF; `true` if it is the empty line that ends the head.
-    fn take_line(&mut self, line: &[u8]) -> Result<bool, HeadFault> {
+    /// Parses one line, the first `length` bytes of `chunk`, without its LF; `true` if it is the empty line that ends the head.
+    fn take_line(&mut self, chunk: &Bytes, length: usize) -> Result<bool, HeadFault> {
+        let line = &chunk[..length];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.lines += 1;
         match line {
@@ -156,7 +157,7 @@ impl HeadParser {
             [b' ' | b'\t', ..] => Err(HeadFault::Folded {
                 text: Excerpt::of(line),
             }),
-            _ => self.take_field(line).map(|()| false),
+            _ => self.take_field(chunk, line).map(|()| false),
         }
     }
 
@@ -168,7 +169,8 @@ impl HeadParser {
         self.had_interim = true;
     }
 
-    fn take_field(&mut self, line: &[u8]) -> Result<(), HeadFault> {
+    /// Parses a field, which lies in `chunk`: its value is a part of it, and not a copy.
+    fn take_field(&mut self, chunk: &Bytes, line: &[u8]) -> Result<(), HeadFault> {
         let not_a_field = || HeadFault::NotAField {
             line: self.lines,
             text: Excerpt::of(line),
@@ -183,7 +185,8 @@ impl HeadParser {
                 not_a_field()
             }
         })?;
-        let value = HeaderValue::from_bytes(trim_blanks(&line[colon + 1..])).map_err(|_| HeadFault::BadValue {
+        let value = chunk.slice_ref(trim_blanks(&line[colon + 1..]));
+        let value = HeaderValue::from_maybe_shared(value).map_err(|_| HeadFault::BadValue {
             text: Excerpt::of(line),
         })?;
         let too_many = HeadFault::TooManyFields {

@@ -162,6 +162,7 @@ impl Conversation {
             is_chunked: false,
             control,
             dropped: Vec::new(),
+            names_file: false,
         })
     }
 

@@ -125,6 +125,7 @@ mod tests {
             is_chunked: false,
             control: ScriptControl::default(),
             dropped: Vec::new(),
+            names_file: false,
         }
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use sluice_gateway::{ErrorRequest, Reply, ReplyHead, SEND_FILE_FIELDS};
+use sluice_gateway::{ErrorRequest, Reply, ReplyHead};
 use sluice_http::body::{ResponseBody, Source};
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::body::{EncodedBody, TURN_BYTES_MAX};
@@ -80,7 +80,7 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     if let Some(error) = head.control.error.take() {
         return Err(request_error(session, &head, *error));
     }
-    if names_file(&head) {
+    if head.names_file {
         return Ok(Outcome::SendFile(SendFileReply { head, session }));
     }
     let accepted = accepted.filter(|_| head.control.compresses != Some(false));
@@ -98,11 +98,6 @@ fn request_error(mut session: Box<Session>, head: &ReplyHead, error: ErrorReques
     session.begin_unwanted_body(status);
     session.abandon();
     fault
-}
-
-/// Whether a reply names a file to send instead of a body.
-fn names_file(head: &ReplyHead) -> bool {
-    SEND_FILE_FIELDS.iter().any(|name| head.fields.contains_key(name))
 }
 
 /// Media types whose clients act on the head before there is a body: an `EventSource`, or `fetch` that reads the body as it comes.

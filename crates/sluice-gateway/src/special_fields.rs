@@ -1,0 +1,73 @@
+//! The fields of a reply's head that mean something to the server: its names are read once to find out which of them a head has.
+//!
+//! Each lookup in a `HeaderMap` hashes a name, and the head of most replies has one or two of these fields. Not here: what they mean
+//! (`reply`).
+
+use http::{HeaderMap, HeaderName};
+
+use crate::send_file::SEND_FILE_FIELDS;
+
+/// `Status` (RFC 3875 §6.3.3).
+pub(crate) static STATUS: HeaderName = HeaderName::from_static("status");
+
+/// `Script-Control` (WASD).
+pub(crate) static SCRIPT_CONTROL: HeaderName = HeaderName::from_static("script-control");
+
+/// Which of them a head has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SpecialFields {
+    pub status: bool,
+    pub control: bool,
+    pub content_length: bool,
+    pub transfer_encoding: bool,
+    pub location: bool,
+    /// Fields about the connection.
+    pub hop_by_hop: bool,
+    /// Fields that name a file to send.
+    pub send_file: bool,
+    /// A field occurs more than once.
+    pub repeated: bool,
+}
+
+impl SpecialFields {
+    pub(crate) fn of(fields: &HeaderMap) -> SpecialFields {
+        let mut special = SpecialFields {
+            repeated: fields.keys_len() < fields.len(),
+            ..SpecialFields::default()
+        };
+        for name in fields.keys() {
+            match name.as_str() {
+                "status" => special.status = true,
+                "script-control" => special.control = true,
+                "content-length" => special.content_length = true,
+                "transfer-encoding" => special.transfer_encoding = true,
+                "location" => special.location = true,
+                "connection"
+                | "upgrade"
+                | "te"
+                | "trailer"
+                | "proxy-authenticate"
+                | "proxy-authorization"
+                | "keep-alive"
+                | "proxy-connection" => special.hop_by_hop = true,
+                name => special.send_file |= SEND_FILE_FIELDS.iter().any(|field| field.as_str() == name),
+            }
+        }
+        special
+    }
+
+    /// As if a head had all of them, so that each is looked up.
+    #[cfg(test)]
+    pub(crate) fn all(fields: &HeaderMap) -> SpecialFields {
+        SpecialFields {
+            status: true,
+            control: true,
+            content_length: true,
+            transfer_encoding: true,
+            location: true,
+            hop_by_hop: true,
+            repeated: true,
+            send_file: SpecialFields::of(fields).send_file,
+        }
+    }
+}
