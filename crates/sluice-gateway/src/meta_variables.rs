@@ -116,24 +116,24 @@ impl Variables {
     fn add_server(&mut self, request: &CgiRequest<'_>) {
         let prefix = request.prefix;
         self.add(prefix, "SERVER_SOFTWARE", request.server_software);
-        self.add(prefix, "GATEWAY_INTERFACE", "CGI/1.1");
+        self.add_valid(prefix, "GATEWAY_INTERFACE", "CGI/1.1");
         self.add(prefix, "SERVER_PROTOCOL", request.protocol);
         let address = request.server_addr.to_canonical();
         match (host_name(request.server_name), address) {
-            (Some(name), _) => self.add(prefix, "SERVER_NAME", name),
-            (None, IpAddr::V4(address)) => self.add_display(prefix, "SERVER_NAME", address),
+            (Some(name), _) => self.add_valid(prefix, "SERVER_NAME", name),
+            (None, IpAddr::V4(_)) => self.add_address(prefix, "SERVER_NAME", address),
             (None, IpAddr::V6(address)) => self.add_display(prefix, "SERVER_NAME", format_args!("[{address}]")),
         }
-        self.add_display(prefix, "SERVER_ADDR", address);
-        self.add_display(prefix, "SERVER_PORT", request.server_port);
+        self.add_address(prefix, "SERVER_ADDR", address);
+        self.add_number(prefix, "SERVER_PORT", request.server_port);
         let client = request.remote_addr.to_canonical();
-        self.add_display(prefix, "REMOTE_ADDR", client);
+        self.add_address(prefix, "REMOTE_ADDR", client);
         match request.remote_host {
             Some(name) => self.add(prefix, "REMOTE_HOST", name),
             // Without a name it is the address (§4.1.9).
-            None => self.add_display(prefix, "REMOTE_HOST", client),
+            None => self.add_address(prefix, "REMOTE_HOST", client),
         }
-        self.add_display(prefix, "REMOTE_PORT", request.remote_port);
+        self.add_number(prefix, "REMOTE_PORT", request.remote_port);
     }
 
     /// The request and the resource that it identifies (RFC 3875 §4.1).
@@ -149,7 +149,7 @@ impl Variables {
         self.add_some(prefix, "REMOTE_USER", request.remote_user);
         self.add_some(prefix, "CONTENT_TYPE", request.headers.get(CONTENT_TYPE));
         if let Some(length) = request.content_length {
-            self.add_display(prefix, "CONTENT_LENGTH", length);
+            self.add_number(prefix, "CONTENT_LENGTH", length);
         }
     }
 
@@ -218,7 +218,7 @@ impl Variables {
         self.add_some(prefix, "SERVER_ADMIN", request.server_admin);
         self.add_some(prefix, "SERVER_SIGNATURE", request.server_signature);
         self.add_some(prefix, "SCRIPT_RTE", request.script_rte);
-        self.add(
+        self.add_valid(
             prefix,
             "SECURITY_STATUS",
             if request.scheme == "https" { "SSL" } else { "NONE" },
@@ -230,7 +230,7 @@ impl Variables {
                 httpdate::HttpDate::from(request.request_time),
             );
         }
-        self.add_display("WWW_", "GATEWAY_MRS", request.record_bytes_max);
+        self.add_number("WWW_", "GATEWAY_MRS", request.record_bytes_max as u64);
         if let Some(sentinels) = request.sentinels {
             self.add("WWW_", "GATEWAY_EOF", sentinels.end());
             self.add("WWW_", "GATEWAY_ESC", sentinels.escape());
@@ -250,7 +250,7 @@ impl Variables {
         if self.dropped() > dropped_before {
             self.truncate(before);
         }
-        self.add_display("WWW_", "KEY_COUNT", self.len() - before);
+        self.add_number("WWW_", "KEY_COUNT", (self.len() - before) as u64);
         self.add_form(query);
     }
 

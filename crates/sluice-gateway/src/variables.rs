@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
 
 use memchr::memchr2;
 
@@ -126,6 +127,31 @@ impl Variables {
         }
     }
 
+    /// Adds a variable whose value has neither NUL nor newline, and is short.
+    pub(crate) fn add_valid(&mut self, prefix: &str, name: &str, value: &str) {
+        let start = self.begin(prefix, name);
+        self.buffer.extend_from_slice(value.as_bytes());
+        self.complete_valid(start, prefix.len() + name.len());
+    }
+
+    /// Adds a number, in decimal.
+    pub(crate) fn add_number(&mut self, prefix: &str, name: &str, number: impl Into<u64>) {
+        let start = self.begin(prefix, name);
+        push_number(&mut self.buffer, number.into());
+        self.complete_valid(start, prefix.len() + name.len());
+    }
+
+    /// Adds an address, as its `Display` writes it.
+    pub(crate) fn add_address(&mut self, prefix: &str, name: &str, address: IpAddr) {
+        let start = self.begin(prefix, name);
+        match address {
+            IpAddr::V4(address) => push_v4(&mut self.buffer, address),
+            // Writing into memory does not fail.
+            IpAddr::V6(address) => drop(write!(self.buffer, "{address}")),
+        }
+        self.complete_valid(start, prefix.len() + name.len());
+    }
+
     pub(crate) fn add_display(&mut self, prefix: &str, name: &str, value: impl Display) {
         let start = self.begin(prefix, name);
         // Writing into memory does not fail.
@@ -178,6 +204,13 @@ impl Variables {
         true
     }
 
+    /// Completes a variable of which it is certain that every script can read it.
+    fn complete_valid(&mut self, start: usize, name_length: usize) {
+        debug_assert!(memchr2(0, b'\n', &self.buffer[start..]).is_none() && self.buffer.len() - start < 1000);
+        self.buffer.push(0);
+        self.entries.push(Entry { start, name_length });
+    }
+
     pub(crate) fn remove(&mut self, index: usize) {
         let bytes = self.text(index).len() + 1;
         let start = self.entries[index].start;
@@ -200,6 +233,29 @@ impl Variables {
     fn text(&self, index: usize) -> &[u8] {
         let end = self.entries.get(index + 1).map_or(self.buffer.len(), |next| next.start);
         &self.buffer[self.entries[index].start..end - 1]
+    }
+}
+
+/// Writes a number in decimal. `fmt` takes several times as long, and each request has many numbers.
+fn push_number(buffer: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break buffer.extend_from_slice(&digits[first..]);
+        }
+    }
+}
+
+fn push_v4(buffer: &mut Vec<u8>, address: Ipv4Addr) {
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            buffer.push(b'.');
+        }
+        push_number(buffer, octet.into());
     }
 }
 
@@ -270,6 +326,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn numbers_and_addresses_are_written_as_by_display(number: u64, v4: u32, v6: u128) {
+            let (v4, v6) = (IpAddr::from(v4.to_be_bytes()), IpAddr::from(v6.to_be_bytes()));
+            let mut variables = Variables::default();
+            variables.add_number("", "A", number);
+            variables.add_number("", "A", number % 1000);
+            variables.add_address("", "A", v4);
+            variables.add_address("", "A", v6);
+            let expected = format!("A={number}\0A={}\0A={v4}\0A={v6}\0", number % 1000);
+            prop_assert_eq!(variables.bytes(), expected.as_bytes());
+        }
+
         #[test]
         fn variables_behave_like_a_map(
             pairs in prop::collection::vec(("[A-C]{1,2}", prop::collection::vec(0..4_u8, 0..4)), 0..20),
