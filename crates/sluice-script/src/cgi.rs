@@ -12,6 +12,7 @@ use sluice_settings::RequestBody as BodyChoice;
 use sluice_watch::Phase;
 
 use crate::conversation::Conversation;
+use crate::idle_timer::KeptTimer;
 use crate::job::{Job, new_sentinels};
 use crate::process;
 use crate::pump::{BodySource, Pump};
@@ -59,7 +60,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
     process.begin_exchange(job.request.id, None);
     job.request.note_process(&process);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
-    let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
+    let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer(KeptTimer::default()));
     let relay = Relay::new(
         process,
         channels,

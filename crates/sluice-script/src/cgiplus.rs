@@ -12,6 +12,7 @@ use sluice_watch::Phase;
 use crate::conversation::Conversation;
 use crate::end_cause::EndCause;
 use crate::idle_process::IdleProcess;
+use crate::idle_timer::KeptTimer;
 use crate::input::Input;
 use crate::job::{Job, new_sentinels};
 use crate::lease::Lease;
@@ -126,6 +127,8 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Resu
             process,
             channels,
             worker: job.scripts.worker,
+            // It belongs to the event loop of the other worker.
+            timer: KeptTimer::default(),
             ..idle
         })),
         Err(error) => {
@@ -165,6 +168,7 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
         worker: job.scripts.worker,
         encoding: RequestEncoding::default(),
         scanner,
+        timer: KeptTimer::default(),
     })
 }
 
@@ -181,6 +185,7 @@ pub(crate) fn begin(
         mut channels,
         encoding,
         scanner,
+        timer,
         ..
     } = idle;
     let script = job.script.engine.as_ref().map(|_| job.script.file.as_path());
@@ -192,7 +197,7 @@ pub(crate) fn begin(
     encode_request(&variables, encoding, record);
     events.variables(&variables, Vec::new);
     events.record(&variables, encoding);
-    let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer());
+    let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer(timer));
     callouts.encoding = Some(encoding);
     Relay::new(process, channels, scanner, callouts, pump, idle_timer, events.clone())
 }

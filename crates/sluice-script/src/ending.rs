@@ -361,6 +361,7 @@ fn restore(scripts: &Scripts, relay: Relay, lease: Lease) -> Option<Restored> {
         callouts,
         events,
         has_body,
+        idle_timer,
         ..
     } = relay;
     if let Some(lifetime) = callouts.lifetime {
@@ -400,6 +401,7 @@ fn restore(scripts: &Scripts, relay: Relay, lease: Lease) -> Option<Restored> {
         worker: scripts.worker,
         encoding: callouts.encoding.unwrap_or_default(),
         scanner,
+        timer: idle_timer.keep(),
     };
     Some(Restored {
         idle,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sluice_gateway::{RequestEncoding, Scanner};
 use sluice_membuf::Segment;
 
+use crate::idle_timer::KeptTimer;
 use crate::process::{Channels, Process};
 
 /// A live process between exchanges.
@@ -18,6 +19,8 @@ pub(crate) struct IdleProcess {
     /// The encoding of its next request.
     pub encoding: RequestEncoding,
     pub scanner: Box<Scanner>,
+    /// The timer of its last exchange, of the same worker.
+    pub timer: KeptTimer,
 }
 
 impl IdleProcess {

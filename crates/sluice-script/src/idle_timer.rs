@@ -1,7 +1,8 @@
 //! The idle timer: how long a script may be silent.
 //!
 //! It runs only while the server waits for the script, and not while the client is slow to read or to send. It is armed lazily:
-//! a script that answers at once costs a timer, but no wake-up. It also says when to check what a silent script waits for.
+//! a script that answers at once costs a timer, but no wake-up. The next exchange of a kept process goes on with this timer, which may
+//! fire too early for it (`KeptTimer`). It also says when to check what a silent script waits for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -24,8 +25,13 @@ pub(crate) struct IdleTimer {
     waiting_since: Option<Instant>,
     /// Silence before the next check.
     check: Option<Duration>,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: KeptTimer,
 }
+
+/// The timer of the last exchange of a process, which is still set. A new one would be entered among those of the worker for each request,
+/// and the event loop be woken, which expects a later one; this one fires at most every `FIRST_CHECK` for nothing.
+#[derive(Default)]
+pub(crate) struct KeptTimer(Option<Pin<Box<Sleep>>>);
 
 /// When the exchange must be over.
 #[derive(Clone, Copy)]
@@ -55,16 +61,21 @@ pub(crate) enum Expired {
 }
 
 impl IdleTimer {
-    /// The script may be silent for `limit`; the exchange may take `whole`, if bounded.
-    pub(crate) fn new(limit: Duration, whole: Option<Duration>) -> IdleTimer {
+    /// The script may be silent for `limit`; the exchange may take `whole`, if bounded. `timer` is that of the last exchange on this worker.
+    pub(crate) fn new(limit: Duration, whole: Option<Duration>, timer: KeptTimer) -> IdleTimer {
         IdleTimer {
             limit: Some(limit),
             deadline: whole.and_then(Deadline::after),
             own_deadline: None,
             waiting_since: None,
             check: Some(FIRST_CHECK),
-            timer: None,
+            timer,
         }
+    }
+
+    /// The timer, for the next exchange of the process.
+    pub(crate) fn keep(self) -> KeptTimer {
+        self.timer
     }
 
     /// Begins with the checks again.
@@ -115,9 +126,8 @@ impl IdleTimer {
         let Some(ends) = ends.chain(check).min() else {
             return Poll::Pending;
         };
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends)));
+        let KeptTimer(timer) = &mut self.timer;
+        let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends)));
         if timer.deadline() > ends || timer.is_elapsed() {
             timer.as_mut().reset(ends);
         }
@@ -155,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_only_since_the_last_progress() {
-        let mut idle_timer = without_checks(IdleTimer::new(Duration::from_secs(10), None));
+        let mut idle_timer = without_checks(IdleTimer::new(Duration::from_secs(10), None, KeptTimer::default()));
         for _ in 0..3 {
             let waited = tokio::time::timeout(
                 Duration::from_secs(8),
@@ -172,7 +182,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn checks_come_at_growing_distances_and_end_with_the_head() {
-        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None, KeptTimer::default());
         let begin = Instant::now();
         for expected in [100, 200, 400, 800, 1600, 3200, 6400] {
             let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
@@ -180,7 +190,7 @@ mod tests {
         }
         let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
         assert_eq!(expired, Expired::Silence(Duration::from_secs(10)));
-        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None);
+        let mut idle_timer = IdleTimer::new(Duration::from_secs(10), None, KeptTimer::default());
         idle_timer.restart(Some(Duration::from_secs(1)));
         let expired = poll_fn(|context| idle_timer.poll_expired(context)).await;
         assert_eq!(expired, Expired::Silence(Duration::from_secs(1)));
@@ -191,9 +201,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_timer_of_the_exchange_before_makes_no_difference() {
+        // As after an exchange of 50 ms, after one whose timer has fired, and after one whose limit is far away.
+        for (first_limit, waited) in [(10, 50), (10, 5000), (1000, 0)] {
+            let mut first = IdleTimer::new(Duration::from_secs(first_limit), None, KeptTimer::default());
+            if first_limit == 1000 {
+                first = without_checks(first);
+            }
+            let polled = poll_fn(|context| first.poll_expired(context));
+            let _ = tokio::time::timeout(Duration::from_millis(40), polled).await;
+            tokio::time::advance(Duration::from_millis(waited)).await;
+            let mut second = IdleTimer::new(Duration::from_secs(10), None, first.keep());
+            let begin = Instant::now();
+            for expected in [100, 200, 400] {
+                let expired = poll_fn(|context| second.poll_expired(context)).await;
+                assert_eq!((expired, begin.elapsed().as_millis()), (Expired::Check, expected));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_script_shortens_its_time_and_does_not_extend_the_routes() {
         for (own, seconds) in [(5, 5), (100, 15)] {
-            let mut idle_timer = IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15)));
+            let mut idle_timer = IdleTimer::new(
+                Duration::from_secs(10),
+                Some(Duration::from_secs(15)),
+                KeptTimer::default(),
+            );
             idle_timer.limit_rest(Some(Duration::from_secs(own)));
             idle_timer.restart(None);
             let begin = Instant::now();
@@ -207,7 +241,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_deadline_holds_whatever_the_progress() {
-        let mut idle_timer = without_checks(IdleTimer::new(Duration::from_secs(10), Some(Duration::from_secs(15))));
+        let mut idle_timer = without_checks(IdleTimer::new(
+            Duration::from_secs(10),
+            Some(Duration::from_secs(15)),
+            KeptTimer::default(),
+        ));
         let begin = Instant::now();
         loop {
             let waited = tokio::time::timeout(

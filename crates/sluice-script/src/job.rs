@@ -33,7 +33,7 @@ use sluice_watch::{Item, Phase, Secrets, Subject};
 
 use crate::callout::Callouts;
 use crate::default_environment::default_environment;
-use crate::idle_timer::IdleTimer;
+use crate::idle_timer::{IdleTimer, KeptTimer};
 use crate::process::{Process, ProcessSpec};
 use crate::request::ScriptRequest;
 use crate::request_body::{RequestBody, Stored};
@@ -310,9 +310,9 @@ impl Job {
         segment.map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
     }
 
-    /// The clock of its exchange.
-    pub(crate) fn idle_timer(&self) -> IdleTimer {
-        IdleTimer::new(self.settings().timeouts.reply, self.settings().timeouts.deadline)
+    /// The clock of its exchange; `timer` is that of the last exchange of its process.
+    pub(crate) fn idle_timer(&self, timer: KeptTimer) -> IdleTimer {
+        IdleTimer::new(self.settings().timeouts.reply, self.settings().timeouts.deadline, timer)
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) struct Relay {
     pump: Option<Pump>,
     /// There was a body: the script may have left some of it unread in its input.
     pub has_body: bool,
-    idle_timer: IdleTimer,
+    pub idle_timer: IdleTimer,
     /// The head of the reply is complete: bytes of the memory buffer may follow.
     has_head: bool,
     state: State,
