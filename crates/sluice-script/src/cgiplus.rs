@@ -59,7 +59,8 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
                 }
                 None => continue,
             },
-            None => (start(&job, &mut lease, &events).await?, Age::New),
+            // Boxed, because most requests find a process.
+            None => (Box::pin(start(&job, &mut lease, &events)).await?, Age::New),
         };
         job.request.note_process(&idle.process);
         job.subject.note_phase(Phase::Process);
@@ -96,7 +97,7 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u
     if let Some(length) = body.announced() {
         return Ok((Some(Pump::repeatable(BodySource::Client(Box::new(body)))), Some(length)));
     }
-    let (stored, length) = job.store(body).await?;
+    let (stored, length) = Box::pin(job.store(body)).await?;
     Ok((Some(Pump::repeatable(stored.into())), Some(length)))
 }
 

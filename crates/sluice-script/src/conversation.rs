@@ -109,7 +109,7 @@ impl Conversation {
                 ReplyEvent::End if self.relay.callouts.agent.as_ref().is_some_and(|agent| agent.is_heard) => {
                     return Ok(self.without_head());
                 }
-                ReplyEvent::End => return Err(self.bad_head(parser.finish()).await),
+                ReplyEvent::End => return Err(Box::pin(self.bad_head(parser.finish())).await),
             };
             let missing = self.filter.next_of_head(&bytes);
             let parsed = match missing {
@@ -125,7 +125,7 @@ impl Conversation {
                     self.relay.events.process(|| head_text(&reply));
                     return Ok(reply);
                 }
-                Err(fault) => return Err(self.bad_head(fault).await),
+                Err(fault) => return Err(Box::pin(self.bad_head(fault)).await),
             }
         }
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
@@ -100,7 +100,7 @@ impl Starter {
                 redirect_url: None,
                 method: Method::from_bytes(METHOD.as_bytes()).unwrap_or_default(),
                 version: Version::HTTP_11,
-                fields: HeaderMap::new(),
+                fields: Rc::default(),
                 server_name: self.server_name.clone(),
                 id,
                 endpoints: Endpoints::UNIX,

@@ -26,8 +26,8 @@ pub struct ScriptRequest {
     pub method: Method,
     /// SERVER_PROTOCOL.
     pub version: Version,
-    /// The fields of the head.
-    pub fields: HeaderMap,
+    /// The fields of the head, shared with the exchange.
+    pub fields: Rc<HeaderMap>,
     /// SERVER_NAME, in lower case; `None` for the address of the server.
     pub server_name: Option<String>,
     /// UNIQUE_ID.

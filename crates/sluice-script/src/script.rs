@@ -2,6 +2,7 @@
 //!
 //! Not here: which program a path names (the server's `dispatch::locate`).
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ impl Script {
         if let Some(engine) = &self.engine {
             return engine.is_php();
         }
-        let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_owned());
-        let program = name(self.interpreter.as_ref().unwrap_or(&self.file)).unwrap_or_default();
+        let program = self.interpreter.as_ref().unwrap_or(&self.file);
+        let program = program.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
         program.starts_with(b"php") || (self.interpreter.is_none() && program.ends_with(b".php"))
     }
 }

@@ -66,7 +66,8 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     let accepted = compression.map(|compression| AcceptedEncodings::new(compression, &job.request.fields));
     // The only match on the mode in this crate.
     let (session, reply) = match job.settings().mode {
-        Mode::Cgi => cgi::run(job, body).await?,
+        // Boxed: the future of a request for a kept process stays small.
+        Mode::Cgi => Box::pin(cgi::run(job, body)).await?,
         Mode::Cgiplus | Mode::Rte => cgiplus::run(job, body).await?,
     };
     let (mut head, accepted) = match reply {

@@ -202,7 +202,7 @@ impl SharedPool {
                 }
             }
         };
-        let granted = self.wait(granted).await;
+        let granted = Box::pin(self.wait(granted)).await;
         drop(entry);
         note.end_wait(granted.as_ref());
         granted.ok_or_else(|| {

@@ -16,6 +16,7 @@ mod detail;
 pub(crate) mod error_page;
 mod exchange;
 pub(crate) mod explain;
+mod fields;
 mod finish;
 pub mod forwarded;
 pub(crate) mod gate;

@@ -103,7 +103,7 @@ fn descend(route: &Route, script: &ScriptRoute, directory: &Path, captured: &str
         let metadata = found.map_err(|error| fault_of(&file, error))?;
         if !metadata.is_dir() {
             let runner = Runner::of_found_file(script, &file, &metadata);
-            let name = format!("{}{below}", route.pattern.prefix());
+            let name = [route.pattern.prefix(), below].concat();
             return check(file, runner, &name, rest, &metadata);
         }
         if rest.len() < 2 {

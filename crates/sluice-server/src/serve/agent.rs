@@ -191,7 +191,7 @@ impl PendingAnswer {
         } = answer;
         // For the agent's own log: what it says of a name and a password holds for every path.
         target.raw = request.raw_target().to_owned();
-        let mut fields = request.fields.clone();
+        let mut fields = http::HeaderMap::clone(&request.fields);
         for name in [
             http::header::CONTENT_LENGTH,
             http::header::CONTENT_TYPE,
@@ -208,7 +208,7 @@ impl PendingAnswer {
                 redirect_url: None,
                 method: request.method.clone(),
                 version: exchange.line.version,
-                fields,
+                fields: Rc::new(fields),
                 server_name: server_name.map(str::to_ascii_lowercase),
                 id: exchange.id,
                 endpoints: exchange.client.endpoints,

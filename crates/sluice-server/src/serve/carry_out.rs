@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{Method, Response};
+use http::{HeaderMap, Method, Response};
 use sluice_files::file_events::FileEvents;
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
@@ -148,7 +148,8 @@ impl Waiting {
                 }
                 Waiting::Agent(pending) => {
                     progress.set_step(Step::Agent);
-                    pending.ask(exchange, request).await?;
+                    // Boxed, as the other rare ones: the future of each request would have room for the largest.
+                    Box::pin(pending.ask(exchange, request)).await?;
                     answer(gate, exchange, request)
                 }
                 Waiting::Queued(queued) => {
@@ -162,15 +163,20 @@ impl Waiting {
                 }
                 Waiting::Answer(Later::Listing(listing)) => {
                     progress.set_step(Step::Preparing);
-                    return list(exchange, request, *listing).await;
+                    return Box::pin(list(exchange, request, *listing)).await;
                 }
                 Waiting::Answer(Later::Report(answer)) => {
                     progress.set_step(Step::Preparing);
-                    return report::respond(exchange, request, *answer).await;
+                    return Box::pin(report::respond(exchange, request, *answer)).await;
                 }
                 Waiting::Answer(Later::Script(script)) => {
                     scripts += 1;
-                    let (task, directories) = task(exchange, request, *script).await;
+                    // Waits a little, where names are looked up.
+                    let client_name = match exchange.client.name() {
+                        Some(name) => name.await,
+                        None => None,
+                    };
+                    let (task, directories) = task(exchange, request, *script, client_name);
                     match script::serve(task).await? {
                         Outcome::Response(response) => return Ok(response),
                         Outcome::LocalRedirect(target) => {
@@ -217,7 +223,7 @@ async fn list(
     listing: ListingRequest,
 ) -> Result<Response<ResponseBody>, Fault> {
     let site = Arc::clone(request.site());
-    let (host, fields) = (request.host.clone(), request.fields.clone());
+    let (host, fields) = (request.host.clone(), HeaderMap::clone(&request.fields));
     let query = request.query().map(str::to_owned);
     let (endpoints, scheme) = (exchange.client.endpoints, exchange.client.scheme());
     let certificate = request.certificate;
@@ -247,8 +253,13 @@ fn script_user(granted: &Granted) -> ScriptUser {
     }
 }
 
-/// The script's task, and the directories of the files that it may name; waits a little for the client's name, where names are looked up.
-async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) -> (Task, Arc<SendDirectories>) {
+/// The script's task, and the directories of the files that it may name.
+fn task(
+    exchange: &Exchange,
+    request: &mut Request,
+    script: ScriptAnswer,
+    client_name: Option<Arc<str>>,
+) -> (Task, Arc<SendDirectories>) {
     let ScriptAnswer {
         route,
         script,
@@ -258,10 +269,6 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
         redirect_url,
         pass_authorization,
     } = script;
-    let client_name = match exchange.client.name() {
-        Some(name) => name.await,
-        None => None,
-    };
     let site: &Arc<Site> = request.config.site(request.site);
     let server = exchange.client.endpoints.server.ip();
     let tls_info = exchange.client.tls_info.as_ref();
@@ -277,7 +284,7 @@ async fn task(exchange: &Exchange, request: &mut Request, script: ScriptAnswer) 
             redirect_url,
             method: request.method.clone(),
             version: exchange.line.version,
-            fields: request.fields.clone(),
+            fields: request.fields.share(),
             // Names of hosts are compared without regard to case, and scripts use this one as a key (RFC 3986 §6.2.2.1).
             server_name: server_name.map(str::to_ascii_lowercase),
             id: exchange.id,

@@ -4,7 +4,7 @@
 //! this machine (DNS rebinding); or it could be a proxy of this machine, and so everybody. Such requests are refused here. Not here: the
 //! reports (`reports`).
 
-use http::{Response, header};
+use http::{HeaderMap, Response, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_script::request_body::RequestBody;
@@ -38,7 +38,7 @@ pub(crate) async fn respond(
         query: answer.query.unwrap_or_default(),
         method: request.method.clone(),
         origin: format!("{}://{}", exchange.client.scheme(), host.unwrap_or_default()),
-        fields: request.fields.clone(),
+        fields: HeaderMap::clone(&request.fields),
         client: exchange.client.endpoints.client.ip(),
         visitor,
         server: request.host.clone(),

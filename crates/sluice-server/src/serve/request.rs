@@ -24,6 +24,7 @@ use crate::context::HeldConfig;
 use crate::dispatch::Site;
 use crate::serve::decide::{Asked, Subject, Variants};
 use crate::serve::exchange::Exchange;
+use crate::serve::fields::Fields;
 use crate::serve::identity::{Granted, Identity};
 use crate::serve::request_line::RequestLine;
 use crate::serve::watched;
@@ -40,7 +41,7 @@ pub(crate) struct Request {
     pub certificate: ClientCertificate,
     pub subject: RequestSubject,
     pub method: Method,
-    pub fields: HeaderMap,
+    pub fields: Fields,
     pub host: String,
     pub body: Option<RequestBody>,
     /// Who its users are, as far as a route has asked.
@@ -118,7 +119,7 @@ impl Request {
             certificate,
             subject,
             method: exchange.line.method.clone(),
-            fields: std::mem::take(fields),
+            fields: Fields::new(std::mem::take(fields)),
             host,
             body: Some(body),
             identity: Identity::default(),
@@ -202,8 +203,9 @@ impl Request {
         if self.method != Method::HEAD {
             self.method = Method::GET;
         }
+        let fields = self.fields.make_mut();
         for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::TRANSFER_ENCODING] {
-            self.fields.remove(name);
+            fields.remove(name);
         }
         self.body = None;
         Ok(())
