@@ -98,8 +98,15 @@ impl Variables {
     /// Variables that a script could not read are dropped (see [`Variables::dropped`]).
     #[must_use]
     pub fn build(request: &CgiRequest<'_>) -> Variables {
+        Variables::default().build_again(request)
+    }
+
+    /// As [`Variables::build`], in the memory of the variables of another request ([`Variables::recycled`]).
+    #[must_use]
+    pub fn build_again(self, request: &CgiRequest<'_>) -> Variables {
+        let mut variables = self;
         let count = VARIABLES + request.headers.keys_len() + request.environment.len();
-        let mut variables = Variables::with_capacity(count, bytes_expected(request));
+        variables.begin_again(count, bytes_expected(request));
         // WASD's library checks the first name for the prefix, so the first variable must be one that can have it.
         variables.add_server(request);
         variables.add_request(request);

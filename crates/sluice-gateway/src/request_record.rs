@@ -14,7 +14,7 @@ use std::fmt;
 
 use memchr::memchr;
 
-use crate::variables::Variables;
+use crate::variables::{Variables, push_number};
 
 /// Bytes in the largest struct block that [`decode_request`] accepts: room for the header fields and as much again.
 const BLOCK_BYTES_MAX: usize = 16 << 20;
@@ -51,7 +51,9 @@ fn encode_block(variables: &Variables, out: &mut Vec<u8>) {
     // `bytes()` already has a NUL for each variable; each gets a 16-bit length, and the block a final one.
     let bytes = variables.bytes().len() + 2 * (variables.len() + 1);
     out.reserve(bytes + 24);
-    out.extend_from_slice(format!("!!{bytes}\n").as_bytes());
+    out.extend_from_slice(b"!!");
+    push_number(out, bytes as u64);
+    out.push(b'\n');
     for text in variables.texts() {
         let length = u16::try_from(text.len() + 1).expect("a variable is shorter than VARIABLE_BYTES_MAX");
         out.extend_from_slice(&length.to_le_bytes());

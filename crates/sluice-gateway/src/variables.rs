@@ -15,6 +15,9 @@ use crate::names::is_name;
 /// process allows twice that (`MAX_ARG_STRLEN`, execve(2)).
 const VARIABLE_BYTES_MAX: usize = 0xffff - 1;
 
+/// Bytes that are kept from one request for the next.
+const RECYCLED_BYTES_MAX: usize = 16 << 10;
+
 /// The variables of one request, in one buffer. No name occurs twice, no value contains a NUL or a newline.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
@@ -32,6 +35,28 @@ struct Entry {
 }
 
 impl Variables {
+    /// Removes all variables, and makes room for this many, of `bytes` bytes in total.
+    pub(crate) fn begin_again(&mut self, variables: usize, bytes: usize) {
+        self.buffer.clear();
+        self.entries.clear();
+        self.dropped = 0;
+        self.buffer.reserve(bytes);
+        self.entries.reserve(variables);
+    }
+
+    /// Its memory for the variables of the next request, without them, unless these were unusually large.
+    #[must_use]
+    pub fn recycled(mut self) -> Variables {
+        if self.buffer.capacity() > RECYCLED_BYTES_MAX
+            || self.entries.capacity() > RECYCLED_BYTES_MAX / size_of::<Entry>()
+        {
+            return Variables::default();
+        }
+        self.buffer.clear();
+        self.entries.clear();
+        self
+    }
+
     /// An empty list with room for this many variables, of `bytes` bytes in total.
     pub(crate) fn with_capacity(variables: usize, bytes: usize) -> Variables {
         Variables {
@@ -237,7 +262,7 @@ impl Variables {
 }
 
 /// Writes a number in decimal. `fmt` takes several times as long, and each request has many numbers.
-fn push_number(buffer: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn push_number(buffer: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut first = digits.len();
     loop {

@@ -198,6 +198,7 @@ pub(crate) fn begin(
     encode_request(&variables, encoding, record);
     events.variables(&variables, Vec::new);
     events.record(&variables, encoding);
+    job.scripts.spare_variables.set(variables.recycled());
     let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer(timer));
     callouts.encoding = Some(encoding);
     Relay::new(process, channels, scanner, callouts, pump, idle_timer, events.clone())

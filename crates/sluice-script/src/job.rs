@@ -84,7 +84,7 @@ impl Job {
         let translated = translated.as_deref().map(|path| self.inside(path));
         let extra: Vec<_> = settings.variables.added.clone().into_iter().collect();
         let user = request.user.as_ref();
-        let mut variables = Variables::build(&CgiRequest {
+        let mut variables = self.scripts.spare_variables.take().build_again(&CgiRequest {
             method: request.method.as_str(),
             request_uri: &request.target.raw,
             redirect_url: asked.as_deref(),

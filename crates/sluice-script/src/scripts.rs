@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use sluice_gateway::Variables;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
@@ -35,6 +36,8 @@ pub struct Scripts {
     pub(crate) misbehaviour: MisbehaviourLog,
     /// Faults that no client notices.
     limited: RateLimitedLog,
+    /// Memory for the variables of the next request of a kept process.
+    pub(crate) spare_variables: Cell<Variables>,
     /// All processes are stopped, including those that are started later.
     is_stopping: Cell<bool>,
 }
@@ -57,6 +60,7 @@ impl Scripts {
             tasks,
             misbehaviour: MisbehaviourLog::default(),
             limited: RateLimitedLog::default(),
+            spare_variables: Cell::default(),
             is_stopping: Cell::new(false),
         }
     }

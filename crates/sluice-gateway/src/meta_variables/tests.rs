@@ -102,6 +102,23 @@ fn a_plain_request_has_the_variables_of_the_rfc() {
 }
 
 #[test]
+fn the_memory_of_other_variables_makes_no_difference() {
+    let (headers, sentinels) = (headers(&[("x-a", "1"), ("x-b", "a\tb")]), sentinels());
+    let request = request(&headers, &sentinels);
+    let fresh = Variables::build(&request);
+    let large = "x".repeat(40_000);
+    for other in [&[][..], &[("cookie", "a=b"), ("x-c", "2")], &[("x-c", &large)]] {
+        let used = built(other, |request| request.query = Some("a=b%0a&c=d"));
+        for again in [used.clone().recycled(), used] {
+            let again = again.build_again(&request);
+            assert_eq!(again.bytes(), fresh.bytes());
+            assert_eq!((again.len(), again.dropped()), (fresh.len(), fresh.dropped()));
+            assert!(again.iter().eq(fresh.iter()));
+        }
+    }
+}
+
+#[test]
 fn a_plain_request_has_the_variables_of_apache_and_wasd() {
     let variables = built(&[], |_| {});
     for (name, value) in [
