@@ -12,7 +12,7 @@ mod page;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::aot::{Shell, generate};
 
 use crate::arguments::Arguments;
@@ -69,11 +69,26 @@ fn manual_pages_are_the_generated_ones() {
     compare("packaging/man", &pages);
 }
 
+/// The command line without the commands that no page names: the generator would offer them.
+fn shown(command: &Command) -> Command {
+    let commands = command.get_subcommands().filter(|below| !below.is_hide_set());
+    let mut shown = Command::new("sluice")
+        .args(command.get_arguments().cloned())
+        .subcommands(commands.cloned());
+    if let Some(about) = command.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if command.get_version().is_some() {
+        shown = shown.version(env!("CARGO_PKG_VERSION"));
+    }
+    shown
+}
+
 #[test]
-fn completions_are_the_generated_ones() {
+fn completions_are_the_generated_ones_and_offer_no_hidden_command() {
     let script = |shell: Shell| {
         let mut text = Vec::new();
-        generate(shell, &mut Arguments::command(), "sluice", &mut text);
+        generate(shell, &mut shown(&Arguments::command()), "sluice", &mut text);
         String::from_utf8(text).expect("names and help are text")
     };
     // The names that each shell looks for.
@@ -82,5 +97,11 @@ fn completions_are_the_generated_ones() {
         ("_sluice".to_owned(), script(Shell::Zsh)),
         ("sluice.fish".to_owned(), script(Shell::Fish)),
     ];
+    let command = Arguments::command();
+    for hidden in command.get_subcommands().filter(|below| below.is_hide_set()) {
+        let name = hidden.get_name();
+        let offers: Vec<_> = files.iter().filter(|(_, text)| text.contains(name)).collect();
+        assert!(offers.is_empty(), "{name}: {offers:?}");
+    }
     compare("packaging/completions", &BTreeMap::from(files));
 }
