@@ -72,6 +72,7 @@ pub use file_rules::{FileRules, landlock_version};
 pub use launch_error::{LaunchError, Stage};
 pub use launcher::{Launcher, LauncherSettings};
 pub use limits::{ProcessLimits, processor_time};
+pub use message::MESSAGES_VERSION;
 pub use message_socket::launcher_sockets;
 pub use observation::{Observation, ObservedChild, ObservedFile};
 pub use orphans::{end_orphans, has_orphans, reap_orphans};

@@ -27,6 +27,10 @@ use crate::run_as::Refusal;
 use crate::session::Company;
 use crate::wire::{Malformed, Reader, Writer};
 
+/// The version of these messages. `sluice upgrade` refuses a program with another one, because an old server process, which still ends its
+/// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
+pub const MESSAGES_VERSION: u32 = 1;
+
 /// A message of the server.
 #[derive(Debug)]
 pub(crate) enum Request {
@@ -408,4 +412,123 @@ fn read_observation(from: &mut Reader<'_>) -> Result<Observation, Malformed> {
         has_one_thread,
         children,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cgroup::CgroupLimits;
+    use crate::confinement::{Confinement, IoPriority};
+    use crate::file_rules::FileRules;
+    use crate::limits::ProcessLimits;
+    use crate::program::{Mailbox, Stdin};
+    use crate::run_as::RunAs;
+
+    /// A program with every field.
+    fn program() -> Program {
+        Program {
+            path: c"/p".into(),
+            arguments: vec![c"p".into(), c"a".into()],
+            environment: b"A=b\0".to_vec(),
+            directory: c"/d".into(),
+            stdin: Stdin::Pipe,
+            mailbox: Mailbox::Record { record_bytes_max: 7 },
+            memory: tempfile::tempfile().unwrap().into(),
+            run_as: RunAs::Owner(c"/s".into()),
+            credentials: None,
+            limits: ProcessLimits {
+                memory_bytes_max: Some(1),
+                cpu_seconds_max: Some(2),
+                open_files_max: Some(3),
+                processes_max: Some(4),
+                file_bytes_max: Some(5),
+                core_bytes_max: None,
+            },
+            confinement: Some(Arc::new(Confinement {
+                nice: 1,
+                io_priority: Some(IoPriority::Idle),
+                umask: Some(0o27),
+                has_private_tmp: true,
+                covers_tmp: true,
+                chroot: Some(c"/c".into()),
+                files: Some(FileRules {
+                    read: vec![c"/r".into()],
+                    write: vec![c"/w".into()],
+                }),
+                is_offline: true,
+                cgroup: CgroupLimits {
+                    memory_bytes_max: Some(6),
+                    processes_max: Some(7),
+                    cpu_percent: Some(8),
+                    cpu_weight: Some(9),
+                },
+            })),
+        }
+    }
+
+    fn specimens() -> Vec<u8> {
+        let program = program();
+        let (launch, _) = pack_launch(1, &program, "sixteen-letters-").unwrap();
+        let failed = StartError::Failed(LaunchError {
+            stage: Stage::Exec,
+            errno: 2,
+        });
+        let end = End {
+            exit: Exit::Signal(9),
+            usage: Usage {
+                user: Duration::from_micros(1),
+                system: Duration::from_micros(2),
+                memory_bytes_max: 3,
+            },
+            memory_kills: 4,
+            processes_refused: 5,
+            is_lost: false,
+            problem: Some("p".to_owned()),
+        };
+        let observation = Observation {
+            stat: "s".to_owned(),
+            call: "c".to_owned(),
+            file: Some(ObservedFile {
+                link: "l".to_owned(),
+                device: 1,
+                inode: 2,
+                is_pipe: true,
+            }),
+            has_one_thread: true,
+            children: vec![ObservedChild {
+                pid: 3,
+                name: "n".to_owned(),
+            }],
+        };
+        [
+            launch.bytes,
+            begin(LAUNCH_FILE, 1).0,
+            pack_signal(1, Signal::Terminate),
+            pack_signal(1, Signal::Kill),
+            pack_observe(1, 2),
+            pack_company(1, 2),
+            pack_started(1, 2),
+            pack_not_started(1, &failed),
+            pack_not_started(1, &StartError::Refused(Refusal("r".to_owned()))),
+            pack_ended(1, &end),
+            pack_observed(1, Some(&observation)),
+            pack_accompanied(1, Company::Unknown),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn messages_that_have_changed_have_another_version() {
+        // FNV-1a.
+        let hash = specimens().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        assert_eq!(
+            (MESSAGES_VERSION, format!("{hash:016x}").as_str()),
+            (1, "d747126ab5ec1ee0"),
+            "the messages have changed: raise MESSAGES_VERSION, and write both here"
+        );
+    }
 }

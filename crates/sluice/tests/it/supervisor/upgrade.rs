@@ -142,6 +142,16 @@ impl Drop for Program {
     }
 }
 
+/// A program that could take over, but with which server process and launcher could not talk.
+const OTHER_VERSION: &str = r#"#!/usr/bin/env python3
+import socket
+supervisor = socket.socket(fileno=0)
+supervisor.setblocking(True)
+supervisor.recv(1 << 20)
+supervisor.send(b'.{"Tried":{"version":299}}')
+supervisor.recv(1)
+"#;
+
 #[test]
 fn a_program_that_cannot_take_over_is_reported_and_the_old_server_goes_on() {
     let program = Program::new();
@@ -162,6 +172,8 @@ fn a_program_that_cannot_take_over_is_reported_and_the_old_server_goes_on() {
     failing("cannot be started");
     write_script(&program.0, "exit 3");
     failing("exited with status 3");
+    write_script(&program.0, OTHER_VERSION);
+    failing("it has version 299 of the messages between processes");
     fs::remove_file(&program.0).unwrap();
     fs::hard_link(env!("CARGO_BIN_EXE_sluice"), &program.0).unwrap();
     upgrade(&server);
