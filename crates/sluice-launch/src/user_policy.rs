@@ -5,7 +5,6 @@
 //! how the owner and the permissions of a script are found (`owned_script`), and the change of user (`credentials`).
 
 use std::ffi::CString;
-use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::accounts::{Account, account_by_number};
@@ -63,8 +62,10 @@ pub struct OwnerPolicy {
 /// The check that a script has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedCheck {
-    /// The user is root.
+    /// The user is root, or has the group of root.
     Root,
+    /// The script belongs to root.
+    OwnedByRoot,
     /// The policy does not name this user.
     NotNamed,
     /// The policy permits no owners.
@@ -119,7 +120,7 @@ impl UserPolicy for CurrentUsers {
 impl UserPolicy for ScriptUsers {
     fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
         self.user_of(&program.run_as)
-            .map_err(|check| Refusal(check.to_string()))
+            .map_err(|check| Refusal(check.text(&program.run_as)))
     }
 }
 
@@ -165,7 +166,7 @@ impl OwnerPolicy {
             return Err(FailedCheck::NotAFile);
         }
         if owner == 0 {
-            return Err(FailedCheck::Root);
+            return Err(FailedCheck::OwnedByRoot);
         }
         if owner < self.uid_min {
             return Err(FailedCheck::BelowMinimum(owner, self.uid_min));
@@ -215,63 +216,81 @@ fn is_private(at: Where, entry: &Entry) -> Result<(), FailedCheck> {
     }
 }
 
-impl fmt::Display for Where {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Where::Script => out.write_str("the script"),
-            Where::Directory(0) => out.write_str("the directory of the script"),
-            Where::Directory(1) => out.write_str("the directory above that of the script"),
-            Where::Directory(levels) => write!(out, "the directory {levels} levels above that of the script"),
-        }
+impl Where {
+    /// The path of the file, or of the directory, of this script.
+    fn path(self, script: &str) -> &str {
+        let levels = match self {
+            Where::Script => 0,
+            Where::Directory(levels) => usize::from(levels) + 1,
+        };
+        let ends = script.rmatch_indices('/').map(|(end, _)| end);
+        let end = ends.take(levels).last().unwrap_or(script.len());
+        &script[..end]
+    }
+
+    fn name(self, script: &str) -> String {
+        let kind = match self {
+            Where::Script => "the script",
+            Where::Directory(_) => "the directory",
+        };
+        format!("{kind} {}", self.path(script))
     }
 }
 
-impl fmt::Display for FailedCheck {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            FailedCheck::Root => out.write_str("no script runs as root, nor with the group of root"),
-            FailedCheck::NotNamed => out.write_str("the configuration has no such user for scripts"),
-            FailedCheck::NoOwners => out.write_str(
-                "the configuration has no [server.script_owners], so no script runs as the owner of its file",
-            ),
+impl FailedCheck {
+    /// The refusal of a program with this wish.
+    fn text(self, wish: &RunAs) -> String {
+        let script = match wish {
+            RunAs::Owner(script) => script.to_string_lossy(),
+            RunAs::Usual | RunAs::User(_) => "".into(),
+        };
+        match self {
+            FailedCheck::OwnedByRoot => {
+                format!("the script {script} belongs to root, and no script runs as root: chown it to its user")
+            }
             FailedCheck::Outside => {
-                out.write_str("the script is below none of the directories of [server.script_owners]")
+                format!("the script {script} is below none of the directories of [server.script_owners]")
             }
             FailedCheck::Unreadable(at, errno) => {
                 let error = std::io::Error::from_raw_os_error(errno);
-                write!(out, "{at} cannot be opened without following a link: {error}")
-            }
-            FailedCheck::NotAFile => out.write_str("the script is no regular file"),
-            FailedCheck::SetId(mode) => write!(
-                out,
-                "the script has a set-user-ID or set-group-ID bit (mode {:04o}): chmod u-s,g-s",
-                mode & 0o7777
-            ),
-            FailedCheck::Writable(at, mode) => write!(
-                out,
-                "{at} is writable by its group or by others (mode {:04o}): chmod go-w",
-                mode & 0o7777
-            ),
-            FailedCheck::OtherOwner(at, uid) => write!(
-                out,
-                "{at} belongs to user {uid}, and neither to the owner of the script nor to root"
-            ),
-            FailedCheck::BelowMinimum(uid, least) => {
-                write!(
-                    out,
-                    "its owner, user {uid}, is below uid_min = {least} of [server.script_owners]"
+                format!(
+                    "{} cannot be opened without following a link: {error}",
+                    at.name(&script)
                 )
             }
-            FailedCheck::NoAccount(uid) => write!(out, "its owner, user {uid}, has no account on this machine"),
-            FailedCheck::RootGroup(uid) => write!(out, "its owner, user {uid}, is a member of the group of root"),
-            FailedCheck::NotPermitted(uid) => write!(
-                out,
+            FailedCheck::NotAFile => {
+                format!("the script {script} is no regular file: if it is a symbolic link, name the file itself")
+            }
+            FailedCheck::SetId(mode) => format!(
+                "the script {script} has a set-user-ID or set-group-ID bit (mode {:04o}): chmod u-s,g-s {script}",
+                mode & 0o7777
+            ),
+            FailedCheck::Writable(at, mode) => format!(
+                "{} is writable by its group or by others (mode {:04o}): chmod go-w {}",
+                at.name(&script),
+                mode & 0o7777,
+                at.path(&script)
+            ),
+            FailedCheck::OtherOwner(at, uid) => format!(
+                "{} belongs to user {uid}, and neither to the owner of the script nor to root",
+                at.name(&script)
+            ),
+            FailedCheck::Root => "no script runs as root, nor with the group of root".to_owned(),
+            FailedCheck::NotNamed => "the configuration has no such user for scripts".to_owned(),
+            FailedCheck::NoOwners => {
+                "the configuration has no [server.script_owners], so no script runs as the owner of its file".to_owned()
+            }
+            FailedCheck::BelowMinimum(uid, least) => {
+                format!("its owner, user {uid}, is below uid_min = {least} of [server.script_owners]")
+            }
+            FailedCheck::NoAccount(uid) => format!("its owner, user {uid}, has no account on this machine"),
+            FailedCheck::RootGroup(uid) => format!("its owner, user {uid}, is a member of the group of root"),
+            FailedCheck::NotPermitted(uid) => format!(
                 "its owner, user {uid}, is neither among the users nor in one of the groups of [server.script_owners]"
             ),
-            FailedCheck::NotRoot(uid) => write!(
-                out,
-                "it would run as user {uid}, and only a server that was started as root can change users"
-            ),
+            FailedCheck::NotRoot(uid) => {
+                format!("it would run as user {uid}, and only a server that was started as root can change users")
+            }
         }
     }
 }
@@ -324,7 +343,7 @@ mod tests {
             refusal(&policy(), &script)
         };
         assert_eq!(with(&|script| script.is_regular = false), FailedCheck::NotAFile);
-        assert_eq!(with(&|script| script.file.uid = 0), FailedCheck::Root);
+        assert_eq!(with(&|script| script.file.uid = 0), FailedCheck::OwnedByRoot);
         assert_eq!(
             with(&|script| script.file.uid = 500),
             FailedCheck::BelowMinimum(500, 1000)
@@ -423,11 +442,22 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_check_and_the_fix() {
-        let text = FailedCheck::Writable(Where::Directory(0), 0o40775).to_string();
+    fn a_refusal_names_the_check_the_file_and_the_fix() {
+        let wish = RunAs::Owner(c"/home/ann/cgi/hello".into());
+        for (at, named) in [
+            (Where::Script, "the script /home/ann/cgi/hello"),
+            (Where::Directory(0), "the directory /home/ann/cgi"),
+            (Where::Directory(1), "the directory /home/ann"),
+        ] {
+            let path = named.split_once('/').unwrap().1;
+            assert_eq!(
+                FailedCheck::Writable(at, 0o40775).text(&wish),
+                format!("{named} is writable by its group or by others (mode 0775): chmod go-w /{path}")
+            );
+        }
         assert_eq!(
-            text,
-            "the directory of the script is writable by its group or by others (mode 0775): chmod go-w"
+            FailedCheck::NotPermitted(7).text(&RunAs::Usual),
+            "its owner, user 7, is neither among the users nor in one of the groups of [server.script_owners]"
         );
     }
 }

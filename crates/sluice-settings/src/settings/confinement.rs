@@ -127,7 +127,11 @@ impl Confinement {
             ("private_tmp", self.has_private_tmp.then(|| "true".to_owned())),
             ("chroot", path(&self.chroot)),
             ("read", files.and_then(|files| paths(&files.read))),
-            ("write", files.and_then(|files| paths(&files.write))),
+            // Without a path it forbids every change.
+            (
+                "write",
+                files.map(|files| paths(&files.write).unwrap_or_else(|| "[]".to_owned())),
+            ),
             ("network", self.is_offline.then(|| "false".to_owned())),
         ];
         set.into_iter()
@@ -171,6 +175,7 @@ mod tests {
             "memory_max = 64MiB",
             "umask = 027",
             "read = /srv/a /srv/b",
+            "write = []",
             "network = false",
         ];
         assert_eq!(confinement.lines(), expected);

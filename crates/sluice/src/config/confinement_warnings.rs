@@ -3,18 +3,24 @@
 //! `check` may be run by another user than the server, so these are warnings. Not here: keys that contradict each other
 //! (`confinement`).
 
+use std::path::Path;
+
 use sluice_server::confinement::{cgroup_problem, is_root, landlock_version};
-use sluice_settings::{Action, CgroupLimits, Confinement, RouteSettings, Settings};
+use sluice_settings::{
+    Action, CgroupLimits, Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings,
+};
 
 /// One line for each route whose limits cannot be applied.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let confined = routes.filter_map(|route| Some((route, confinement(route)?)));
-    let confined: Vec<_> = confined
-        .filter(|(_, confinement)| **confinement != Confinement::default())
+    let scripts = routes.filter_map(|route| Some((route, script(route)?)));
+    let confined: Vec<_> = scripts
+        .filter(|(_, script)| script.confinement != Confinement::default())
         .collect();
-    let each = |(route, confinement): &(&RouteSettings, &Confinement)| {
+    let each = |(route, script): &(&RouteSettings, &ScriptSettings)| {
+        let confinement = &script.confinement;
         let mut problems = Vec::new();
+        problems.extend(outside_of_owners(settings, script));
         problems.extend(chroot_without_root(confinement));
         problems.extend(above_hard_limits(confinement));
         problems.extend(no_landlock(confinement));
@@ -29,12 +35,34 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     confined.iter().flat_map(each).collect()
 }
 
-fn confinement(route: &RouteSettings) -> Option<&Confinement> {
+fn script(route: &RouteSettings) -> Option<&ScriptSettings> {
     match &route.action {
-        Action::Script(script) => Some(&script.confinement),
-        Action::Files(files) => Some(&files.scripts.as_ref()?.script.confinement),
+        Action::Script(script) => Some(script),
+        Action::Files(files) => Some(&files.scripts.as_ref()?.script),
         _ => None,
     }
+}
+
+/// Scripts that are to run as their owners, and are below none of the directories of `[server.script_owners]`.
+fn outside_of_owners(settings: &Settings, script: &ScriptSettings) -> Option<String> {
+    let owners = settings.users.owners.as_ref()?;
+    let place = match &script.source {
+        _ if script.confinement.user != ScriptUser::Owner => return None,
+        ScriptSource::Directory(path) | ScriptSource::File(path) => path,
+        ScriptSource::App { directory, .. } => directory,
+        ScriptSource::Root => return None,
+    };
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_within =
+        |path: &Path, directory: &Path| path.starts_with(directory) || real(path).starts_with(real(directory));
+    let is_permitted = |directory: &Path| is_within(place, directory) || is_within(directory, place);
+    if owners.directories.iter().any(|directory| is_permitted(directory)) {
+        return None;
+    }
+    Some(format!(
+        "user = \"owner\": {} is below none of the directories of [server.script_owners], so no script of this route can be started: add it there",
+        place.display()
+    ))
 }
 
 fn chroot_without_root(confinement: &Confinement) -> Option<String> {

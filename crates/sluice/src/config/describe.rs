@@ -5,8 +5,9 @@ use std::path::Path;
 
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
-    AccessLog, Action, CacheUse, Convert, Engine, Fallback, ListenAddress, LogLevel, LogTarget, Mode, RecordSettings,
-    RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings, SuffixScripts, UnknownHosts,
+    AccessLog, Action, CacheUse, Convert, Engine, Fallback, ListenAddress, LogLevel, LogTarget, Mode, PoolSettings,
+    RecordSettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings, SuffixScripts,
+    UnknownHosts,
 };
 
 use super::value::{format_duration, format_size};
@@ -179,14 +180,16 @@ pub(super) fn describe_route(route: &RouteSettings, site: &SiteSettings, when: &
     let more = route.changes.lines().into_iter();
     let when = (!route.when.is_empty()).then(|| format!("when {when}"));
     let comment = route.comment.as_ref().map(|comment| format!("{comment:?}"));
-    let limits = match &route.action {
-        Action::Script(script) => script.confinement.lines(),
-        Action::Files(directory) => {
-            let scripts = directory.scripts.as_ref();
-            scripts.map_or_else(Vec::new, |scripts| scripts.script.confinement.lines())
-        }
-        _ => Vec::new(),
+    let script = match &route.action {
+        Action::Script(script) => Some(&**script),
+        Action::Files(directory) => directory.scripts.as_ref().map(|scripts| &scripts.script),
+        _ => None,
     };
+    let limits = script.map_or_else(Vec::new, |script| {
+        let mut limits = pool_lines(script);
+        limits.extend(script.confinement.lines());
+        limits
+    });
     let parts: Vec<String> = [with]
         .into_iter()
         .filter(|with| !with.is_empty())
@@ -294,6 +297,36 @@ fn describe_processes(script: &ScriptSettings) -> String {
         true => format!("{processes} per {what}, idle {}", format_duration(pool.idle)),
         false => format!("{processes} per {what}"),
     }
+}
+
+/// What bounds the processes of a pool beside their number, each as in the configuration: `requests = 500`.
+fn pool_lines(script: &ScriptSettings) -> Vec<String> {
+    let (pool, usual) = (&script.pool, PoolSettings::new(script.mode));
+    let number = |number: Option<usize>| number.map(|number| number.to_string());
+    let set = [
+        ("processes", number(script.processes_max)),
+        ("requests", pool.requests_max.map(|requests| requests.to_string())),
+        ("lifetime", pool.lifetime_max.map(format_duration)),
+        ("memory_soft", pool.memory_bytes_max.map(format_size)),
+        ("requests_per_client", number(pool.client_requests_max)),
+        (
+            "queue",
+            number(Some(pool.queue_max).filter(|queue| *queue != usual.queue_max)),
+        ),
+        (
+            "queue_timeout",
+            Some(pool.queue_timeout)
+                .filter(|timeout| *timeout != usual.queue_timeout)
+                .map(format_duration),
+        ),
+        (
+            "proctor",
+            Some(script.proctor.join(" ")).filter(|targets| !targets.is_empty()),
+        ),
+    ];
+    set.into_iter()
+        .filter_map(|(name, value)| Some(format!("{name} = {}", value?)))
+        .collect()
 }
 
 #[cfg(test)]

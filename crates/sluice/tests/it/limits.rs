@@ -270,6 +270,17 @@ while accept():
 }
 
 #[test]
+fn check_shows_limits_that_forbid_everything_and_those_of_pools() {
+    let setup = Setup::new().cgiplus(
+        "write = [], requests = 500, lifetime = \"1h\", memory_soft = \"64MiB\", queue = 5, proctor = [\"/cgiplus-bin/x\"], min = 1",
+    );
+    setup.write_configuration();
+    let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+    let shown = "requests = 500, lifetime = 1h, memory_soft = 64MiB, queue = 5, proctor = /cgiplus-bin/x, write = []";
+    assert!(ran.output.contains(shown), "{}{}", ran.output, ran.errors);
+}
+
+#[test]
 fn temporary_files_of_a_process_are_its_own_and_removed_with_it() {
     let setup = || {
         Setup::new().cgi("private_tmp = true").script(

@@ -248,6 +248,34 @@ fn a_state_directory_of_root_is_given_to_the_server_if_nothing_else_is_in_it() {
 }
 
 #[test]
+fn owners_whose_scripts_lie_elsewhere_are_a_warning() {
+    let setup = Setup::new();
+    for directory in ["home", "elsewhere"] {
+        fs::create_dir(setup.path(directory)).unwrap();
+    }
+    let check = |directory: &str| {
+        let text = format!(
+            "[server.script_owners]\nusers = [\"{ALICE}:{ALICE}\"]\ndirectories = [\"home\"]\n[[site]]\nroot = \"htdocs\"\n\
+             [[site.route]]\npath = \"/a/*\"\nscript = {{ directory = \"{directory}\", user = \"owner\" }}\n"
+        );
+        fs::write(setup.path("sluice.toml"), text).unwrap();
+        let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+        assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+        ran.errors
+    };
+    let warned = check("elsewhere");
+    let expected = "elsewhere is below none of the directories of [server.script_owners]";
+    assert!(
+        warned.contains("sluice.toml:6: ") && warned.contains(expected),
+        "{warned}"
+    );
+    for directory in ["home", "."] {
+        let warned = check(directory);
+        assert!(!warned.contains("is below none"), "{warned}");
+    }
+}
+
+#[test]
 fn root_makes_no_files_where_another_user_could_put_a_link() {
     if !is_root() {
         return;

@@ -83,7 +83,10 @@ fn each_check_refuses_and_is_named() {
         assert_refused(
             &server,
             path,
-            &format!("the script is writable by its group or by others (mode {mode:04o})"),
+            &format!(
+                "the script {0} is writable by its group or by others (mode {mode:04o}): chmod go-w {0}",
+                script.display()
+            ),
         );
     }
     set_mode(&script, 0o4755);
@@ -93,23 +96,27 @@ fn each_check_refuses_and_is_named() {
     assert_refused(
         &server,
         path,
-        "the directory of the script is writable by its group or by others (mode 0775)",
+        &format!(
+            "the directory {0} is writable by its group or by others (mode 0775): chmod go-w {0}",
+            directory.display()
+        ),
     );
     set_mode(&directory, 0o755);
     set_mode(&server.path("home/alice"), 0o1777);
-    assert_refused(&server, path, "the directory above that of the script is writable");
+    let above = format!("the directory {} is writable", server.path("home/alice").display());
+    assert_refused(&server, path, &above);
     set_mode(&server.path("home/alice"), 0o755);
     give(&directory, BOB);
     assert_refused(
         &server,
         path,
-        &format!("the directory of the script belongs to user {BOB}"),
+        &format!("the directory {} belongs to user {BOB}", directory.display()),
     );
     give(&directory, 0);
     give(&server.path("home/alice"), 0);
     healthy();
     for (owner, check) in [
-        (0, "no script runs as root"),
+        (0, "belongs to root, and no script runs as root: chown it to its user"),
         (900, "user 900, is below uid_min = 1000"),
         (BOB, "is neither among the users nor in one of the groups"),
     ] {
@@ -134,7 +141,7 @@ fn a_link_to_a_script_of_somebody_else_gives_nobody_its_user() {
     assert_refused(
         &server,
         "/~/mallory/hard",
-        &format!("the directory of the script belongs to user {BOB}"),
+        &format!("the directory {} belongs to user {BOB}", mallory.display()),
     );
     symlink("../alice/cgi/whoami", mallory.join("soft")).unwrap();
     let response = server.get("/~/mallory/soft");
