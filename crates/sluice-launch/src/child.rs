@@ -27,6 +27,7 @@ use crate::network;
 use crate::pidfd;
 use crate::places::{self, PrivateTmp};
 use crate::priority::Priority;
+use crate::privileges;
 use crate::reserved_fds::SCRIPT_DESCRIPTORS;
 use crate::syscall::checked;
 
@@ -53,6 +54,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) priority: Priority,
     pub(crate) file_rules: Option<&'a PreparedRules<'a>>,
     pub(crate) credentials: Option<&'a Credentials>,
+    /// Whether a program with another user could still get capabilities from a file, because those of root keep theirs.
+    pub(crate) empties_bounding_set: bool,
     pub(crate) is_offline: bool,
     /// What the child must do itself; set when it is cloned.
     pub(crate) undone: Cell<Undone>,
@@ -146,6 +149,9 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         let file_rules = plan.file_rules.map(PreparedRules::create).transpose();
         let file_rules = file_rules.map_err(failed(Stage::FileRules))?;
         if let Some(credentials) = plan.credentials {
+            if plan.empties_bounding_set {
+                privileges::empty_bounding_set().map_err(failed(Stage::Privileges))?;
+            }
             credentials.assume().map_err(failed(Stage::Credentials))?;
         }
         enter_directory(plan).map_err(failed(Stage::Directory))?;

@@ -144,6 +144,10 @@ fn advice(stage: Stage, errno: i32) -> Option<&'static str> {
         }
         (Stage::Chroot, libc::EPERM) => "only a server started as root may change the root of a script",
         (Stage::Chroot, libc::ENOENT | libc::ENOTDIR) => "there is no such directory",
+        (Stage::PrivateTmp, libc::EPERM) => {
+            "the server lacks CAP_SYS_ADMIN, so /tmp would stay shared: add it to CapabilityBoundingSet= of the unit or to the container, \
+             or remove private_tmp"
+        }
         (Stage::PrivateTmp, libc::ENOENT) => "there is no /tmp below its root (chroot)",
         (Stage::FileRules, libc::ENOSYS | libc::EOPNOTSUPP) => {
             "this kernel has no Landlock, or it is switched off: Linux 5.13 or later is needed, with landlock in /sys/kernel/security/lsm"

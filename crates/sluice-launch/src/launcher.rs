@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::accounts::account_by_number;
@@ -22,10 +22,14 @@ use crate::child::{self, Plan};
 use crate::clone::{Cloner, SignalSet, Undone};
 use crate::launch_error::{LaunchError, Stage};
 use crate::prepared::{Means, Prepared, Temporary};
+use crate::privileges::has_bounding_set;
 use crate::program::{Program, Started};
 use crate::reserved_fds::ReservedFds;
 use crate::run_as::RunAs;
 use crate::temporary::TemporaryDirectories;
+
+/// Whether programs with another user could get capabilities; otherwise the launcher has given them up before its first start.
+static HAS_BOUNDING_SET: LazyLock<bool> = LazyLock::new(has_bounding_set);
 
 /// A start, and what follows it.
 type Job = Box<dyn FnOnce(&mut Starter) + Send>;
@@ -207,6 +211,7 @@ impl Starter {
             priority: prepared.priority(),
             file_rules: file_rules.as_ref(),
             credentials: program.credentials.as_ref(),
+            empties_bounding_set: program.credentials.is_some() && *HAS_BOUNDING_SET,
             is_offline: prepared.is_offline(),
             undone: Cell::new(Undone {
                 signals: SignalSet::ALL,

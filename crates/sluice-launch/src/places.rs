@@ -54,8 +54,9 @@ pub(crate) fn change_root(directory: &CStr) -> Result<(), i32> {
     checked(unsafe { libc::syscall(libc::SYS_chdir, c"/".as_ptr()) }).map(drop)
 }
 
-/// Whether this process may mount file systems.
-pub(crate) fn may_mount() -> bool {
+/// Whether this process may mount file systems (CAP_SYS_ADMIN).
+#[must_use]
+pub fn may_mount() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
     has_capability(CAP_SYS_ADMIN)
 }

@@ -15,6 +15,7 @@ use crate::child::UMASK;
 use crate::confinement::Confinement;
 use crate::file_rules::PreparedRules;
 use crate::launch_error::{LaunchError, Stage};
+use crate::own_user::own_uid;
 use crate::places::{PrivateTmp, may_mount};
 use crate::priority::Priority;
 use crate::program::Program;
@@ -169,8 +170,9 @@ impl Prepared {
 impl Temporary {
     fn new(program: &Program, confinement: &Confinement, all: &TemporaryDirectories) -> io::Result<Temporary> {
         static MAY_MOUNT: LazyLock<bool> = LazyLock::new(may_mount);
-        if confinement.chroot.is_some() && !*MAY_MOUNT {
-            // It would be outside of its root.
+        let is_shared = own_uid() == 0 && confinement.covers_tmp;
+        if (confinement.chroot.is_some() || is_shared) && !*MAY_MOUNT {
+            // It would be outside of its root, or the machine's /tmp would be open to it although it is said that it is not.
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
         let directory = all.create(program.credentials.as_ref())?;

@@ -68,7 +68,27 @@ pub fn withhold_privileges_from_programs() -> io::Result<()> {
         .map_err(io::Error::from_raw_os_error)
 }
 
-fn empty_bounding_set() -> Result<(), i32> {
+/// Whether the bounding set of this thread has any capability of the first ones.
+pub(crate) fn has_bounding_set() -> bool {
+    const CAP_CHOWN: libc::c_ulong = 0;
+    const CAP_SETUID: libc::c_ulong = 7;
+    const UNUSED: libc::c_ulong = 0;
+    // SAFETY: takes numbers only.
+    let has = |capability: libc::c_ulong| unsafe {
+        libc::syscall(
+            libc::SYS_prctl,
+            libc::PR_CAPBSET_READ,
+            capability,
+            UNUSED,
+            UNUSED,
+            UNUSED,
+        ) == 1
+    };
+    has(CAP_CHOWN) || has(CAP_SETUID)
+}
+
+/// Removes every capability that a program could get. Called in the child, too: system calls, nothing else.
+pub(crate) fn empty_bounding_set() -> Result<(), i32> {
     for capability in 0..CAPABILITIES_MAX {
         match prctl(libc::PR_CAPBSET_DROP, capability) {
             // Beyond the last one; or without CAP_SETPCAP, as in some containers, which have a smaller set anyway.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use sluice_server::confinement::{cgroup_problem, is_root, landlock_version};
+use sluice_server::confinement::{cgroup_problem, is_root, landlock_version, may_mount};
 use sluice_settings::{
     Action, CgroupLimits, Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings,
 };
@@ -21,6 +21,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
         let confinement = &script.confinement;
         let mut problems = Vec::new();
         problems.extend(outside_of_owners(settings, script));
+        problems.extend(shared_tmp(confinement));
         problems.extend(chroot_without_root(confinement));
         problems.extend(above_hard_limits(confinement));
         problems.extend(no_landlock(confinement));
@@ -63,6 +64,11 @@ fn outside_of_owners(settings: &Settings, script: &ScriptSettings) -> Option<Str
         "user = \"owner\": {} is below none of the directories of [server.script_owners], so no script of this route can be started: add it there",
         place.display()
     ))
+}
+
+fn shared_tmp(confinement: &Confinement) -> Option<String> {
+    (confinement.has_private_tmp && is_root() && !may_mount()).then_some(())?;
+    Some("private_tmp: this user is root without CAP_SYS_ADMIN, so /tmp would stay shared, and no script of this route can be started: add it to CapabilityBoundingSet= of the unit or to the container, or remove this".to_owned())
 }
 
 fn chroot_without_root(confinement: &Confinement) -> Option<String> {

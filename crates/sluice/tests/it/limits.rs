@@ -269,6 +269,30 @@ while accept():
     });
 }
 
+/// Root without CAP_SYS_ADMIN, as in many containers.
+const NO_MOUNTS: &str = "
+import ctypes
+PR_CAPBSET_DROP, CAP_SYS_ADMIN = 24, 21
+assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0
+";
+
+#[test]
+fn private_tmp_that_root_cannot_mount_refuses_the_start() {
+    if !is_root() {
+        return skip("only root has a capability to lose");
+    }
+    // A script below /tmp, where tests have theirs, keeps the /tmp of the machine.
+    let setup = Setup::new()
+        .site("error_detail = true")
+        .script_route("/env", "file = \"/usr/bin/env\", private_tmp = true");
+    let server = setup.start_after(NO_MOUNTS);
+    let response = server.get("/env");
+    let named = "private_tmp): the server lacks CAP_SYS_ADMIN, so /tmp would stay shared";
+    assert_eq!(response.status, 500, "{}", response.text());
+    assert!(response.text().contains(named), "{}", response.text());
+    server.log_line("private_tmp: this user is root without CAP_SYS_ADMIN");
+}
+
 #[test]
 fn check_shows_limits_that_forbid_everything_and_those_of_pools() {
     let setup = Setup::new().cgiplus(

@@ -248,6 +248,31 @@ fn a_state_directory_of_root_is_given_to_the_server_if_nothing_else_is_in_it() {
 }
 
 #[test]
+fn a_route_with_a_user_below_root_has_no_privilege() {
+    if !is_root() {
+        return;
+    }
+    // Scripts of root itself keep what root has; those of the route must not get it.
+    let route = format!("directory = \"htdocs/cgi-bin\", user = \"{BOB}:{BOB}\"");
+    let server = open_setup()
+        .script(
+            "rights",
+            "printf 'Content-Type: text/plain\\n\\n'; exec cat /proc/self/status",
+        )
+        .script_route("/bob/*", &route)
+        .start();
+    let response = server.get("/bob/rights");
+    let rights = response.text();
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert!(rights.contains(&format!("{set}:\t0000000000000000")), "{rights}");
+    }
+    assert!(rights.contains("NoNewPrivs:\t1"), "{rights}");
+    let of_root = server.get("/cgi-bin/rights");
+    assert!(of_root.text().contains("NoNewPrivs:\t0"), "{}", of_root.text());
+    server.stop();
+}
+
+#[test]
 fn owners_whose_scripts_lie_elsewhere_are_a_warning() {
     let setup = Setup::new();
     for directory in ["home", "elsewhere"] {
