@@ -126,8 +126,11 @@ fn plain_host(text: &[u8]) -> Option<&str> {
     let (host, port) = text.split_at(end);
     let is_port = match port {
         [] => true,
-        // Five digits may be more than 65535.
-        [b':', digits @ ..] => digits.len() < 5 && digits.iter().all(u8::is_ascii_digit),
+        // Of five digits, the order of texts is that of numbers. More may begin with zeros: the full parser knows.
+        [b':', digits @ ..] => {
+            let is_in_range = digits.len() < 5 || (digits.len() == 5 && digits <= &b"65535"[..]);
+            is_in_range && digits.iter().all(u8::is_ascii_digit)
+        }
         _ => false,
     };
     std::str::from_utf8(host)
@@ -218,6 +221,27 @@ mod tests {
         for value in ["t:+0", "[::1]:+80", "a:65536", "a:-1", "a:8 0"] {
             assert!(host_of_field(value).is_err(), "{value}");
         }
+    }
+
+    #[test]
+    fn a_host_found_in_one_pass_is_that_of_the_full_parser() {
+        let hosts = ["a", "a.test", "127.0.0.1", "A-b.test.", ""];
+        let ports = [
+            "", ":", ":0", ":443", ":8080", ":00443", ":18081", ":65535", ":65536", ":70000", ":99999", ":1808a",
+        ];
+        let long = [":000443", ":123456", ":+8081", ":-8081"];
+        for text in hosts
+            .iter()
+            .flat_map(|host| ports.iter().chain(&long).map(move |port| format!("{host}{port}")))
+        {
+            let parsed = Authority::try_from(text.as_str()).ok();
+            let full = parsed.as_ref().filter(|authority| is_host_and_port(authority));
+            if let Some(plain) = plain_host(text.as_bytes()) {
+                assert_eq!(Some(plain), full.map(Authority::host), "{text}");
+            }
+        }
+        // The usual case needs no full parser, whatever the number of the port.
+        assert_eq!(plain_host(b"127.0.0.1:65535"), Some("127.0.0.1"));
     }
 
     #[test]
