@@ -19,8 +19,11 @@ use crate::connection::{Connection, UnderWay};
 use crate::send_allowance::{ClientWait, RoundRobin, SendAllowance};
 use crate::send_budget::SendBudget;
 
-/// Largest chunk of a body.
-const CHUNK_BYTES_MAX: u32 = 256 << 10;
+/// Largest chunk of a body in HTTP/1.1. The larger the chunks, the fewer sends; and a script's pipe has so much.
+const CHUNK_BYTES_MAX: u32 = 1 << 20;
+
+/// Largest chunk of a body in HTTP/2, where a connection has several.
+const CHUNK_BYTES_MAX_HTTP2: u32 = 256 << 10;
 
 /// Chunk size while a connection or its worker has much memory in use, and of the first chunk in HTTP/2: a client can
 /// open 128 streams with 4 KB and no window, so a stream gets more only after it has taken that.
@@ -525,6 +528,7 @@ impl UnderWay {
         body.chunk_bytes = match body.chunk_bytes {
             _ if is_tight || outgoing.budget.is_scarce() => CHUNK_BYTES_MIN,
             0 if outgoing.is_http2() => CHUNK_BYTES_MIN,
+            last if outgoing.is_http2() => (2 * last).min(CHUNK_BYTES_MAX_HTTP2),
             0 => CHUNK_BYTES_MAX,
             last => (2 * last).min(CHUNK_BYTES_MAX),
         };

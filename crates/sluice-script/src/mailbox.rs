@@ -1,7 +1,7 @@
 //! The mailbox: the server's end of a script's standard output, read without blocking.
 //!
 //! Here: the two kinds, a pipe (bytes) and a SOCK_SEQPACKET socket (records), and how much is read at a time: little for short
-//! replies, up to `READ_BYTES_MAX` for a script that keeps the mailbox full, whose pipe is enlarged, too. Not here: the meaning
+//! replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox full, whose pipe is enlarged, too. Not here: the meaning
 //! of the bytes (`relay`).
 
 use std::io::{self, IoSliceMut};
@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_passcred;
@@ -22,8 +22,14 @@ use tokio::net::unix::pipe;
 /// Size of the first reads, bytes: most replies fit.
 const READ_BYTES_MIN: usize = 16 << 10;
 
-/// Largest read, bytes. Larger ones gain nothing, because the second level cache is about as large.
-const READ_BYTES_MAX: usize = 256 << 10;
+/// Largest read, bytes. The kernel locks the pipe during a read, and a script that writes then waits actively for the lock.
+const READ_BYTES_MAX: usize = 512 << 10;
+
+/// Largest chunk, bytes: several reads, if the pipe has so much, because few large sends cost less than many, here and in the client.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// After a chunk that fills less than this part of its room, that of a long reply is halved.
+const LITTLE_SHARE: usize = 8;
 
 /// Default size of a pipe, bytes (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
@@ -57,8 +63,8 @@ impl Mailbox {
             settings::Mailbox::Stream => Mailbox::Stream(Stream {
                 pipe: pipe::Receiver::from_owned_fd_unchecked(descriptor)?,
                 buffer: BytesMut::new(),
-                read_bytes: READ_BYTES_MIN,
-                read_bytes_max: READ_BYTES_MAX,
+                chunk_bytes: READ_BYTES_MIN,
+                chunk_bytes_max: CHUNK_BYTES_MAX,
                 reply_bytes: 0,
                 pipe_bytes: PIPE_BYTES,
             }),
@@ -136,10 +142,10 @@ impl Mailbox {
         })
     }
 
-    /// Sets the largest number of bytes of the reads to come; a record is read as a whole.
+    /// Sets the largest number of bytes of the chunks to come; a record is read as a whole.
     pub(crate) fn limit_reads(&mut self, bytes_max: usize) {
         if let Mailbox::Stream(stream) = self {
-            stream.read_bytes_max = bytes_max.max(READ_BYTES_MIN);
+            stream.chunk_bytes_max = bytes_max.max(READ_BYTES_MIN);
         }
     }
 
@@ -192,9 +198,10 @@ impl Silence {
 pub(crate) struct Stream {
     pipe: pipe::Receiver,
     buffer: BytesMut,
-    read_bytes: usize,
-    /// Largest read, as the client of the present reply allows.
-    read_bytes_max: usize,
+    /// Room of the next chunk, bytes.
+    chunk_bytes: usize,
+    /// Largest chunk, as the client of the present reply allows.
+    chunk_bytes_max: usize,
     /// Bytes read of the present reply.
     reply_bytes: usize,
     pipe_bytes: usize,
@@ -203,22 +210,15 @@ pub(crate) struct Stream {
 impl Stream {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
-            // The rest of the buffer of earlier reads is used before a new one is allocated.
-            if self.buffer.capacity() < self.read_bytes.min(READ_BYTES_MIN) / 2 {
-                self.buffer = BytesMut::with_capacity(self.read_bytes.min(self.read_bytes_max));
-            }
-            let room = self.buffer.capacity();
-            match self.pipe.try_read_buf(&mut self.buffer) {
+            let room = self.make_room();
+            match self.read(room) {
                 Ok(0) => return Poll::Ready(Ok(None)),
                 Ok(length) => {
+                    let chunk = self.buffer.split().freeze();
                     self.reply_bytes += length;
-                    if length == room {
-                        self.grow();
-                    } else {
-                        self.note_drained();
-                    }
+                    self.adapt(length, room);
                     self.widen();
-                    return Poll::Ready(Ok(Some(self.buffer.split().freeze())));
+                    return Poll::Ready(Ok(Some(chunk)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.pipe.poll_read_ready(context))?;
@@ -229,6 +229,37 @@ impl Stream {
         }
     }
 
+    /// The room for the next chunk, bytes: in the memory of the last one, if that was sent, because the processor's cache has it;
+    /// otherwise in the rest of it, before other memory is allocated.
+    fn make_room(&mut self) -> usize {
+        let wanted = self.chunk_bytes.min(self.chunk_bytes_max);
+        let has_room = self.buffer.try_reclaim(wanted);
+        if !has_room && self.buffer.capacity() < READ_BYTES_MIN / 2 {
+            self.buffer = BytesMut::with_capacity(wanted);
+        }
+        self.buffer.capacity().min(wanted)
+    }
+
+    /// Reads what is there now, at most `room` bytes; 0 at end-of-file.
+    fn read(&mut self, room: usize) -> io::Result<usize> {
+        let mut bytes = 0;
+        while bytes < room {
+            let wanted = (room - bytes).min(READ_BYTES_MAX);
+            match self.pipe.try_read_buf(&mut (&mut self.buffer).limit(wanted)) {
+                Ok(0) => break,
+                Ok(length) if length < wanted => {
+                    self.note_drained();
+                    return Ok(bytes + length);
+                }
+                Ok(length) => bytes += length,
+                // The next call meets it again.
+                Err(_) if bytes > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
+    }
+
     /// The read took all bytes. Clears the readiness, so that no further read is needed to find the pipe empty (epoll(7),
     /// edge-triggered).
     fn note_drained(&self) {
@@ -237,9 +268,15 @@ impl Stream {
             .try_io(|| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock)));
     }
 
-    /// The read filled the buffer: more bytes are waiting.
-    fn grow(&mut self) {
-        self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+    /// Chooses the room of the next chunk after one of `length` bytes in `room`.
+    fn adapt(&mut self, length: usize, room: usize) {
+        if length == room {
+            // More bytes are waiting.
+            self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
+        } else if length < self.chunk_bytes / LITTLE_SHARE && self.chunk_bytes > PIPE_BYTES_ROOMY {
+            self.chunk_bytes /= 2;
+            self.buffer = BytesMut::new();
+        }
     }
 
     /// Enlarges the pipe for a long reply.
@@ -263,8 +300,8 @@ impl Stream {
     fn end_reply(&mut self) {
         self.reply_bytes = 0;
         self.buffer = BytesMut::new();
-        self.read_bytes = self.read_bytes.min(PIPE_BYTES_ROOMY);
-        self.read_bytes_max = READ_BYTES_MAX;
+        self.chunk_bytes = self.chunk_bytes.min(PIPE_BYTES_ROOMY);
+        self.chunk_bytes_max = CHUNK_BYTES_MAX;
         if self.pipe_bytes > PIPE_BYTES_ROOMY {
             self.resize(PIPE_BYTES_ROOMY);
         }
@@ -328,7 +365,13 @@ fn too_large(bytes: usize, bytes_max: usize) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::future::poll_fn;
+    use std::io::Write;
+
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use sluice_gateway::{EndMark, MailboxKind, Output, Scanner, Sentinels};
 
     use super::*;
 
@@ -389,5 +432,102 @@ mod tests {
             error.contains("1001 bytes, the largest is 1000 (record_size"),
             "{error}"
         );
+    }
+
+    /// A pipe during a long reply, and the script's end of it.
+    fn long_stream() -> (Mailbox, File) {
+        let (own, script) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        rustix::io::ioctl_fionbio(&own, true).unwrap();
+        let mut mailbox = Mailbox::new(own, settings::Mailbox::Stream, 0).unwrap();
+        let stream = stream_of(&mut mailbox);
+        stream.chunk_bytes = CHUNK_BYTES_MAX;
+        stream.resize(PIPE_BYTES_LARGE);
+        (mailbox, File::from(script))
+    }
+
+    fn stream_of(mailbox: &mut Mailbox) -> &mut Stream {
+        match mailbox {
+            Mailbox::Stream(stream) => stream,
+            Mailbox::Record(_) => panic!("a record mailbox"),
+        }
+    }
+
+    async fn next_chunk(mailbox: &mut Mailbox) -> Option<Bytes> {
+        poll_fn(|context| mailbox.poll_read(context)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_chunk_joins_reads_in_the_memory_of_the_last_one_that_was_sent() {
+        let (mut mailbox, mut script) = long_stream();
+        let mut write = |byte| script.write_all(&vec![byte; CHUNK_BYTES_MAX]).unwrap();
+        write(b'a');
+        let sent = next_chunk(&mut mailbox).await.unwrap();
+        assert_eq!(sent.len(), CHUNK_BYTES_MAX);
+        let memory = sent.as_ptr();
+        drop(sent);
+        write(b'b');
+        let kept = next_chunk(&mut mailbox).await.unwrap();
+        assert_eq!(kept.as_ptr(), memory);
+        write(b'c');
+        let other = next_chunk(&mut mailbox).await.unwrap();
+        assert!(other.len() == CHUNK_BYTES_MAX && other.iter().all(|byte| *byte == b'c'));
+        assert!(kept.iter().all(|byte| *byte == b'b'));
+        drop(script);
+        assert!(next_chunk(&mut mailbox).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn chunks_are_no_larger_than_the_limit_and_end_with_the_output() {
+        let (mut mailbox, mut script) = long_stream();
+        script.write_all(&vec![b'a'; READ_BYTES_MAX + 100_000]).unwrap();
+        mailbox.limit_reads(100_000);
+        assert_eq!(next_chunk(&mut mailbox).await.unwrap().len(), 100_000);
+        mailbox.limit_reads(CHUNK_BYTES_MAX);
+        drop(script);
+        // The second of its reads meets the end.
+        assert_eq!(next_chunk(&mut mailbox).await.unwrap().len(), READ_BYTES_MAX);
+        assert!(next_chunk(&mut mailbox).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_script_that_writes_little_holds_little_memory() {
+        let (mut mailbox, mut script) = long_stream();
+        for _ in 0..3 {
+            script.write_all(b"a").unwrap();
+            assert_eq!(next_chunk(&mut mailbox).await.unwrap(), "a");
+        }
+        let stream = stream_of(&mut mailbox);
+        assert_eq!((stream.chunk_bytes, stream.buffer.capacity()), (PIPE_BYTES_ROOMY, 0));
+    }
+
+    #[tokio::test]
+    async fn a_sentinel_is_found_wherever_reads_and_chunks_end() {
+        let sentinels = Sentinels::from_random([0xab; 12]);
+        let sentinel = sentinels.end().as_bytes();
+        for boundary in [READ_BYTES_MAX, CHUNK_BYTES_MAX] {
+            for before in 0..=sentinel.len() {
+                let (mut mailbox, mut script) = long_stream();
+                let body = vec![b'-'; boundary - before];
+                let output = [&body, sentinel].concat();
+                let writer = std::thread::spawn(move || script.write_all(&output).unwrap());
+                let mut scanner = Scanner::new(&sentinels, MailboxKind::Stream, EndMark::Sentinel);
+                let mut sent = Vec::new();
+                let has_ended = 'output: loop {
+                    let Some(chunk) = next_chunk(&mut mailbox).await else {
+                        break false;
+                    };
+                    scanner.push(chunk);
+                    while let Some(output) = scanner.next() {
+                        match output {
+                            Output::Bytes(bytes) => sent.extend_from_slice(&bytes),
+                            Output::End => break 'output true,
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                };
+                writer.join().unwrap();
+                assert!(has_ended && sent == body, "{before} bytes before {boundary}");
+            }
+        }
     }
 }

@@ -197,3 +197,42 @@ while variables := accept():
     assert_eq!(client.body(head.framing("GET")).1, Ending::Truncated);
     server.wait_for_processes(0);
 }
+
+/// Writes as many bytes as the query says: with the sentinel in one write to a pipe, in records to a socket.
+const LONG: &str = r#"
+import stat
+is_pipe = stat.S_ISFIFO(os.fstat(1).st_mode)
+while variables := accept():
+    length = int(variables["QUERY_STRING"])
+    body = (b"".join(b"%d-$Z\n" % number for number in range(length // 8)) + b"." * length)[:length]
+    put(b"Content-Type: application/octet-stream\n\n")
+    if is_pipe:
+        put(body + EOF)
+    else:
+        for start in range(0, length, 60000):
+            put(body[start:start + 60000])
+        put(EOF)
+"#;
+
+#[test]
+fn a_long_stream_arrives_as_records_do_wherever_its_sentinel_stands() {
+    let start = |mailbox| {
+        let keys = format!("max = 1, mailbox = \"{mailbox}\"");
+        Setup::new().cgiplus(&keys).python("long", LONG).start()
+    };
+    let servers = [start("stream"), start("record")];
+    let lengths: Vec<_> = (0..=28).step_by(7).map(|before| (3 << 20) - before).collect();
+    for length in &lengths {
+        let path = format!("/cgiplus-bin/long?{length}");
+        let [stream, records] = servers.each_ref().map(|server| server.get(&path));
+        assert_eq!((stream.status, stream.body.len()), (200, *length));
+        assert!(stream.body == records.body, "{length}");
+    }
+    // All but the time and the id of the request.
+    let logged = servers.map(|server| {
+        let lines = server.access_lines(lengths.len());
+        let words = |line: &String| line.split(' ').skip(5).take(6).map(str::to_owned).collect::<Vec<_>>();
+        lines.iter().map(words).collect::<Vec<_>>()
+    });
+    assert_eq!(logged[0], logged[1]);
+}
