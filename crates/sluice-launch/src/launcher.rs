@@ -275,17 +275,30 @@ impl Queue {
 fn isolate_thread() {
     // A signal that arrives between the clone and the child's reset of dispositions would run the server's handler in
     // the child. They are blocked permanently, not around each clone: other threads receive the process's signals. The
-    // C library leaves out the two that it needs itself.
+    // C library leaves out the two that it needs itself. SIGCHLD without a handler stays unblocked: the kernel then
+    // discards it, but a blocked one interrupts another thread at the end of each script (`sig_ignored` in kernel/signal.c).
     // SAFETY: a signal set is plain data; both calls write and read this one only.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        if has_default_effect(libc::SIGCHLD) {
+            libc::sigdelset(&raw mut all, libc::SIGCHLD);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
     }
     // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server, pass to every
     // executed program (capabilities(7)). A kernel without them returns an error, which needs no handling.
     // SAFETY: takes numbers only, and concerns this thread only.
     unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
+}
+
+/// Whether a signal has its default effect in this process.
+fn has_default_effect(signal: libc::c_int) -> bool {
+    // SAFETY: an action is plain data, which the kernel writes.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_DFL
+    }
 }
 
 /// The list that execve(2) takes: a pointer to each entry, then a null pointer.
@@ -353,6 +366,27 @@ mod tests {
     use super::*;
     use crate::pidfd::{Exit, reap};
     use crate::program::{Mailbox, Stdin};
+
+    #[test]
+    fn launcher_threads_block_all_signals_but_the_end_of_a_child() {
+        let launcher = Launcher::start(1).unwrap();
+        let (sender, received) = std::sync::mpsc::channel();
+        launcher.enqueue(move |_| drop(sender.send(std::fs::read_to_string("/proc/thread-self/status"))));
+        let status = received.recv_timeout(Duration::from_secs(30)).unwrap().unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        let is_blocked = |signal: libc::c_int| blocked >> (signal - 1) & 1 == 1;
+        assert!(!is_blocked(libc::SIGCHLD));
+        for signal in [
+            libc::SIGHUP,
+            libc::SIGTERM,
+            libc::SIGUSR1,
+            libc::SIGPIPE,
+            libc::SIGRTMAX(),
+        ] {
+            assert!(is_blocked(signal), "{signal}");
+        }
+    }
 
     /// Succeeds in a cgroup whose path ends with a text.
     fn in_cgroup(end: &str) -> Program {

@@ -388,7 +388,10 @@ impl Shared {
 
     fn forget(&self, number: u64) {
         self.lock().remove(&number);
-        self.gone.notify_all();
+        // Only `await_all` waits, and a notification is a system call.
+        if self.is_closing() {
+            self.gone.notify_all();
+        }
     }
 
     /// Starts nothing any more, and kills what runs.
