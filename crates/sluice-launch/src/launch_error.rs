@@ -119,7 +119,7 @@ fn advice(stage: Stage, errno: i32) -> Option<&'static str> {
         (Stage::Exec, libc::ENOENT) => "no such file, or the interpreter that its #! line names is missing",
         (Stage::Exec, libc::EACCES) => {
             "permission denied: the file, and the interpreter of its #! line, must be executable \
-             (chmod +x) and their directories open to the script's user"
+             (chmod +x) and their directories open to the script's user; with read or write, the interpreter must be below a path in them"
         }
         (Stage::Exec, libc::ETXTBSY) => "the file is open for writing: close it first",
         (Stage::Exec, libc::E2BIG) => "the arguments and the environment are too large",
@@ -142,7 +142,9 @@ fn advice(stage: Stage, errno: i32) -> Option<&'static str> {
             "the server has no cgroup with the controllers for it: run it as a service with Delegate=yes (systemd.resource-control(5)); \
              the log says at the start what is missing"
         }
-        (Stage::Chroot, libc::EPERM) => "only a server started as root may change the root of a script",
+        (Stage::Chroot, libc::EPERM) => {
+            "that needs CAP_SYS_CHROOT: start the server as root, and add it to CapabilityBoundingSet= of the unit if that has one"
+        }
         (Stage::Chroot, libc::ENOENT | libc::ENOTDIR) => "there is no such directory",
         (Stage::PrivateTmp, libc::EPERM) => {
             "the server lacks CAP_SYS_ADMIN, so /tmp would stay shared: add it to CapabilityBoundingSet= of the unit or to the container, \

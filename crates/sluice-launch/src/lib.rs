@@ -81,7 +81,7 @@ pub use own_process::{IgnoredSignals, allow_core_dumps, is_root, prepare_process
 pub use own_user::own_user;
 pub use passed_fds::take_passed_descriptors;
 pub use pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
-pub use places::may_mount;
+pub use places::{may_change_root, may_mount};
 pub use privileges::{run_as, withhold_privileges_from_programs};
 pub use program::{Mailbox, Program, Started, Stdin};
 pub use remote::{Probe, RemoteLauncher, RemoteProcess, RemoteStarted};

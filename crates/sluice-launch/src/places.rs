@@ -61,6 +61,13 @@ pub fn may_mount() -> bool {
     has_capability(CAP_SYS_ADMIN)
 }
 
+/// Whether this process may change its root (CAP_SYS_CHROOT).
+#[must_use]
+pub fn may_change_root() -> bool {
+    const CAP_SYS_CHROOT: u32 = 18;
+    has_capability(CAP_SYS_CHROOT)
+}
+
 /// Whether the calling thread has one of the first 32 capabilities (capabilities(7)).
 pub(crate) fn has_capability(number: u32) -> bool {
     // _LINUX_CAPABILITY_VERSION_3, and the calling thread.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use sluice_launch::Cgroups;
-pub use sluice_launch::{is_root, landlock_version, may_mount};
+pub use sluice_launch::{is_root, landlock_version, may_change_root, may_mount};
 use sluice_settings::{Action, CgroupLimits, Confinement, Settings};
 
 /// The controllers that limits of scripts may need.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use sluice_server::confinement::{cgroup_problem, is_root, landlock_version, may_mount};
+use sluice_server::confinement::{cgroup_problem, is_root, landlock_version, may_change_root, may_mount};
 use sluice_settings::{
     Action, CgroupLimits, Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings,
 };
@@ -22,7 +22,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
         let mut problems = Vec::new();
         problems.extend(outside_of_owners(settings, script));
         problems.extend(shared_tmp(confinement));
-        problems.extend(chroot_without_root(confinement));
+        problems.extend(forbidden_chroot(confinement));
         problems.extend(above_hard_limits(confinement));
         problems.extend(no_landlock(confinement));
         problems.extend(missing_paths(confinement));
@@ -71,8 +71,12 @@ fn shared_tmp(confinement: &Confinement) -> Option<String> {
     Some("private_tmp: this user is root without CAP_SYS_ADMIN, so /tmp would stay shared, and no script of this route can be started: add it to CapabilityBoundingSet= of the unit or to the container, or remove this".to_owned())
 }
 
-fn chroot_without_root(confinement: &Confinement) -> Option<String> {
-    confinement.chroot.as_ref().filter(|_| !is_root())?;
+fn forbidden_chroot(confinement: &Confinement) -> Option<String> {
+    confinement.chroot.as_ref()?;
+    if is_root() {
+        let why = "chroot: this user is root without CAP_SYS_CHROOT, so no script of this route can be started: add it to CapabilityBoundingSet= of the unit or to the container, or remove this";
+        return (!may_change_root()).then(|| why.to_owned());
+    }
     Some("chroot: only root may change the root of a script, so no script of this route can be started: run the server as root, or remove this".to_owned())
 }
 
@@ -122,9 +126,17 @@ fn cgroup_limits(settings: &Settings, confinement: &Confinement) -> Option<Strin
         true => cgroup_problem(&limits)?,
         false => "limits.cgroups is false".to_owned(),
     };
+    let keys = [
+        ("cgroup_memory", limits.memory_bytes_max.is_some()),
+        ("cgroup_processes", limits.processes_max.is_some()),
+        ("cgroup_cpu", limits.cpu_percent.is_some()),
+        ("cgroup_cpu_weight", limits.cpu_weight.is_some()),
+    ];
+    let keys: Vec<_> = keys.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| *key).collect();
     Some(format!(
-        "cgroup_memory, cgroup_processes and cgroup_cpu cannot be applied here, so no script of this route can be started: {why}; run the \
-         server as a service with Delegate=yes (systemd.resource-control(5)), or remove them"
+        "{} cannot be applied here, so no script of this route can be started: {why}; run the server as a service with Delegate=yes \
+         (systemd.resource-control(5)), or remove what needs it",
+        keys.join(", ")
     ))
 }
 

@@ -269,11 +269,12 @@ while accept():
     });
 }
 
-/// Root without CAP_SYS_ADMIN, as in many containers.
-const NO_MOUNTS: &str = "
+/// Root without CAP_SYS_ADMIN, as in many containers, and without CAP_SYS_CHROOT, as in many units.
+const FEWER_CAPABILITIES: &str = "
 import ctypes
-PR_CAPBSET_DROP, CAP_SYS_ADMIN = 24, 21
-assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0
+PR_CAPBSET_DROP, CAP_SYS_CHROOT, CAP_SYS_ADMIN = 24, 18, 21
+for capability in (CAP_SYS_CHROOT, CAP_SYS_ADMIN):
+    assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
 ";
 
 #[test]
@@ -285,12 +286,27 @@ fn private_tmp_that_root_cannot_mount_refuses_the_start() {
     let setup = Setup::new()
         .site("error_detail = true")
         .script_route("/env", "file = \"/usr/bin/env\", private_tmp = true");
-    let server = setup.start_after(NO_MOUNTS);
+    let server = setup.start_after(FEWER_CAPABILITIES);
     let response = server.get("/env");
     let named = "private_tmp): the server lacks CAP_SYS_ADMIN, so /tmp would stay shared";
     assert_eq!(response.status, 500, "{}", response.text());
     assert!(response.text().contains(named), "{}", response.text());
     server.log_line("private_tmp: this user is root without CAP_SYS_ADMIN");
+}
+
+#[test]
+fn chroot_that_root_cannot_make_names_the_capability() {
+    if !is_root() {
+        return skip("only root has a capability to lose");
+    }
+    let setup = Setup::new()
+        .site("error_detail = true")
+        .script_route("/env", "file = \"/usr/bin/env\", chroot = \"/usr\"");
+    let server = setup.start_after(FEWER_CAPABILITIES);
+    let response = server.get("/env");
+    assert_eq!(response.status, 500, "{}", response.text());
+    assert!(response.text().contains("needs CAP_SYS_CHROOT"), "{}", response.text());
+    server.log_line("chroot: this user is root without CAP_SYS_CHROOT");
 }
 
 #[test]
@@ -406,7 +422,7 @@ fn root_of_a_script_is_changed_if_the_server_runs_as_root() {
             assert_eq!(response.status, 500);
             let line = server.log_line("status=500");
             assert!(
-                line.contains("cannot change its root (chroot): only a server started as root"),
+                line.contains("cannot change its root (chroot): that needs CAP_SYS_CHROOT: start the server as root"),
                 "{line}"
             );
         }
@@ -424,7 +440,7 @@ fn limits_that_cannot_be_applied_are_reported_before_a_script_misses_them() {
     let mut check = sluice_after(setup.directory(), "become_ordinary_user()");
     let checked = run_command(check.args(["check", "-c", "sluice.toml"]));
     for text in [
-        "cgroup_memory, cgroup_processes and cgroup_cpu cannot be applied here, so no script of this route can be started: limits.cgroups is false",
+        "cgroup_memory cannot be applied here, so no script of this route can be started: limits.cgroups is false",
         "Delegate=yes",
         "/nowhere does not exist",
         "chroot: only root may change the root of a script",
