@@ -66,6 +66,11 @@ pub enum Callout {
     },
     /// Ends the memory buffer; the server answers when all of it has been sent (`BUFFER-END`).
     BufferEnd,
+    /// Inserts bytes from the region that the request announced into the output, at this place (`BUFFER-REGION`).
+    BufferRegion {
+        /// How many, from the start of the region.
+        bytes: u64,
+    },
     /// The answer of an authentication agent; for other scripts it is an unknown callout.
     Agent(AgentLine),
     /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes
@@ -84,7 +89,10 @@ impl Callout {
     pub fn is_of_buffer(&self) -> bool {
         matches!(
             self,
-            Callout::BufferBegin { .. } | Callout::BufferWrite { .. } | Callout::BufferEnd
+            Callout::BufferBegin { .. }
+                | Callout::BufferWrite { .. }
+                | Callout::BufferEnd
+                | Callout::BufferRegion { .. }
         )
     }
 }
@@ -160,6 +168,10 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "BUFFER-BEGIN" => buffer_begin(parameters),
         "BUFFER-WRITE" => buffer_write(parameters),
         "BUFFER-END" => Ok(Callout::BufferEnd),
+        "BUFFER-REGION" => match decimal(parameters) {
+            Some(bytes) => Ok(Callout::BufferRegion { bytes }),
+            None => Err("BUFFER-REGION wants a decimal number of bytes".to_string()),
+        },
         _ => Err(UNKNOWN.to_string()),
     }
 }

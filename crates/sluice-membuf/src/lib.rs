@@ -59,6 +59,8 @@ mod mapping;
 #[cfg(not(loom))]
 mod mem_file;
 #[cfg(not(loom))]
+mod output_regions;
+#[cfg(not(loom))]
 mod page_cache;
 #[cfg(not(loom))]
 mod plain_buffer;
@@ -81,6 +83,8 @@ mod loom_model;
 #[cfg(not(loom))]
 pub use budget::{Budget, OverBudget, Reservation};
 pub use cursor::RingFault;
+#[cfg(not(loom))]
+pub use output_regions::{OutputRegion, REGION_BYTES};
 #[cfg(not(loom))]
 pub use page_cache::read_cached;
 #[cfg(not(loom))]

@@ -28,7 +28,12 @@ pub(crate) struct DataView(Mapping);
 
 impl DataView {
     pub(crate) fn map(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<DataView> {
-        Mapping::map(memory, bytes, libc::PROT_READ, libc::MAP_SHARED).map(DataView)
+        DataView::map_at(memory, 0, bytes)
+    }
+
+    /// A view of the bytes from `offset` on, which is a multiple of the page size.
+    pub(crate) fn map_at(memory: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<DataView> {
+        Mapping::map_at(memory, offset, bytes, libc::PROT_READ, libc::MAP_SHARED).map(DataView)
     }
 
     /// A view of a memfd that is sealed against writing. Private, because Linux before 6.7 refuses a shared mapping.
@@ -107,7 +112,7 @@ impl Deref for Control {
     }
 }
 
-/// A mapping of the first pages of a memfd.
+/// A mapping of pages of a memfd.
 #[derive(Debug)]
 struct Mapping {
     address: NonNull<u8>,
@@ -123,8 +128,19 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn map(memory: BorrowedFd<'_>, bytes: usize, protection: libc::c_int, sharing: libc::c_int) -> io::Result<Mapping> {
+        Mapping::map_at(memory, 0, bytes, protection, sharing)
+    }
+
+    fn map_at(
+        memory: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+        protection: libc::c_int,
+        sharing: libc::c_int,
+    ) -> io::Result<Mapping> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
         // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
-        let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, sharing, memory.as_raw_fd(), 0) };
+        let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, sharing, memory.as_raw_fd(), offset) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

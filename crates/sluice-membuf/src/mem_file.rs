@@ -15,26 +15,44 @@ use crate::layout::PAGE_BYTES;
 /// mean a timer that would interrupt every attempt.
 const ALLOCATE_TRIES_MAX: u32 = 8;
 
+/// The length of a memfd.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSize {
+    /// Bytes for buffers.
+    pub(crate) buffer_bytes: u64,
+    /// Bytes behind them, which are neither allocated nor released with buffers (output_regions.rs).
+    pub(crate) area_bytes: u64,
+}
+
+impl FileSize {
+    fn total(self) -> u64 {
+        self.buffer_bytes + self.area_bytes
+    }
+}
+
 /// A memfd of fixed length. Its drop releases the memory.
 #[derive(Debug)]
 pub(crate) struct MemFile {
     fd: OwnedFd,
-    length: u64,
+    size: FileSize,
     allocated_bytes: u64,
+    /// The drop releases the memory of the area as well.
+    is_area_released: bool,
     /// The allocated bytes, in the budget of all memory buffers.
     reservation: Reservation,
 }
 
 impl MemFile {
-    /// Creates a memfd of `length` bytes without memory, and seals it with these seals. Close-on-exec.
+    /// Creates a memfd of this size without memory, and seals it with these seals. Close-on-exec.
     ///
     /// # Errors
     /// What memfd_create(2), ftruncate(2) or fcntl(2) says: no descriptors left, no memory.
-    pub(crate) fn create(name: &CStr, length: u64, seals: libc::c_int, budget: &Arc<Budget>) -> io::Result<MemFile> {
+    pub(crate) fn create(name: &CStr, size: FileSize, seals: libc::c_int, budget: &Arc<Budget>) -> io::Result<MemFile> {
         let file = MemFile {
             fd: create_memfd(name)?,
-            length,
+            size,
             allocated_bytes: 0,
+            is_area_released: false,
             reservation: Reservation::empty(budget),
         };
         file.set_length()?;
@@ -42,9 +60,9 @@ impl MemFile {
         Ok(file)
     }
 
-    /// Bytes in the file, with and without memory.
+    /// Bytes for buffers, with and without memory.
     pub(crate) fn length(&self) -> u64 {
-        self.length
+        self.size.buffer_bytes
     }
 
     /// The budget of all memory buffers.
@@ -93,7 +111,7 @@ impl MemFile {
 
     fn set_length(&self) -> io::Result<()> {
         let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
-        let length = libc::off_t::try_from(self.length).map_err(too_large)?;
+        let length = libc::off_t::try_from(self.size.total()).map_err(too_large)?;
         // SAFETY: changes the file only, which nothing maps yet.
         let result = unsafe { libc::ftruncate(self.fd.as_raw_fd(), length) };
         if result == -1 {
@@ -120,14 +138,24 @@ impl MemFile {
         result
     }
 
-    /// Releases all memory from `offset` on, including what the script has allocated. The length does not change. Waits
+    /// Releases all memory of buffers from `offset` on, including what the script has allocated. The length does not change. Waits
     /// for a write of the script that is in progress.
     pub(crate) fn punch_from(&mut self, offset: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // If it fails, the memory remains until all descriptors are closed; nothing more can be done.
-        let _ = self.fallocate(mode, offset, i64::MAX.unsigned_abs() - offset);
+        let end = if self.is_area_released {
+            self.size.total()
+        } else {
+            self.size.buffer_bytes
+        };
+        let _ = self.fallocate(mode, offset, end.saturating_sub(offset));
         self.allocated_bytes = self.allocated_bytes.min(offset);
         self.reservation.shrink_to(self.allocated_bytes);
+    }
+
+    /// The area is no longer used: its memory is released with the file.
+    pub(crate) fn release_area(&mut self) {
+        self.is_area_released = true;
     }
 
     fn fallocate(&self, mode: libc::c_int, offset: u64, bytes: u64) -> io::Result<()> {
@@ -147,7 +175,7 @@ impl MemFile {
 impl Drop for MemFile {
     fn drop(&mut self) {
         // Keeps the first page, because a script that still runs reads there that the ring is closed.
-        if self.allocated_bytes > PAGE_BYTES {
+        if self.allocated_bytes > PAGE_BYTES || self.is_area_released {
             self.punch_from(PAGE_BYTES);
         }
     }

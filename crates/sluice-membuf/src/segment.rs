@@ -32,10 +32,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::budget::{Budget, OverBudget};
 use crate::layout::{CONTROL_BYTES, PAGE_BYTES, RING_BYTES_MIN};
 use crate::mapping::{Control, DataView, WritableData};
-use crate::mem_file::{MemFile, file_bytes_max};
+use crate::mem_file::{FileSize, MemFile, file_bytes_max};
+use crate::output_regions::{AREA_BYTES, OutputRegion, OutputRegions};
 use crate::plain_buffer::PlainBuffer;
 use crate::ring_reader::RingReader;
 use crate::shared_memory::{Parts, Release, SharedMemory};
@@ -131,9 +134,20 @@ impl Segment {
     /// As of [`Segment::create`].
     pub fn create_within(budget: &Arc<Budget>, bytes_max: u64, release: Release) -> io::Result<Segment> {
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        let file = MemFile::create(c"sluice-buffer", length_for(bytes_max), seals, budget)?;
+        let length = length_for(bytes_max);
+        let start = length.next_multiple_of(LARGEST_PAGE_BYTES);
+        let has_regions = length > 0 && start.saturating_add(AREA_BYTES) <= file_bytes_limit();
+        let size = FileSize {
+            buffer_bytes: length,
+            area_bytes: if has_regions { start - length + AREA_BYTES } else { 0 },
+        };
+        let file = MemFile::create(c"sluice-buffer", size, seals, budget)?;
         Ok(Segment {
-            memory: Arc::new(SharedMemory::new(file, release)),
+            memory: Arc::new(SharedMemory::new(
+                file,
+                has_regions.then(|| OutputRegions::new(start)),
+                release,
+            )),
             cleared_bytes: 0,
             stale_bytes: 0,
             has_strays: false,
@@ -183,6 +197,26 @@ impl Segment {
         Ok(RingReader::new(Arc::clone(&self.memory), capacity))
     }
 
+    /// A region for the end of the next reply. `None` if all are being sent, or there are none.
+    #[must_use]
+    pub fn free_region(&self) -> Option<OutputRegion> {
+        self.memory.parts().regions.as_ref()?.free()
+    }
+
+    /// The first `bytes` bytes of a region that was free at the start of the exchange, without a copy; the region is in use until the
+    /// last clone is dropped. `None` if `bytes` is more than a region has: the script's fault.
+    ///
+    /// The script can change the bytes at any time, as those of a ring ([`RingReader::take`]).
+    ///
+    /// # Errors
+    /// What mmap(2) says, at the first use.
+    pub fn output(&self, region: OutputRegion, bytes: u64) -> io::Result<Option<Bytes>> {
+        match &self.memory.parts().regions {
+            Some(regions) => regions.output(self.fd(), region, bytes),
+            None => Ok(None),
+        }
+    }
+
     /// Whether a buffer or a chunk of one is still held, so that the next buffer cannot begin.
     pub fn is_in_use(&mut self) -> bool {
         Arc::get_mut(&mut self.memory).is_none()
@@ -201,7 +235,8 @@ impl Segment {
         let file = &self.memory.parts().file;
         // Without a buffer nothing is counted: memory that only the script has allocated is like its own memory.
         file.allocated_bytes() > 0
-            && (file.allocated_bytes() > self.kept_bytes() || file.resident_bytes() > KEPT_BYTES + SLACK_BYTES)
+            && (file.allocated_bytes() > self.kept_bytes()
+                || file.resident_bytes() > KEPT_BYTES + AREA_BYTES + SLACK_BYTES)
     }
 
     /// Releases the memory that an idle process does not keep. Does nothing while in use. Waits for a write of the
@@ -315,6 +350,9 @@ impl Parts {
 /// Bytes of memory beyond the kept ones that are not worth a trim: the rest of a large page.
 const SLACK_BYTES: u64 = 64 << 10;
 
+/// The largest page of any machine, bytes: a mapping begins at a multiple of it.
+const LARGEST_PAGE_BYTES: u64 = 64 << 10;
+
 /// Growth up to this many bytes is allocated without checking the free memory. 16 MiB: the check costs 1 % of the
 /// allocation.
 const UNCHECKED_BYTES_MAX: u64 = 16 << 20;
@@ -333,10 +371,15 @@ fn ring_total(bytes: u64) -> Result<u64, BeginError> {
     capacity.checked_add(CONTROL_BYTES as u64).ok_or(BeginError::TooLarge)
 }
 
+/// The longest that a file may be, in whole pages.
+fn file_bytes_limit() -> u64 {
+    file_bytes_max().min(i64::MAX.unsigned_abs()) / PAGE_BYTES * PAGE_BYTES
+}
+
 /// The length of a file for buffers of up to `bytes_max` bytes: within RLIMIT_FSIZE, beyond which ftruncate(2) raises
 /// SIGXFSZ.
 fn length_for(bytes_max: u64) -> u64 {
-    let longest = file_bytes_max().min(i64::MAX.unsigned_abs()) / PAGE_BYTES * PAGE_BYTES;
+    let longest = file_bytes_limit();
     if bytes_max == 0 {
         return 0;
     }

@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::mapping::{Control, DataView, WritableData};
 use crate::mem_file::MemFile;
+use crate::output_regions::OutputRegions;
 
 /// Releases memory on a thread that may wait, by dropping it there.
 pub type Release = fn(Garbage);
@@ -33,6 +34,8 @@ pub(crate) struct Parts {
     pub(crate) control: Option<Control>,
     /// The part that is kept between exchanges, for clearing it.
     pub(crate) kept: Option<WritableData>,
+    /// `None` if memory buffers are not allowed, or the file cannot be that long.
+    pub(crate) regions: Option<OutputRegions>,
 }
 
 /// Memory that is no longer used. Dropping it releases it, which may take a while: the kernel waits for a write to the
@@ -43,13 +46,14 @@ pub struct Garbage {
 }
 
 impl SharedMemory {
-    pub(crate) fn new(file: MemFile, release: Release) -> SharedMemory {
+    pub(crate) fn new(file: MemFile, regions: Option<OutputRegions>, release: Release) -> SharedMemory {
         SharedMemory {
             parts: Some(Parts {
                 file,
                 view: None,
                 control: None,
                 kept: None,
+                regions,
             }),
             release,
         }
@@ -80,7 +84,10 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        let Some(parts) = self.parts.take() else { return };
+        let Some(mut parts) = self.parts.take() else { return };
+        if parts.regions.as_ref().is_some_and(OutputRegions::can_be_released) {
+            parts.file.release_area();
+        }
         // The script may have allocated memory without a callout.
         let is_small = parts.file.allocated_bytes() == 0 && parts.file.resident_bytes() <= SMALL_BYTES_MAX;
         let garbage = Garbage { _parts: parts };

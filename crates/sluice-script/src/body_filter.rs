@@ -4,7 +4,7 @@
 //! |---|---|
 //! | records of text, on a record mailbox | the records as lines (`RecordLines` of sluice-gateway) |
 //! | the body of a reply with a status line of its own (NPH) | the same bytes |
-//! | bytes in the memory buffer | the same bytes, whichever the mailbox |
+//! | bytes in the memory buffer or an output region | the same bytes, whichever the mailbox |
 //! | bytes beyond the announced Content-Length | nothing; they are counted for the log |
 //! | anything else | the same bytes |
 

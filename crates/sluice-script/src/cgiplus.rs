@@ -7,6 +7,7 @@ use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_reques
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::progress::Step;
 use sluice_launch::Stdin;
+use sluice_membuf::{REGION_BYTES, Segment};
 use sluice_watch::Phase;
 
 use crate::conversation::Conversation;
@@ -193,7 +194,14 @@ pub(crate) fn begin(
     process.begin_exchange(job.request.id, script);
     events.begin_process(&process.sentinels);
     // The process has the sentinels in its environment.
-    let variables = job.variables(None, content_length);
+    let mut variables = job.variables(None, content_length);
+    let region = channels.segment.as_ref().and_then(Segment::free_region);
+    if let Some(region) = region {
+        variables.set(
+            "WWW_GATEWAY_REGION",
+            format!("{} {REGION_BYTES}", region.offset).as_bytes(),
+        );
+    }
     let record = channels.cgiplusin.begin();
     encode_request(&variables, encoding, record);
     events.variables(&variables, Vec::new);
@@ -201,5 +209,5 @@ pub(crate) fn begin(
     job.scripts.spare_variables.set(variables.recycled());
     let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer(timer));
     callouts.encoding = Some(encoding);
-    Relay::new(process, channels, scanner, callouts, pump, idle_timer, events.clone())
+    Relay::new(process, channels, scanner, callouts, pump, idle_timer, events.clone()).with_region(region)
 }

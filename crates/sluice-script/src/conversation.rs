@@ -103,7 +103,7 @@ impl Conversation {
             let event = event.map_err(|fault| self.wrong_mode().unwrap_or(fault))?;
             let bytes = match event {
                 ReplyEvent::Mailbox(bytes) => bytes,
-                ReplyEvent::Bulk(_) => continue,
+                ReplyEvent::Bulk(_) | ReplyEvent::Region(_) => continue,
                 ReplyEvent::End if self.relay.callouts.control.error.is_some() => return Ok(self.without_head()),
                 // An agent writes lines of callouts alone. What they lack is said by `agent`.
                 ReplyEvent::End if self.relay.callouts.agent.as_ref().is_some_and(|agent| agent.is_heard) => {
@@ -260,7 +260,7 @@ impl Conversation {
                 Some(decoded) => ready!(decoded)?,
                 None => match ready!(self.relay.poll_event(context))? {
                     ReplyEvent::Mailbox(bytes) => self.filter.apply(bytes, &self.relay.callouts.control),
-                    ReplyEvent::Bulk(bytes) => self.filter.limit(bytes),
+                    ReplyEvent::Bulk(bytes) | ReplyEvent::Region(bytes) => self.filter.limit(bytes),
                     // The relay reports the end again.
                     ReplyEvent::End => match self.filter.end(&self.relay.callouts.control) {
                         None => return Poll::Ready(None),
@@ -291,6 +291,11 @@ impl Conversation {
                 Poll::Ready(Err(fault)) => return Some(Poll::Ready(Err(fault))),
                 Poll::Ready(Ok(ReplyEvent::Mailbox(bytes))) => {
                     self.framed = bytes;
+                    return Some(Poll::Ready(Ok(None)));
+                }
+                // The decoder reads its bytes more than once.
+                Poll::Ready(Ok(ReplyEvent::Region(bytes))) => {
+                    self.framed = Bytes::copy_from_slice(&bytes);
                     return Some(Poll::Ready(Ok(None)));
                 }
                 Poll::Ready(Ok(ReplyEvent::Bulk(_))) => ChunkFault::MemoryBuffer,

@@ -12,6 +12,7 @@
 //!   5 the mailbox itself         6 the process's end         7 the time
 //! ```
 
+mod region;
 mod silence;
 
 use std::future::Future;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use sluice_gateway::{Answer, Callout, Output, Scanner, ScriptControl};
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::tasks::yield_now;
+use sluice_membuf::OutputRegion;
 use sluice_watch::Item;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
@@ -64,6 +66,8 @@ pub(crate) enum ReplyEvent {
     Mailbox(Bytes),
     /// Bytes from the memory buffer: body.
     Bulk(Bytes),
+    /// Bytes of the mailbox that a script has put into shared memory (BUFFER-REGION): body. It can still change them.
+    Region(Bytes),
     /// The reply is complete.
     End,
 }
@@ -102,6 +106,8 @@ pub(crate) struct Relay {
     failure: Option<u64>,
     /// The last fault is that failure.
     reports_failure: bool,
+    /// The region that was announced with the request (WWW_GATEWAY_REGION).
+    region: Option<OutputRegion>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -148,6 +154,7 @@ impl Relay {
             state: State::Open,
             exit_graces: 0,
             pause: None,
+            region: None,
         }
     }
 
@@ -360,6 +367,9 @@ impl Relay {
                     self.limit_times(control);
                 }
                 let has_failed_before = self.has_failed_well();
+                if let Callout::BufferRegion { bytes } = request.request {
+                    return self.take_region(bytes).map(Some);
+                }
                 let is_of_buffer = request.request.is_of_buffer();
                 if is_of_buffer {
                     self.events.buffer_callout(self.scanner.callout_line());

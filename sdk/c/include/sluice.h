@@ -33,7 +33,8 @@ extern "C" {
    sluice_finish() was not called. */
 int sluice_accept(void);
 
-/* Ends the response: flushes stdout and writes the end sentinel (CGIplus). -1: a write failed; errno of write(2): EPIPE, EIO … */
+/* Ends the response: flushes stdout and writes the end sentinel (CGIplus). If stdout has collected 16 KiB or more, they go through memory
+   shared with the server, if it offers that. -1: a write failed; errno of write(2): EPIPE, EIO … */
 int sluice_finish(void);
 
 /* 1 if sluice_accept() can be true again: the loop of a CGIplus program. 0 in plain CGI. */

@@ -3,6 +3,7 @@
    request.c -> cgiplusin.c (CGIPLUSIN), mailbox.c (stdout, which asks request.c for WWW_GATEWAY_MRS), buffer.c
    callout.c -> cgiplusin.c, mailbox.c
    buffer.c  -> callout.c, mailbox.c, ring.c
+   mailbox.c -> region.c
    ring.c    -> mailbox.c; libraries in other languages call it by sluice_ring.h
    response.c -> mailbox.c; form.c -> request.c, multipart.c, upload.c, coding.c; request.c starts and ends each of them with the request
    wasd.c, membuflib.c, cgilib.c, cgilib_form.c, cgilib_response.c: the implementation of the headers in wasd/, on top of all */
@@ -74,6 +75,12 @@ size_t sluice_mailbox_put(const char *from, size_t bytes);
 
 /* Writes a callout of one line (without LF). 0, or -1: errno. */
 int sluice_mailbox_callout(const char *line, size_t length);
+
+/* ---- region.c ---- */
+
+/* Copies the end of an output, without the head that it may begin with, into memory shared with the server, if it is large enough to be worth
+   it. Returns how many bytes: the callout BUFFER-REGION takes their place in the mailbox; 0 if the mailbox carries all. */
+size_t sluice_region_fill(const char *output, size_t bytes);
 
 /* ---- ring.c ---- */
 

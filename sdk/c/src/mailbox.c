@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -61,18 +62,27 @@ static size_t record_buffer_bytes(void)
     return most < RECORD_BUFFER_BYTES ? most : most / RECORD_BUFFER_BYTES * RECORD_BUFFER_BYTES;
 }
 
+/* Bytes that the C library keeps for ungetc() at the start of a buffer. */
+#ifdef __GLIBC__
+#define STDIO_OFFSET ((size_t)0)
+#else
+#define STDIO_OFFSET ((size_t)8) /* musl */
+#endif
+
+/* stdout's buffer. */
+static char stream[STREAM_BUFFER_BYTES];
+
 void sluice_mailbox_open(void)
 {
-    static char buffer[STREAM_BUFFER_BYTES];
     static size_t open; /* the size in use */
     if (isatty(STDOUT_FILENO)) return;
     int keeps_records = sluice_mailbox_keeps_records();
-    size_t wanted = keeps_records ? record_buffer_bytes() : sizeof buffer;
+    size_t wanted = keeps_records ? record_buffer_bytes() : sizeof stream;
     if (open == wanted) return;
     open = wanted;
     fflush(stdout);
     /* Records: one for each line, because the server would otherwise end a line where a short write ended. */
-    setvbuf(stdout, buffer, keeps_records ? _IOLBF : _IOFBF, wanted);
+    setvbuf(stdout, stream, keeps_records ? _IOLBF : _IOFBF, wanted);
 }
 
 int sluice_mailbox_flush(void)
@@ -113,6 +123,28 @@ int sluice_mailbox_write(const void *bytes, size_t count)
     return 0;
 }
 
+/* Prints the sentinel. 1 if it and the `pending` bytes before it are in `stream`, which their order shows: a script may have given stdout another
+   buffer, and a C library may use this one in another way. */
+static int print_end(const char *end, size_t pending)
+{
+    size_t length = strlen(end);
+    int fits = pending + length <= sizeof stream - STDIO_OFFSET;
+    char *after = stream + STDIO_OFFSET + (fits ? pending : 0);
+    if (fits) *after = '\0'; /* no sentinel of an earlier reply */
+    fputs(end, stdout);
+    return fits && !ferror(stdout) && __fpending(stdout) == pending + length && memcmp(after, end, length) == 0;
+}
+
+/* Ends a reply whose last `shared` bytes are in the region: the first `kept` bytes in stdout's buffer, the callout and the sentinel, in one write. */
+static int end_with_region(size_t kept, size_t shared)
+{
+    const char *escape = sluice_mailbox_sentinel(SLUICE_ESCAPE), *close = sluice_mailbox_sentinel(SLUICE_CLOSE);
+    char *at = stream + STDIO_OFFSET;
+    __fpurge(stdout);
+    int length = sprintf(at + kept, "%s\n!BUFFER-REGION: %zu\n%s\n%s", escape, shared, close, sluice_mailbox_sentinel(SLUICE_END));
+    return sluice_mailbox_write(at, kept + (size_t)length);
+}
+
 int sluice_mailbox_end(void)
 {
     const char *end = sluice_mailbox_sentinel(SLUICE_END);
@@ -121,8 +153,9 @@ int sluice_mailbox_end(void)
         int failed = sluice_mailbox_flush();
         return sluice_mailbox_write(end, strlen(end)) || failed ? -1 : 0;
     }
-    fputs(end, stdout);
-    return sluice_mailbox_flush();
+    size_t pending = __fpending(stdout), shared = 0;
+    if (print_end(end, pending)) shared = sluice_region_fill(stream + STDIO_OFFSET, pending);
+    return shared ? end_with_region(pending - shared, shared) : sluice_mailbox_flush();
 }
 
 static int write_text(const char *text)

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use sluice_membuf::{RingFault, RingReader, Segment};
 
-use crate::{BYTES_MAX, DEADLINE, Numbers, pattern, ring};
+use crate::{BYTES_MAX, DEADLINE, FILE_BYTES, Numbers, pattern, ring};
 
 const HEAD: u64 = 64;
 const WAKE_AT: u64 = 72;
@@ -134,7 +134,7 @@ fn script_can_allocate_no_more_than_the_largest_buffer() {
     let script = script_file(&segment);
     for _ in 0..2 {
         assert!(script.set_len(1 << 30).is_err(), "sealed against growing");
-        assert!(script.write_all_at(b"x", BYTES_MAX + 4096).is_err());
+        assert!(script.write_all_at(b"x", FILE_BYTES).is_err());
         script.write_all_at(b"x", BYTES_MAX + 4095).unwrap();
         // The same when a buffer has begun.
         drop(segment.begin_ring(CAPACITY).unwrap());

@@ -6,6 +6,7 @@
 mod hostile_script;
 mod memory;
 mod model;
+mod output_regions;
 mod plain_buffer;
 mod stress;
 
@@ -14,13 +15,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use sluice_membuf::{RingReader, RingWriter, Segment};
+use sluice_membuf::{REGION_BYTES, RingReader, RingWriter, Segment};
 
 /// The time limit of every wait; a test that reaches it fails.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The limit of the buffers of most tests.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// The length of the file of such a segment: the buffer and its control page, up to the largest page of any machine, and two regions.
+const FILE_BYTES: u64 = (BYTES_MAX + 4096).next_multiple_of(64 << 10) + 2 * REGION_BYTES;
 
 /// The server's end of a mailbox that carries doorbells.
 struct Mailbox(UnixStream);

@@ -2,11 +2,12 @@
 //!
 //! Here: the answers to BUFFER-BEGIN, -WRITE and -END. Submodules: transfers through the plain buffer (`plain`) and
 //! the ring (`ring`), clients that leave or are slow (`clients`), scripts that violate the ring protocol (`violations`),
-//! the memory itself (`lifetime`).
+//! the memory itself (`lifetime`), and the output regions behind it (`regions`).
 
 mod clients;
 mod lifetime;
 mod plain;
+mod regions;
 mod ring;
 mod violations;
 
@@ -281,6 +282,6 @@ while accept():
         .start();
     assert_eq!(
         server.get("/cgiplus-bin/shrink").text(),
-        "1052672 1052672 /dev/fd/4 refused refused refused refused"
+        "1376256 1376256 /dev/fd/4 refused refused refused refused"
     );
 }

@@ -64,7 +64,13 @@ fn c_programs() -> &'static [PathBuf] {
         ];
         // As the README of sdk/c says.
         let wasd: &[&str] = &["-std=gnu89", "-I", "wasd", "-I", "include"];
-        let compiled = [("bulk", strict), ("quote", strict), ("lines", wasd), ("twice", wasd)];
+        let compiled = [
+            ("bulk", strict),
+            ("large", strict),
+            ("quote", strict),
+            ("lines", wasd),
+            ("twice", wasd),
+        ];
         let compiled = compiled.map(|(name, options)| compile(name, options, &sdk, library));
         compiled.into_iter().chain(demo.map(|name| sdk.join(name))).collect()
     })

@@ -1,0 +1,36 @@
+//! The output region of an exchange: the end of a large reply, which the script puts into shared memory (BUFFER-REGION).
+//!
+//! Not here: the memory (sluice-membuf), and the rest of the conversation (`relay`).
+
+use bytes::Bytes;
+use sluice_http::fault::Fault;
+use sluice_membuf::OutputRegion;
+
+use super::{Relay, ReplyEvent};
+use crate::process_fault::Violation;
+
+impl Relay {
+    /// A region was announced with the request.
+    pub(crate) fn with_region(mut self, region: Option<OutputRegion>) -> Relay {
+        self.region = region;
+        self
+    }
+
+    /// BUFFER-REGION: the first bytes of the announced region, in their place among those of the mailbox. Those of a head are copied, because
+    /// it is parsed.
+    pub(super) fn take_region(&mut self, bytes: u64) -> Result<ReplyEvent, Fault> {
+        let output = match (self.region.take(), &self.channels.segment) {
+            (Some(region), Some(segment)) if !self.callouts.buffer.is_open() => segment.output(region, bytes),
+            _ => Ok(None),
+        };
+        match output {
+            Ok(Some(output)) if self.has_head => {
+                self.events.bulk(output.len());
+                Ok(ReplyEvent::Region(output))
+            }
+            Ok(Some(output)) => Ok(ReplyEvent::Mailbox(Bytes::copy_from_slice(&output))),
+            Ok(None) => Err(self.fault(Violation::Region(bytes))),
+            Err(error) => Err(self.fault(Violation::Mailbox(error))),
+        }
+    }
+}
