@@ -91,6 +91,7 @@ fn render(callout: &Callout) -> Option<String> {
         }
         Callout::BufferWrite { bytes, offset } => format!("BUFFER-WRITE: {bytes} {offset}"),
         Callout::BufferEnd => "BUFFER-END:".to_owned(),
+        Callout::BufferRegion { bytes } => format!("BUFFER-REGION: {bytes}"),
         Callout::Invalid { .. } => return None,
     })
 }

@@ -195,7 +195,9 @@ pub(crate) fn begin(
     events.begin_process(&process.sentinels);
     // The process has the sentinels in its environment.
     let mut variables = job.variables(None, content_length);
-    let region = channels.segment.as_ref().and_then(Segment::free_region);
+    // Engines do not use it, and give their scripts the environment of CGI.
+    let segment = channels.segment.as_ref().filter(|_| script.is_none());
+    let region = segment.and_then(Segment::free_region);
     if let Some(region) = region {
         variables.set(
             "WWW_GATEWAY_REGION",
