@@ -1,5 +1,6 @@
 //! Messages to systemd, with a socket of the test as the systemd.
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -24,7 +25,13 @@ impl NotifySocket {
     /// The next message.
     fn next(&self) -> String {
         let mut text = [0; 1000];
-        let bytes = self.0.recv(&mut text).expect("a message in time");
+        let bytes = loop {
+            match self.0.recv(&mut text) {
+                // With a time limit it is not called again by the kernel after a signal (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => break result.expect("a message in time"),
+            }
+        };
         String::from_utf8_lossy(&text[..bytes]).into_owned()
     }
 
