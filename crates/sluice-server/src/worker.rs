@@ -37,6 +37,9 @@ use crate::serve::gate::Gate;
 use crate::serve::in_advance;
 use crate::status::WorkerCounts;
 
+/// How long a thread for blocking calls lives without one.
+const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(30);
+
 /// The interval at which pools and connections check their time limits.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -98,7 +101,8 @@ pub(crate) fn run(
     phases: watch::Receiver<Phase>,
     questions: mpsc::Receiver<WorkerQuestion>,
 ) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().thread_keep_alive(THREAD_KEEP_ALIVE).build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!("worker {index}: {error}"),
     };
@@ -115,6 +119,7 @@ pub(crate) fn run(
         let front = Rc::clone(&worker.front);
         tokio::task::spawn_local(async move { front.keep_send_budget().await });
         tokio::task::spawn_local(tick(Rc::clone(&worker.context)));
+        tokio::task::spawn_local(keep_thread());
         tokio::task::spawn_local(in_advance::start_wanted(Rc::clone(&worker.context)));
         tokio::task::spawn_local(overall::answer(Rc::clone(&worker.context), questions));
         worker.run().await;
@@ -163,6 +168,16 @@ async fn tick(context: Rc<Context>) {
         for route in config.script_routes() {
             route.pools.tick();
         }
+    }
+}
+
+/// Has one thread for blocking calls live at all times. When the system refuses another one (RLIMIT_NPROC, pids.max), calls wait for it;
+/// without any, `spawn_blocking` panics, and the request that needs one loses its connection.
+async fn keep_thread() {
+    let mut interval = tokio::time::interval(THREAD_KEEP_ALIVE / 3);
+    loop {
+        interval.tick().await;
+        drop(tokio::task::spawn_blocking(|| ()));
     }
 }
 

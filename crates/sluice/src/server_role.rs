@@ -21,6 +21,7 @@ mod supervised;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sluice_report::scripts::Scripts;
 use sluice_server::Server;
@@ -63,10 +64,15 @@ fn allow_core_dumps(settings: &Settings) -> Result<(), String> {
 }
 
 fn runtime() -> Result<Runtime, String> {
-    tokio::runtime::Builder::new_current_thread()
+    const FOREVER: Duration = Duration::from_secs(1 << 32);
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .thread_keep_alive(FOREVER)
         .build()
-        .map_err(|error| format!("event loop: {error}"))
+        .map_err(|error| format!("event loop: {error}"))?;
+    // The thread that awaits the workers at the end: the system may refuse one then (RLIMIT_NPROC).
+    drop(runtime.spawn_blocking(|| ()));
+    Ok(runtime)
 }
 
 /// A server with what it was started from.

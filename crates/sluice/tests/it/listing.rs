@@ -419,6 +419,29 @@ fn site_adds_media_types_and_a_charset() {
     }
 }
 
+/// A user without other processes, which would count.
+const LONELY_USER: u32 = 59_871;
+
+#[test]
+fn listing_needs_no_new_thread() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let server = listing_setup()
+        .file("list/a.txt", "a")
+        .cache("size = 0")
+        .start_after(&format!("become_ordinary_user({LONELY_USER})"));
+    let mut client = server.connect();
+    let request = "GET /list/ HTTP/1.1\r\nHost: test\r\nAccept: application/json\r\n\r\n";
+    server.allow_no_processes(LONELY_USER);
+    client.send(request);
+    let response = client.response();
+    assert_eq!(response.status, 200, "{}\n{}", response.text(), server.log());
+    assert!(response.text().contains("a.txt"));
+    // Nor does the end.
+    assert!(server.stop().status.success());
+}
+
 #[test]
 fn listing_that_lacks_entries_for_want_of_descriptors_is_an_error() {
     let server = listing_setup().file("list/a.txt", "a").file("list/b.txt", "b").start();

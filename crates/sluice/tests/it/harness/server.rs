@@ -1,6 +1,7 @@
 //! A server under test: the real binary, its output, its descriptors, and its exit.
 
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
@@ -105,6 +106,14 @@ impl Server {
         };
         let pid = Pid::from_raw(i32::try_from(pid).unwrap());
         prlimit(pid, Resource::Nofile, limit).unwrap();
+    }
+
+    /// The server process, whose user this is, may have no further process or thread (RLIMIT_NPROC).
+    pub(crate) fn allow_no_processes(&self, user: u32) {
+        let mut prlimit = Command::new("prlimit");
+        prlimit.args(["--pid", &self.server_pid().to_string(), "--nproc=1:"]);
+        // Without CAP_SYS_RESOURCE, root cannot limit the processes of others.
+        assert!(prlimit.uid(user).gid(user).status().unwrap().success());
     }
 
     /// Its resident memory in bytes (proc_pid_statm(5)). Assumes pages of 4 KiB; with larger ones the result is too small.
