@@ -343,7 +343,7 @@ TABLES: tuple[Table, ...] = (
         "processor", "Processor time",
         f"Less is better: below 1, Sluice takes less. Microseconds of processor time per request, of the server with its helpers and\n"
         f"scripts, without the load tool; {PROCESSOR_CLIENTS} clients. Steadier than rates, because the load tool takes no part of it. \"server\" is\n"
-        "the part of the server's own processes, \"user mode\" of that what is not the kernel's (counted in steps of 10 ms), \"scripts\" the\n"
+        "the part of the server's own processes, \"user mode\" their part without the kernel (counted in steps of 10 ms), \"scripts\" the\n"
         "rest: programs, and what starts them. CGI is a process for each request (nginx: by fcgiwrap); a persistent program is CGIplus\n"
         "(Sluice), a module (Apache), FastCGI (lighttpd, nginx, Caddy). `membufdemo` in records of 64k, by one client: to the mailbox of\n"
         "CGI, record by record (CGIplus; the module), and to the memory buffer, beside the module's best blocks. \"hyper alone\" is the limit\n"

@@ -7,7 +7,7 @@ order (run.py), the rows (plan.py), the control group (servers/meter.py).
            for those that they have waited for (servers/processes.py).
   server   the server's own processes: neither programs of the site nor what starts them (fcgiwrap). By the clock of each process,
            without the ended processes that it has waited for.
-  code     of that, what is not the kernel's: user mode, as the kernel splits it up, in units of 10 ms.
+  code     the part of it in user mode, without the kernel, as the kernel counts it: in units of 10 ms.
   scripts  the rest: programs, also between fork and exec, and fcgiwrap.
 
 The load tool and this program belong to none of them. The kernel counts its work for a connection for the process that it interrupts,

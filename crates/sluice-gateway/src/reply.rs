@@ -4,16 +4,13 @@
 //! few of these, so one pass finds out which (`special_fields`), and only they are looked up. Not here: what the server sends to
 //! the client.
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::head_fault::{Excerpt, HeadFault};
 use crate::script_control::ScriptControl;
-use crate::special_fields::{SCRIPT_CONTROL, STATUS, SpecialFields};
+use crate::special_fields::{HOP_BY_HOP, SCRIPT_CONTROL, STATUS, SpecialFields};
 
 /// A script's reply (RFC 3875 §6.2).
 #[derive(Clone, Debug)]
@@ -164,24 +161,13 @@ fn take_control(fields: &mut HeaderMap) -> ScriptControl {
 /// Removes the fields about the connection between client and server (RFC 9110 §7.6.1), which the script is not part
 /// of.
 fn drop_hop_by_hop(head: &mut ReplyHead) {
-    let keep_alive = HeaderName::from_static("keep-alive");
-    let proxy_connection = HeaderName::from_static("proxy-connection");
-    for name in [
-        CONNECTION,
-        UPGRADE,
-        TE,
-        TRAILER,
-        PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION,
-        keep_alive,
-        proxy_connection,
-    ] {
+    for name in &HOP_BY_HOP {
         // With 101 it names the protocol that the script switches to (RFC 9110 §7.8).
         if name == UPGRADE && head.status == StatusCode::SWITCHING_PROTOCOLS {
             continue;
         }
-        if head.fields.remove(&name).is_some() {
-            head.dropped.push(name);
+        if head.fields.remove(name).is_some() {
+            head.dropped.push(name.clone());
         }
     }
 }

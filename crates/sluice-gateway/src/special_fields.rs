@@ -3,6 +3,7 @@
 //! Each lookup in a `HeaderMap` hashes a name, and the head of most replies has one or two of these fields. Not here: what they mean
 //! (`reply`).
 
+use http::header::{CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, UPGRADE};
 use http::{HeaderMap, HeaderName};
 
 use crate::send_file::SEND_FILE_FIELDS;
@@ -12,6 +13,18 @@ pub(crate) static STATUS: HeaderName = HeaderName::from_static("status");
 
 /// `Script-Control` (WASD).
 pub(crate) static SCRIPT_CONTROL: HeaderName = HeaderName::from_static("script-control");
+
+/// Fields about the connection between client and server (RFC 9110 §7.6.1).
+pub(crate) static HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    UPGRADE,
+    TE,
+    TRAILER,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
 
 /// Which of them a head has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,15 +55,8 @@ impl SpecialFields {
                 "content-length" => special.content_length = true,
                 "transfer-encoding" => special.transfer_encoding = true,
                 "location" => special.location = true,
-                "connection"
-                | "upgrade"
-                | "te"
-                | "trailer"
-                | "proxy-authenticate"
-                | "proxy-authorization"
-                | "keep-alive"
-                | "proxy-connection" => special.hop_by_hop = true,
-                name => special.send_file |= SEND_FILE_FIELDS.iter().any(|field| field.as_str() == name),
+                _ if HOP_BY_HOP.contains(name) => special.hop_by_hop = true,
+                _ => special.send_file |= SEND_FILE_FIELDS.contains(name),
             }
         }
         special

@@ -68,10 +68,8 @@ pub fn withhold_privileges_from_programs() -> io::Result<()> {
         .map_err(io::Error::from_raw_os_error)
 }
 
-/// Whether the bounding set of this thread has any capability of the first ones.
+/// Whether the bounding set of this thread has any capability.
 pub(crate) fn has_bounding_set() -> bool {
-    const CAP_CHOWN: libc::c_ulong = 0;
-    const CAP_SETUID: libc::c_ulong = 7;
     const UNUSED: libc::c_ulong = 0;
     // SAFETY: takes numbers only.
     let has = |capability: libc::c_ulong| unsafe {
@@ -84,7 +82,7 @@ pub(crate) fn has_bounding_set() -> bool {
             UNUSED,
         ) == 1
     };
-    has(CAP_CHOWN) || has(CAP_SETUID)
+    (0..CAPABILITIES_MAX).any(has)
 }
 
 /// Removes every capability that a program could get. Called in the child, too: system calls, nothing else.

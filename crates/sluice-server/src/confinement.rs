@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_launch::Cgroups;
 pub use sluice_launch::{is_root, landlock_version, may_change_root, may_mount};
-use sluice_settings::{Action, CgroupLimits, Confinement, Settings};
+use sluice_settings::{CgroupLimits, Confinement, Settings};
 
 /// The controllers that limits of scripts may need.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
@@ -81,15 +81,7 @@ pub(crate) fn open_cgroups(needed: &[String]) -> Option<Arc<Cgroups>> {
 
 /// The limits of cgroups of all routes.
 fn limits(settings: &Settings) -> impl Iterator<Item = CgroupLimits> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let confinement = |action: &Action| -> Option<Confinement> {
-        match action {
-            Action::Script(script) => Some(script.confinement.clone()),
-            Action::Files(files) => Some(files.scripts.as_ref()?.script.confinement.clone()),
-            _ => None,
-        }
-    };
-    routes.filter_map(move |route| Some(confinement(&route.action)?.cgroup))
+    settings.scripts().map(|script| script.confinement.cgroup)
 }
 
 fn launched(limits: &CgroupLimits) -> sluice_launch::CgroupLimits {

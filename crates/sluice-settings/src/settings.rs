@@ -85,11 +85,7 @@ impl Settings {
     /// The settings of scripts, of all routes.
     pub fn scripts(&self) -> impl Iterator<Item = &ScriptSettings> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);
-        routes.filter_map(|route| match &route.action {
-            Action::Script(script) => Some(&**script),
-            Action::Files(files) => Some(&files.scripts.as_ref()?.script),
-            _ => None,
-        })
+        routes.filter_map(|route| route.action.script())
     }
 
     /// The settings of scripts, of all routes, to be changed.

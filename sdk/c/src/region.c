@@ -24,7 +24,7 @@ static struct mapping {
     unsigned long long offset, size;
 } mappings[REGIONS_MAX];
 
-/* The bytes up to the first empty line, that line included; 0 if there is none. */
+/* The bytes of the head with the empty line that ends it; 0 if there is none. */
 static size_t head_bytes(const char *output, size_t bytes)
 {
     const char *end = output + (bytes < HEAD_BYTES_MAX ? bytes : HEAD_BYTES_MAX);

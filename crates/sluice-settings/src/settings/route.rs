@@ -81,6 +81,18 @@ pub enum Action {
     Pass,
 }
 
+impl Action {
+    /// The settings of the route's scripts, also of those among files.
+    #[must_use]
+    pub fn script(&self) -> Option<&ScriptSettings> {
+        match self {
+            Action::Script(script) => Some(script),
+            Action::Files(files) => Some(&files.scripts.as_ref()?.script),
+            _ => None,
+        }
+    }
+}
+
 /// An error with which a route answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalSettings {

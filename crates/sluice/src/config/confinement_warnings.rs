@@ -6,14 +6,12 @@
 use std::path::Path;
 
 use sluice_server::confinement::{cgroup_problem, is_root, landlock_version, may_change_root, may_mount};
-use sluice_settings::{
-    Action, CgroupLimits, Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings,
-};
+use sluice_settings::{CgroupLimits, Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings};
 
 /// One line for each route whose limits cannot be applied.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let scripts = routes.filter_map(|route| Some((route, script(route)?)));
+    let scripts = routes.filter_map(|route| Some((route, route.action.script()?)));
     let confined: Vec<_> = scripts
         .filter(|(_, script)| script.confinement != Confinement::default())
         .collect();
@@ -34,14 +32,6 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
             .collect::<Vec<_>>()
     };
     confined.iter().flat_map(each).collect()
-}
-
-fn script(route: &RouteSettings) -> Option<&ScriptSettings> {
-    match &route.action {
-        Action::Script(script) => Some(script),
-        Action::Files(files) => Some(&files.scripts.as_ref()?.script),
-        _ => None,
-    }
 }
 
 /// Scripts that are to run as their owners, and are below none of the directories of `[server.script_owners]`.

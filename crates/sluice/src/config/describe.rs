@@ -180,12 +180,7 @@ pub(super) fn describe_route(route: &RouteSettings, site: &SiteSettings, when: &
     let more = route.changes.lines().into_iter();
     let when = (!route.when.is_empty()).then(|| format!("when {when}"));
     let comment = route.comment.as_ref().map(|comment| format!("{comment:?}"));
-    let script = match &route.action {
-        Action::Script(script) => Some(&**script),
-        Action::Files(directory) => directory.scripts.as_ref().map(|scripts| &scripts.script),
-        _ => None,
-    };
-    let limits = script.map_or_else(Vec::new, |script| {
+    let limits = route.action.script().map_or_else(Vec::new, |script| {
         let mut limits = pool_lines(script);
         limits.extend(script.confinement.lines());
         limits

@@ -278,35 +278,26 @@ for capability in (CAP_SYS_CHROOT, CAP_SYS_ADMIN):
 ";
 
 #[test]
-fn private_tmp_that_root_cannot_mount_refuses_the_start() {
+fn what_root_lacks_a_capability_for_refuses_the_start_and_names_it() {
     if !is_root() {
         return skip("only root has a capability to lose");
     }
     // A script below /tmp, where tests have theirs, keeps the /tmp of the machine.
-    let setup = Setup::new()
+    let server = Setup::new()
         .site("error_detail = true")
-        .script_route("/env", "file = \"/usr/bin/env\", private_tmp = true");
-    let server = setup.start_after(FEWER_CAPABILITIES);
-    let response = server.get("/env");
-    let named = "private_tmp): the server lacks CAP_SYS_ADMIN, so /tmp would stay shared";
-    assert_eq!(response.status, 500, "{}", response.text());
-    assert!(response.text().contains(named), "{}", response.text());
+        .script_route("/tmp", "file = \"/usr/bin/env\", private_tmp = true")
+        .script_route("/root", "file = \"/usr/bin/env\", chroot = \"/usr\"")
+        .start_after(FEWER_CAPABILITIES);
     server.log_line("private_tmp: this user is root without CAP_SYS_ADMIN");
-}
-
-#[test]
-fn chroot_that_root_cannot_make_names_the_capability() {
-    if !is_root() {
-        return skip("only root has a capability to lose");
-    }
-    let setup = Setup::new()
-        .site("error_detail = true")
-        .script_route("/env", "file = \"/usr/bin/env\", chroot = \"/usr\"");
-    let server = setup.start_after(FEWER_CAPABILITIES);
-    let response = server.get("/env");
-    assert_eq!(response.status, 500, "{}", response.text());
-    assert!(response.text().contains("needs CAP_SYS_CHROOT"), "{}", response.text());
     server.log_line("chroot: this user is root without CAP_SYS_CHROOT");
+    for (path, named) in [
+        ("/tmp", "the server lacks CAP_SYS_ADMIN, so /tmp would stay shared"),
+        ("/root", "needs CAP_SYS_CHROOT"),
+    ] {
+        let response = server.get(path);
+        assert_eq!(response.status, 500, "{}", response.text());
+        assert!(response.text().contains(named), "{}", response.text());
+    }
 }
 
 #[test]
