@@ -1,5 +1,7 @@
 """The chaos test's own arithmetic: what follows from the seed, what counts as lost, and what a response of HTTP/2 says."""
 
+import contextlib
+import io
 import os
 import random
 import sys
@@ -8,7 +10,7 @@ import unittest
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "sdk")]
 
-from suite.chaos import http2, kinds  # noqa: E402
+from suite.chaos import clients, http2, kinds  # noqa: E402
 from suite.chaos.books import DEATH, Books, Windows  # noqa: E402
 from suite.columns import COLUMNS  # noqa: E402
 
@@ -94,6 +96,27 @@ class Accounts(unittest.TestCase):
         for begun, ended, expected in ((0, 0.9, False), (0, 1.0, True), (1.5, 1.6, True), (2.1, 4.9, False), (2.1, 5.0, True), (9, 9, True)):
             self.assertEqual(self.windows.overlaps(["a"], begun, ended), expected, (begun, ended))
         self.assertFalse(self.windows.overlaps(["b"], 0, 9))
+
+
+class Judgements(unittest.TestCase):
+    def judged(self, killed_at, failure):
+        """The findings about a file for which there was this failure. It was the second exchange of its connection; the server was killed at this time."""
+        chaos = clients.Chaos(None, [], "chaos", 1, 1)
+        chaos.windows.open(DEATH, killed_at)
+        chaos.windows.close(DEATH, killed_at + 1)
+        chaos.books.begin(0, "file", 20.0, since=10.0)
+        kind = kinds.FILES[0](None, "chaos-0-ab")
+        with contextlib.redirect_stdout(io.StringIO()):
+            chaos.judge(kind, "chaos-0-ab", 0, clients.Response(None, b"", failure, False))
+        return chaos.findings
+
+    def test_no_response_is_excused_by_a_death_since_the_exchange_before_on_the_connection(self):
+        self.assertEqual(self.judged(15.0, "nothing"), [])
+        self.assertEqual(len(self.judged(5.0, "nothing")), 1)
+
+    def test_a_truncated_response_is_excused_only_by_a_death_within_the_exchange(self):
+        self.assertEqual(self.judged(25.0, "truncated"), [])
+        self.assertEqual(len(self.judged(15.0, "truncated")), 1)
 
 
 class Http2(unittest.TestCase):

@@ -41,23 +41,26 @@ class Books:
 
     def __init__(self, name):
         self.name = name
-        self.state, self.begun, self.ended, self.kind = bytearray(), array.array("d"), array.array("d"), array.array("H")
+        self.state, self.kind = bytearray(), array.array("H")
+        self.since, self.begun, self.ended = array.array("d"), array.array("d"), array.array("d")
         self.names = []
         self.done = 0
         self.outcome = collections.defaultdict(collections.Counter)
         self.pattern = re.compile(rf"{name}-(\d+)-[0-9a-f]+")
         self.bytes_pattern = re.compile(self.pattern.pattern.encode())
 
-    def begin(self, number, kind, now):
-        """An exchange whose request has been sent, perhaps not completely."""
+    def begin(self, number, kind, now, since=None):
+        """An exchange whose request has been sent, perhaps not completely. `since`, if it is not the first on its connection, is the begin of the one
+        before: a fault since then may have ended the connection, and the client, which was still reading, could not know."""
         missing = number + 1 - len(self.state)
         if missing > 0:
             self.state.extend(bytes(missing))
-            for of in (self.begun, self.ended, self.kind):
+            for of in (self.since, self.begun, self.ended, self.kind):
                 of.frombytes(bytes(missing * of.itemsize))
         if kind not in self.names:
             self.names.append(kind)
         self.state[number], self.begun[number], self.ended[number] = SENT, now, 0.0
+        self.since[number] = now if since is None else since
         self.kind[number] = self.names.index(kind)
 
     def end(self, number, kind, outcome, now, is_doubtful=False):

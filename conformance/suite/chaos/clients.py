@@ -27,6 +27,8 @@ class Link:
         self.protocol, self.reader, self.writer = protocol, reader, writer
         self.http2 = http2.Connection(reader, writer) if protocol in (kinds.HTTP2, kinds.HTTP2_TLS) else None
         self.is_kept, self.is_reset = True, False
+        # When the exchange before on it began, or the exchanges that were sent together.
+        self.begun = None
 
     def close(self):
         self.writer.close()
@@ -105,11 +107,19 @@ class Chaos:
 
     async def use(self, link, rng, number):
         """One request, or several at once; the number of the next one."""
-        if link.http2:
-            return await self.use_http2(link, rng, number)
-        kind, marker = self.request(rng, number)
-        await self.exchange(link, rng, kind, marker, number)
-        return number + self.clients
+        begun = time.monotonic()
+        try:
+            if link.http2:
+                return await self.use_http2(link, rng, number)
+            kind, marker = self.request(rng, number)
+            await self.exchange(link, rng, kind, marker, number)
+            return number + self.clients
+        finally:
+            link.begun = begun
+
+    def begin(self, link, kind, number):
+        """Books an exchange on a connection."""
+        self.books.begin(number, kind.name, time.monotonic(), link.begun)
 
     def request(self, rng, number):
         marker = f"{self.name}-{number}-{rng.getrandbits(32):x}"
@@ -130,7 +140,7 @@ class Chaos:
             link.writer.write(head.encode()[: rng.randrange(1, head.index(marker))])
             link.is_kept = False
             return
-        self.books.begin(number, kind.name, time.monotonic())
+        self.begin(link, kind, number)
         link.writer.write(head.encode() + b"\r\n")
         if kind.body:
             if mood < 0.05:
@@ -159,7 +169,7 @@ class Chaos:
             what += ", late"
         except asyncio.TimeoutError:
             self.find(f"{self.books.about(number)}: no byte of a response for {DEADLINE} s")
-        self.end(number, kind, what, is_doubtful=self.is_excused(ENDINGS, number))
+        self.end(number, kind, what, is_doubtful=self.may_have_been_closed(number))
 
     async def finish(self, link, kind, marker, number):
         """Reads the response, and judges it."""
@@ -206,7 +216,7 @@ class Chaos:
                 # On a new connection it would meet the same window, so it is left out.
                 number += 0 if sent else self.clients
                 break
-            self.books.begin(number, kind.name, time.monotonic())
+            self.begin(link, kind, number)
             sent.append((kind, marker, number, link.http2.send(kind, "http")))
             number += self.clients
         for _, _, _, stream in sent:
@@ -244,8 +254,9 @@ class Chaos:
             self.judge_status(kind, number, response)
 
     def judge_failure(self, kind, number, response):
-        is_excused = self.is_excused(ENDINGS, number)
-        self.end(number, kind, response.failure, is_doubtful=is_excused and response.failure == "nothing")
+        is_nothing = response.failure == "nothing"
+        is_excused = self.may_have_been_closed(number) if is_nothing else self.is_excused(ENDINGS, number)
+        self.end(number, kind, response.failure, is_doubtful=is_excused and is_nothing)
         if response.failure == "late":
             self.find(f"no end after {DEADLINE} s: {self.books.about(number)}, {len(response.body)} bytes")
         elif not is_excused and not kinds.is_of_script(kind):
@@ -270,6 +281,10 @@ class Chaos:
 
     def is_excused(self, names, number):
         return self.windows.overlaps(names, self.books.begun[number], time.monotonic())
+
+    def may_have_been_closed(self, number):
+        """Whether a fault may have ended the connection before the request was sent."""
+        return self.windows.overlaps(ENDINGS, self.books.since[number], time.monotonic())
 
     async def reached(self, done, seconds):
         """Waits until so many exchanges are done; at most so long, and never after the end."""

@@ -215,15 +215,23 @@ async def fill_spool(world):
 
 @fault("file size")
 async def limit_file_size(world):
-    """A limit for files that the server writes (EFBIG), which an ordinary user can set, too: logs and spooled bodies."""
-    await limit_server(world, "file size", resource.RLIMIT_FSIZE, lambda pid: world.rng.choice((0, 4096)))
+    """A limit for files that the server writes (EFBIG), which an ordinary user can set, too: logs, spooled bodies and memory buffers. The buffer of a
+    script process has the length that was allowed at its start, so those that have started meanwhile are killed."""
+    before = {process.pid for process in world.look().scripts}
+
+    def kill_new():
+        for process in world.look().scripts:
+            if process.pid not in before:
+                family.send(process.pid, signal.SIGKILL)
+
+    await limit_server(world, "file size", resource.RLIMIT_FSIZE, lambda pid: world.rng.choice((0, 4096)), kill_new)
 
 
 # ---- What runs out ----
 
 
-async def limit_server(world, name, which, soft):
-    """A resource limit for the running server process, which is taken back."""
+async def limit_server(world, name, which, soft, then=lambda: None):
+    """A resource limit for the running server process, which is taken back; `then` is called after that."""
     pid = world.look().server()
     world.open(name)
     before = family.limit(pid, which, soft(pid))
@@ -231,6 +239,7 @@ async def limit_server(world, name, which, soft):
     def undo():
         if before is not None:
             family.limit(pid, which, before)
+        then()
 
     await world.in_force(name, undo)
 
