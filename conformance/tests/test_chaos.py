@@ -78,6 +78,18 @@ class Accounts(unittest.TestCase):
         _, summary = self.check(0, 2, 3)
         self.assertEqual((summary["lost"], summary["unwritten when the server was killed"]), (1, 0))
 
+    def test_a_line_that_could_not_be_written_is_lost_with_the_server(self):
+        self.windows.open("log disk full", 20.5)
+        self.windows.close("log disk full", 25.0)
+        findings, summary = self.check(0, 1, 3)
+        self.assertEqual(summary["lost"], 1)
+        self.assertTrue(any("not logged: chaos-2" in finding and "log disk full 20.500 to 25.000" in finding for finding in findings), findings)
+        self.windows.open(DEATH, 25.5)
+        self.windows.close(DEATH, 26.0)
+        self.assertEqual(self.check(0, 1, 3)[1]["unwritten when the server was killed"], 1)
+        # Exchange 1 had ended nine seconds before the disk was full.
+        self.assertEqual(self.check(0, 2, 3)[1]["lost"], 1)
+
     def test_an_exchange_that_the_client_has_left_may_be_missing_but_not_twice(self):
         self.books.begin(4, "file", 50.0)
         self.books.end(4, "file", "reset at once", 50.1, is_doubtful=True)

@@ -9,6 +9,9 @@ UNSENT, SENT, DOUBTFUL = 0, 1, 2
 # A line of the access log waits for 10 ms in a worker (sluice-log, `COLLECT`) and then for the thread that writes, which may have to wait for a processor.
 LOG_DELAY = 2.0
 DEATH = "server killed"
+# Faults under which no line can be written. Lines wait in memory, and the next attempt is a second later (sluice-log, `RETRY`).
+UNWRITABLE = ("log disk full", "file size")
+RETRY = 1.0
 
 
 class Windows:
@@ -34,6 +37,16 @@ class Windows:
             if at and (found[at - 1][1] is None or found[at - 1][1] >= begun):
                 return True
         return False
+
+    def end_of(self, names, begun, ended):
+        """The latest end of those of these that were in force between these times; infinity for one that still is, None if there is none."""
+        ends = [end or float("inf") for name in names for begin, end in self.intervals.get(name, ()) if begin <= ended and (end is None or end >= begun)]
+        return max(ends, default=None)
+
+    def near(self, begun, ended):
+        """What was in force between these times, as text."""
+        found = ((begin, end or float("inf"), name) for name, intervals in self.intervals.items() for begin, end in intervals)
+        return ", ".join(f"{name} {begin:.3f} to {end:.3f}" for begin, end, name in sorted(found) if begin <= ended and end >= begun)
 
 
 class Books:
@@ -95,7 +108,9 @@ class Books:
         lost = sorted(set(missing) - set(unwritten))
         findings += [f"logged {seen[number]} times: {self.about(number)}" for number in twice[:10]]
         findings += [f"    {line.strip()[:300]}" for line in again[:10]]
-        findings += [f"not logged: {self.about(number)}" for number in lost[:10]]
+        for number in lost[:10]:
+            meanwhile = windows.near(self.begun[number] - 5, (self.ended[number] or self.begun[number]) + 5)
+            findings.append(f"not logged: {self.about(number)}; faults about that time: {meanwhile or 'none'}")
         summary = {
             "exchanges": sum(state != UNSENT for state in self.state),
             "logged": sum(count > 0 for count in seen),
@@ -109,9 +124,12 @@ class Books:
         return findings, summary
 
     def _may_be_lost(self, number, windows):
-        """In progress when the server was killed, or ended so shortly before that its line was not written."""
-        ended = self.ended[number] or float("inf")
-        return windows.overlaps([DEATH], self.begun[number], ended + LOG_DELAY)
+        """In progress when the server was killed, or ended so shortly before that its line was not written: also because it could not be."""
+        written = (self.ended[number] or float("inf")) + LOG_DELAY
+        writable = windows.end_of(UNWRITABLE, self.begun[number], written)
+        if writable is not None:
+            written = max(written, writable + RETRY + LOG_DELAY)
+        return windows.overlaps([DEATH], self.begun[number], written)
 
     def about(self, number):
         kind = self.names[self.kind[number]]
