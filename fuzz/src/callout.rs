@@ -91,7 +91,8 @@ fn render(callout: &Callout) -> Option<String> {
         }
         Callout::BufferWrite { bytes, offset } => format!("BUFFER-WRITE: {bytes} {offset}"),
         Callout::BufferEnd => "BUFFER-END:".to_owned(),
-        Callout::BufferRegion { bytes } => format!("BUFFER-REGION: {bytes}"),
+        Callout::BufferRegion { bytes: Some(bytes) } => format!("BUFFER-REGION: {bytes}"),
+        Callout::BufferRegion { bytes: None } => "BUFFER-REGION:".to_string(),
         Callout::Invalid { .. } => return None,
     })
 }

@@ -68,8 +68,9 @@ pub enum Callout {
     BufferEnd,
     /// Inserts bytes from the region that the request announced into the output, at this place (`BUFFER-REGION`).
     BufferRegion {
-        /// How many, from the start of the region.
-        bytes: u64,
+        /// How many, from the start of the region. `None` if that is not said by a decimal number: then it is not known which bytes are
+        /// missing in the reply, so it fails as with a number that no region has.
+        bytes: Option<u64>,
     },
     /// The answer of an authentication agent; for other scripts it is an unknown callout.
     Agent(AgentLine),
@@ -89,10 +90,7 @@ impl Callout {
     pub fn is_of_buffer(&self) -> bool {
         matches!(
             self,
-            Callout::BufferBegin { .. }
-                | Callout::BufferWrite { .. }
-                | Callout::BufferEnd
-                | Callout::BufferRegion { .. }
+            Callout::BufferBegin { .. } | Callout::BufferWrite { .. } | Callout::BufferEnd
         )
     }
 }
@@ -168,10 +166,9 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "BUFFER-BEGIN" => buffer_begin(parameters),
         "BUFFER-WRITE" => buffer_write(parameters),
         "BUFFER-END" => Ok(Callout::BufferEnd),
-        "BUFFER-REGION" => match decimal(parameters) {
-            Some(bytes) => Ok(Callout::BufferRegion { bytes }),
-            None => Err("BUFFER-REGION wants a decimal number of bytes".to_string()),
-        },
+        "BUFFER-REGION" => Ok(Callout::BufferRegion {
+            bytes: decimal(parameters),
+        }),
         _ => Err(UNKNOWN.to_string()),
     }
 }

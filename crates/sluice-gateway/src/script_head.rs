@@ -5,7 +5,7 @@
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 use crate::head_fault::{Excerpt, HeadFault};
 use crate::record_lines::MissingNewlines;
@@ -62,14 +62,20 @@ impl HeadParser {
     /// # Errors
     /// The head is invalid or too large: the script's fault.
     pub fn push(&mut self, mut chunk: Bytes) -> Result<Option<(Reply, Bytes)>, HeadFault> {
+        // A copy, because the fields' values are parts of it: they would keep the memory of a large chunk until they are sent.
+        let mut head = Bytes::new();
         while let Some(length) = memchr(b'\n', &chunk) {
+            if length >= head.len() {
+                head = Bytes::copy_from_slice(&chunk[..self.head_bytes(&chunk)]);
+            }
             self.count(length + 1)?;
             let is_last = if self.line.is_empty() {
-                self.take_line(&chunk, length)?
+                self.take_line(&head, length)?
             } else {
-                self.line.extend_from_slice(&chunk[..length]);
+                self.line.extend_from_slice(&head[..length]);
                 self.take_held_line()?
             };
+            head.advance(length + 1);
             chunk.advance(length + 1);
             if is_last {
                 return Ok(Some((self.reply()?, chunk)));
@@ -115,6 +121,16 @@ impl HeadParser {
             lines: self.lines,
             text: Excerpt::of(&self.line),
         }
+    }
+
+    /// How many bytes of a chunk may belong to the head: up to the empty line, or as many as the limit admits and one more.
+    fn head_bytes(&self, chunk: &[u8]) -> usize {
+        let admitted = self.limits.bytes_max.saturating_sub(self.bytes);
+        let chunk = &chunk[..chunk.len().min(admitted.saturating_add(1))];
+        memchr_iter(b'\n', chunk)
+            .map(|newline| newline + 1)
+            .find(|&next| matches!(chunk[next..], [b'\n', ..] | [b'\r', b'\n', ..]))
+            .map_or(chunk.len(), |next| chunk.len().min(next + 2))
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), HeadFault> {
@@ -344,6 +360,20 @@ pub(crate) mod tests {
         for bad in ["HTTP/1.1\n", "HTTP/ 200\n", "HTTP/1.1 2000\n", "HTTP/x 200\n"] {
             assert!(matches!(fault(bad), HeadFault::BadStatus { .. }), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_field_does_not_keep_the_memory_of_the_body_behind_it() {
+        let mut bytes = b"Content-Type: text/plain\r\nX: a\r\n\r\n".to_vec();
+        bytes.resize(100_000, b'x');
+        let chunk = Bytes::from(bytes);
+        let (reply, body) = HeadParser::new(LIMITS).push(chunk.clone()).unwrap().unwrap();
+        let Reply::Document(head) = reply else {
+            panic!("no document");
+        };
+        drop(chunk);
+        assert_eq!((head.fields.len(), body.len()), (2, 100_000 - 34));
+        assert!(body.is_unique());
     }
 
     #[test]

@@ -66,9 +66,14 @@ impl OutputRegions {
         }
     }
 
-    /// Whether the memory of the regions can be released: some was sent, and none is being sent.
+    /// Whether the memory of the regions can be released: none is being sent.
     pub(crate) fn can_be_released(&self) -> bool {
-        self.area.view.get().is_some() && Arc::strong_count(&self.area) == 1
+        Arc::strong_count(&self.area) == 1
+    }
+
+    /// Whether bytes of a region were sent.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.area.view.get().is_some()
     }
 
     /// The first region that is free.

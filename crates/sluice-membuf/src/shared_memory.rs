@@ -85,11 +85,12 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         let Some(mut parts) = self.parts.take() else { return };
-        if parts.regions.as_ref().is_some_and(OutputRegions::can_be_released) {
-            parts.file.release_area();
-        }
         // The script may have allocated memory without a callout.
         let is_small = parts.file.allocated_bytes() == 0 && parts.file.resident_bytes() <= SMALL_BYTES_MAX;
+        let regions = parts.regions.as_ref();
+        if regions.is_some_and(|regions| regions.can_be_released() && (regions.is_mapped() || !is_small)) {
+            parts.file.release_area();
+        }
         let garbage = Garbage { _parts: parts };
         if is_small {
             drop(garbage);

@@ -86,7 +86,7 @@ impl Callouts {
             Answering::Unwanted
         };
         let answer = match request {
-            // The relay takes the bytes of a region.
+            // The relay has taken the bytes of a region before (`take_region`).
             Callout::Noop | Callout::BufferRegion { .. } => Answer::ok("OK"),
             Callout::MapPath(path) => match Target::parse_lenient(&path)
                 .ok()

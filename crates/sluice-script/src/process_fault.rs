@@ -80,8 +80,8 @@ pub(crate) enum Violation {
     MemoryBuffer(RingFault),
     /// So many bytes on the mailbox while the memory buffer was open as a ring.
     MailboxDuringRing(usize),
-    /// BUFFER-REGION with so many bytes, which the request has not announced.
-    Region(u64),
+    /// BUFFER-REGION with so many bytes, which the request has not announced; `None` if it does not say how many.
+    Region(Option<u64>),
     /// The mailbox cannot be read.
     Mailbox(io::Error),
     /// Answers to callouts cannot be written.
@@ -256,7 +256,8 @@ impl Display for Violation {
                 "ended its reply twice (CGIPLUSEOF), so that it is not known which request the first end belongs to",
             ),
             Violation::MemoryBuffer(fault) => write!(out, "memory buffer: {fault}"),
-            Violation::Region(bytes) => write!(
+            Violation::Region(None) => out.write_str("BUFFER-REGION without a decimal number of bytes"),
+            Violation::Region(Some(bytes)) => write!(
                 out,
                 "BUFFER-REGION of {bytes} bytes, but its request has announced no region of that size (WWW_GATEWAY_REGION)"
             ),

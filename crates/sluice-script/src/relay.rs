@@ -367,9 +367,10 @@ impl Relay {
                     self.limit_times(control);
                 }
                 let has_failed_before = self.has_failed_well();
-                if let Callout::BufferRegion { bytes } = request.request {
-                    return self.take_region(bytes).map(Some);
-                }
+                let region = match request.request {
+                    Callout::BufferRegion { bytes } => Some(self.take_region(bytes)?),
+                    _ => None,
+                };
                 let is_of_buffer = request.request.is_of_buffer();
                 if is_of_buffer {
                     self.events.buffer_callout(self.scanner.callout_line());
@@ -382,6 +383,7 @@ impl Relay {
                 if self.has_failed_well() && !has_failed_before {
                     self.failure = Some(self.process.errors.request());
                 }
+                return Ok(region);
             }
             Output::CalloutClosed => {}
             Output::Fault(fault) => return Err(self.fault(Violation::Output(fault))),

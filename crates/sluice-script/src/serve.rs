@@ -167,8 +167,7 @@ async fn respond(
 }
 
 /// The body of the response. If all of it is here (`whole`) it is one chunk with its length, unless it is too long to compress in one
-/// turn of the event loop. A whole body is never in a memory buffer, whose bytes the script could change while they are compressed: a
-/// reply is not over before the chunks of its buffer are dropped.
+/// turn of the event loop. It may be in an output region, whose bytes the script can still change, so the encoder gets a copy.
 fn body(session: Box<Session>, whole: Option<Bytes>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
     Ok(match (whole, encoding) {
         (Some(whole), None) => ResponseBody::Whole(whole.into()),
@@ -176,7 +175,8 @@ fn body(session: Box<Session>, whole: Option<Bytes>, encoding: Option<Encoding>)
             ResponseBody::Source(Box::new(EncodedBody::from_whole(encoding, whole)?))
         }
         (Some(whole), Some(encoding)) => {
-            let encoded = encode(encoding, Effort::Passing, &whole)?;
+            let copy = whole.to_vec();
+            let encoded = encode(encoding, Effort::Passing, &copy)?;
             ResponseBody::Whole(Bytes::from(encoded).into())
         }
         (None, None) => ResponseBody::Source(session),

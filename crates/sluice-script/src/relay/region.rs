@@ -17,10 +17,12 @@ impl Relay {
     }
 
     /// BUFFER-REGION: the first bytes of the announced region, in their place among those of the mailbox. Those of a head are copied, because
-    /// it is parsed.
-    pub(super) fn take_region(&mut self, bytes: u64) -> Result<ReplyEvent, Fault> {
-        let output = match (self.region.take(), &self.channels.segment) {
-            (Some(region), Some(segment)) if !self.callouts.buffer.is_open() => segment.output(region, bytes),
+    /// it is parsed. While a ring is open its bytes have no defined place beside those of the region.
+    pub(super) fn take_region(&mut self, bytes: Option<u64>) -> Result<ReplyEvent, Fault> {
+        let output = match (self.region.take(), &self.channels.segment, bytes) {
+            (Some(region), Some(segment), Some(bytes)) if !self.callouts.buffer.is_ring() => {
+                segment.output(region, bytes)
+            }
             _ => Ok(None),
         };
         match output {

@@ -249,6 +249,49 @@ fn bytes_that_change_while_they_are_compressed_make_a_valid_body() {
     }
 }
 
+/// Replies whose body is in the output region, which a thread goes on changing after the reply.
+const CHANGING_REGION: &str = r#"
+import mmap
+import threading
+memory = None
+blocks = [bytes((at * at * (seed + 3) >> 4) % 26 + 97 for at in range(1 << 16)) for seed in range(4)]
+
+def change():
+    while True:
+        for block in blocks:
+            memory[: 1 << 16] = block
+            memory[1 << 17 : (1 << 17) + (1 << 16)] = block
+
+while variables := accept():
+    offset, size = map(int, variables["WWW_GATEWAY_REGION"].split())
+    if memory is None:
+        memory = mmap.mmap(4, 2 * size, offset=offset)
+        threading.Thread(target=change, daemon=True).start()
+    put(b"Content-Type: text/plain\n\n" + ESC + b"\n!BUFFER-REGION: 65536\n" + EOT + b"\n")
+    finish()
+"#;
+
+#[test]
+fn a_region_that_changes_while_it_is_compressed_makes_a_valid_body() {
+    let server = Setup::new()
+        .compress_scripts()
+        .cgiplus("max = 1")
+        .python("changing", CHANGING_REGION)
+        .start();
+    for _ in 0..20 {
+        for accept in ["gzip", "br", "zstd"] {
+            let response = ask(&server, "/cgiplus-bin/changing", accept);
+            assert_eq!(response.field("content-encoding"), Some(accept), "{}", server.log());
+            let content = decoded(&response);
+            assert_eq!(content.len(), 1 << 16, "{accept}");
+            assert!(
+                content.bytes().all(|byte| byte == 0 || byte.is_ascii_lowercase()),
+                "{accept}"
+            );
+        }
+    }
+}
+
 #[test]
 fn killed_script_leaves_an_incomplete_compressed_body() {
     let server = Setup::new()

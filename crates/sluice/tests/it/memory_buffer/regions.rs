@@ -13,9 +13,14 @@ while variables := accept():
     head = b"Content-Type: text/plain\nX-Region: %d %d\n\n" % (offset, size)
     inside = head + b"text" if way == "head" else b"text"
     memory[: len(inside)] = inside
-    count = {"large": size + 1}.get(way, len(inside))
-    call = ESC + b"\n!BUFFER-REGION: %d\n" % count + EOT + b"\n"
-    put({"head": b"", "middle": head + b"before "}.get(way, head) + call * (2 if way == "twice" else 1) + (b" after" if way == "middle" else b""))
+    count = {"large": b"%d" % (size + 1), "unit": b"1k"}.get(way, b"%d" % len(inside))
+    call = ESC + b"\n!BUFFER-REGION: %s\n" % count + EOT + b"\n"
+    if way == "asked":
+        put(head)
+        if ask(b"BUFFER-REGION: 4") != [b"200 OK\n"]:
+            put(b"another answer")
+        call = b""
+    put({"head": b"", "asked": b"", "middle": head + b"before "}.get(way, head) + call * (2 if way == "twice" else 1) + (b" after" if way == "middle" else b""))
     finish()
 "#;
 
@@ -27,7 +32,12 @@ fn get(server: &Server, way: &str) -> Response {
 fn bytes_of_the_region_stand_where_the_callout_does() {
     let server = Setup::new().cgiplus("max = 1").python("region", REGION).start();
     for _ in 0..3 {
-        for (way, text) in [("", "text"), ("head", "text"), ("middle", "before text after")] {
+        for (way, text) in [
+            ("", "text"),
+            ("head", "text"),
+            ("middle", "before text after"),
+            ("asked", "text"),
+        ] {
             let response = get(&server, way);
             assert_eq!(
                 (response.status, response.text()),
@@ -46,6 +56,8 @@ fn a_region_that_was_not_announced_is_a_fault_of_the_script() {
     let server = Setup::new().cgiplus("max = 1").python("region", REGION).start();
     assert_eq!(get(&server, "large").status, 502);
     server.log_line("BUFFER-REGION of 131073 bytes");
+    assert_eq!(get(&server, "unit").status, 502);
+    server.log_line("BUFFER-REGION without a decimal number of bytes");
     let response = get(&server, "twice");
     assert!(
         response.status == 502 || response.ending == Ending::Truncated,
