@@ -65,14 +65,14 @@ impl Environment {
 
     /// All variables, each as `NAME=value` with a NUL at its end.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> Vec<u8> {
         self.variables.bytes()
     }
 
     /// All variables, as in [`Environment::bytes`].
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
-        self.variables.buffer
+        self.variables.bytes()
     }
 
     /// Names and values.

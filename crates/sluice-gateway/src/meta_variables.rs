@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use crate::names::{becomes_variable, folded, host_name, is_of_rfc, is_reserved};
 use crate::query;
 use crate::sentinel::Sentinels;
-use crate::variables::Variables;
+use crate::variables::{LENGTH_BYTES, Variables};
 
 /// Expected number of variables, those from header fields not counted.
 const VARIABLES: usize = 48;
@@ -186,7 +186,7 @@ impl Variables {
         if !becomes_variable(name) {
             return;
         }
-        let start = self.buffer.len();
+        let start = self.begin_text();
         self.buffer.extend_from_slice(prefix.as_bytes());
         self.buffer.extend_from_slice(b"HTTP_");
         self.buffer.extend(name.as_str().bytes().map(folded));
@@ -280,7 +280,7 @@ impl Variables {
 
     /// Writes the name of a field's variable to the end of the buffer; returns where it begins.
     fn begin_form_field(&mut self, name: &str) -> usize {
-        let start = self.buffer.len();
+        let start = self.begin_text();
         self.buffer.extend_from_slice(b"WWW_FORM_");
         for byte in query::form_decoded(name) {
             if byte.is_ascii() {
@@ -389,7 +389,8 @@ fn bytes_expected(request: &CgiRequest<'_>) -> usize {
         .iter()
         .map(|(name, value)| name.len() + value.len() + 2)
         .sum();
-    FIXED_BYTES + VARIABLES * request.prefix.len() + fields + tls + environment + files + paths + query
+    let lengths = LENGTH_BYTES * (VARIABLES + request.headers.len());
+    FIXED_BYTES + lengths + VARIABLES * request.prefix.len() + fields + tls + environment + files + paths + query
 }
 
 /// Whether a time is in the years 1970 to 9999, which HTTP-date can represent (RFC 9110 §5.6.7).

@@ -14,7 +14,7 @@ use std::fmt;
 
 use memchr::memchr;
 
-use crate::variables::{Variables, push_number};
+use crate::variables::{LENGTH_BYTES, Variables, push_number};
 
 /// Bytes in the largest struct block that [`decode_request`] accepts: room for the header fields and as much again.
 const BLOCK_BYTES_MAX: usize = 16 << 20;
@@ -38,7 +38,7 @@ pub fn encode_request(variables: &Variables, encoding: RequestEncoding, out: &mu
 }
 
 fn encode_lines(variables: &Variables, out: &mut Vec<u8>) {
-    out.reserve(variables.bytes().len() + "!\n\n".len());
+    out.reserve(variables.buffer.len() + "!\n\n".len());
     out.extend_from_slice(b"!\n");
     for text in variables.texts() {
         out.extend_from_slice(text);
@@ -48,19 +48,14 @@ fn encode_lines(variables: &Variables, out: &mut Vec<u8>) {
 }
 
 fn encode_block(variables: &Variables, out: &mut Vec<u8>) {
-    // `bytes()` already has a NUL for each variable; each gets a 16-bit length, and the block a final one.
-    let bytes = variables.bytes().len() + 2 * (variables.len() + 1);
+    // The variables are stored as the entries of a block, which ends with the length 0.
+    let bytes = variables.buffer.len() + LENGTH_BYTES;
     out.reserve(bytes + 24);
     out.extend_from_slice(b"!!");
     push_number(out, bytes as u64);
     out.push(b'\n');
-    for text in variables.texts() {
-        let length = u16::try_from(text.len() + 1).expect("a variable is shorter than VARIABLE_BYTES_MAX");
-        out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(text);
-        out.push(0);
-    }
-    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&variables.buffer);
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
 }
 
 /// A decoded request record.
@@ -233,7 +228,39 @@ mod tests {
         assert_eq!(decode_request(b"!\nA\n\n"), Err(RequestRecordFault::NotAVariable));
     }
 
+    /// The block, each entry encoded by itself.
+    fn block_of(variables: &Variables) -> Vec<u8> {
+        let mut entries = Vec::new();
+        for (name, value) in variables.iter() {
+            let text = [name, b"=", value, b"\0"].concat();
+            entries.extend_from_slice(&u16::try_from(text.len()).unwrap().to_le_bytes());
+            entries.extend_from_slice(&text);
+        }
+        entries.extend_from_slice(&[0, 0]);
+        [format!("!!{}\n", entries.len()).into_bytes(), entries].concat()
+    }
+
     proptest! {
+        #[test]
+        fn the_stored_variables_are_those_of_a_block(
+            pairs in prop::collection::vec(("[A-D]{1,2}", prop::collection::vec(0..12_u8, 0..300)), 0..30),
+            region in any::<Option<(u64, u64)>>(),
+        ) {
+            let mut variables = Variables::default();
+            for (name, value) in &pairs {
+                // Replaces variables of the same name, and drops those with a NUL or a newline.
+                variables.set(name, value);
+            }
+            let mut expected = variables.clone();
+            if let Some((offset, bytes)) = region {
+                variables.add_region(offset, bytes);
+                expected.set("WWW_GATEWAY_REGION", format!("{offset} {bytes}").as_bytes());
+            }
+            prop_assert_eq!(encoded(&variables, RequestEncoding::Struct), block_of(&expected));
+            let copy = variables.with_values(|_, _| None);
+            prop_assert_eq!(encoded(&copy, RequestEncoding::Struct), block_of(&expected));
+        }
+
         #[test]
         fn decoding_reverses_encoding(
             pairs in prop::collection::btree_map("[A-Z_]{1,8}", "[^\\x00\\n]{0,20}", 0..8),

@@ -143,12 +143,26 @@ impl ScriptControl {
     /// Whether no directive has an effect.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let ScriptControl { ignored, .. } = self;
-        *self
-            == ScriptControl {
-                ignored: ignored.clone(),
-                ..ScriptControl::default()
-            }
+        // Not a comparison with the default, which each reply would pay for.
+        let ScriptControl {
+            body_mode,
+            buffers_records,
+            http_status,
+            compresses,
+            lifetime,
+            output_limit,
+            silence_limit,
+            error,
+            ignored: _,
+        } = self;
+        body_mode.is_none()
+            && buffers_records.is_none()
+            && http_status.is_none()
+            && compresses.is_none()
+            && lifetime.is_none()
+            && output_limit.is_none()
+            && silence_limit.is_none()
+            && error.is_none()
     }
 }
 
@@ -236,6 +250,23 @@ fn vms_status(value: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_directive_counts() {
+        assert!(ScriptControl::default().is_empty() && ScriptControl::parse("unknown").is_empty());
+        for text in [
+            "x-stream-mode",
+            "x-buffer-records=1",
+            "x-http-status=404",
+            "x-content-encoding-gzip=0",
+            "x-lifetime=10",
+            "x-timeout-output=10",
+            "x-timeout-noprogress=10",
+            "x-error-text=a",
+        ] {
+            assert!(!ScriptControl::parse(text).is_empty(), "{text}");
+        }
+    }
 
     #[test]
     fn directives_are_separated_by_semicolons_and_case_insensitive() {

@@ -18,10 +18,13 @@ const VARIABLE_BYTES_MAX: usize = 0xffff - 1;
 /// Bytes that are kept from one request for the next.
 const RECYCLED_BYTES_MAX: usize = 16 << 10;
 
+/// The bytes of a variable's length, before its text.
+pub(crate) const LENGTH_BYTES: usize = 2;
+
 /// The variables of one request, in one buffer. No name occurs twice, no value contains a NUL or a newline.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
-    /// `NAME=value`, NUL, …
+    /// The entries of a request record in struct mode: length, `NAME=value`, NUL, …
     pub(crate) buffer: Vec<u8>,
     entries: Vec<Entry>,
     dropped: usize,
@@ -30,6 +33,7 @@ pub struct Variables {
 /// One variable in the buffer; it ends where the next begins.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// Where its text begins; its length is before that.
     start: usize,
     name_length: usize,
 }
@@ -87,8 +91,12 @@ impl Variables {
 
     /// All variables, each as `NAME=value` followed by a NUL.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.buffer
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.buffer.len());
+        for index in 0..self.entries.len() {
+            bytes.extend_from_slice(&self.buffer[self.entries[index].start..self.end(index)]);
+        }
+        bytes
     }
 
     /// Number of variables.
@@ -128,7 +136,7 @@ impl Variables {
     pub fn with_values(&self, mut value: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>) -> Variables {
         let mut changed = Variables::with_capacity(self.len(), self.buffer.len());
         for (name, own) in self.iter() {
-            let start = changed.buffer.len();
+            let start = changed.begin_text();
             changed.buffer.extend_from_slice(name);
             changed.buffer.push(b'=');
             match value(name, own) {
@@ -166,6 +174,16 @@ impl Variables {
         self.complete_valid(start, prefix.len() + name.len());
     }
 
+    /// Sets the region of shared memory into which the script may write the body of its reply: `WWW_GATEWAY_REGION`, which no route and
+    /// no request can set.
+    pub fn add_region(&mut self, offset: u64, bytes: u64) {
+        let start = self.begin("WWW_", "GATEWAY_REGION");
+        push_number(&mut self.buffer, offset);
+        self.buffer.push(b' ');
+        push_number(&mut self.buffer, bytes);
+        self.complete_valid(start, "WWW_GATEWAY_REGION".len());
+    }
+
     /// Adds an address, as its `Display` writes it.
     pub(crate) fn add_address(&mut self, prefix: &str, name: &str, address: IpAddr) {
         let start = self.begin(prefix, name);
@@ -190,7 +208,7 @@ impl Variables {
         write_name: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>,
         value: impl Iterator<Item = u8>,
     ) -> bool {
-        let start = self.buffer.len();
+        let start = self.begin_text();
         // Writing into memory does not fail.
         let _ = write_name(&mut self.buffer);
         let name_length = self.buffer.len() - start;
@@ -202,14 +220,24 @@ impl Variables {
     /// Removes all variables but the first `count`.
     pub(crate) fn truncate(&mut self, count: usize) {
         if let Some(entry) = self.entries.get(count) {
-            self.buffer.truncate(entry.start);
+            self.buffer.truncate(entry.start - LENGTH_BYTES);
             self.entries.truncate(count);
         }
     }
 
+    /// Begins a variable, whose text is to be appended to the buffer; returns where that begins.
+    pub(crate) fn begin_text(&mut self) -> usize {
+        self.buffer.extend_from_slice(&[0; LENGTH_BYTES]);
+        self.buffer.len()
+    }
+
+    // Inlined, so that the names, which are constants, are written without a call.
+    #[inline(always)]
     fn begin(&mut self, prefix: &str, name: &str) -> usize {
-        let start = self.buffer.len();
-        self.buffer.extend_from_slice(prefix.as_bytes());
+        let start = self.begin_text();
+        if !prefix.is_empty() {
+            self.buffer.extend_from_slice(prefix.as_bytes());
+        }
         self.buffer.extend_from_slice(name.as_bytes());
         self.buffer.push(b'=');
         start
@@ -220,26 +248,32 @@ impl Variables {
         let text = &self.buffer[start..];
         // A NUL would end the variable early; a newline would begin another one in a request record.
         if text.len() > VARIABLE_BYTES_MAX || memchr2(0, b'\n', text).is_some() {
-            self.buffer.truncate(start);
+            self.buffer.truncate(start - LENGTH_BYTES);
             self.dropped += 1;
             return false;
         }
-        self.buffer.push(0);
-        self.entries.push(Entry { start, name_length });
+        self.add_entry(start, name_length);
         true
     }
 
     /// Completes a variable of which it is certain that every script can read it.
     fn complete_valid(&mut self, start: usize, name_length: usize) {
         debug_assert!(memchr2(0, b'\n', &self.buffer[start..]).is_none() && self.buffer.len() - start < 1000);
+        self.add_entry(start, name_length);
+    }
+
+    /// Completes the variable at the end of the buffer, which is no longer than `VARIABLE_BYTES_MAX`.
+    fn add_entry(&mut self, start: usize, name_length: usize) {
         self.buffer.push(0);
+        let length = u16::try_from(self.buffer.len() - start).expect("a variable is shorter than VARIABLE_BYTES_MAX");
+        self.buffer[start - LENGTH_BYTES..start].copy_from_slice(&length.to_le_bytes());
         self.entries.push(Entry { start, name_length });
     }
 
     pub(crate) fn remove(&mut self, index: usize) {
-        let bytes = self.text(index).len() + 1;
-        let start = self.entries[index].start;
-        self.buffer.drain(start..start + bytes);
+        let (start, end) = (self.entries[index].start - LENGTH_BYTES, self.end(index));
+        let bytes = end - start;
+        self.buffer.drain(start..end);
         self.entries.remove(index);
         for entry in &mut self.entries[index..] {
             entry.start -= bytes;
@@ -256,8 +290,13 @@ impl Variables {
     }
 
     fn text(&self, index: usize) -> &[u8] {
-        let end = self.entries.get(index + 1).map_or(self.buffer.len(), |next| next.start);
-        &self.buffer[self.entries[index].start..end - 1]
+        &self.buffer[self.entries[index].start..self.end(index) - 1]
+    }
+
+    /// Where the variable ends in the buffer, its NUL included.
+    fn end(&self, index: usize) -> usize {
+        let next = self.entries.get(index + 1);
+        next.map_or(self.buffer.len(), |next| next.start - LENGTH_BYTES)
     }
 }
 

@@ -12,6 +12,7 @@
 //! ```
 //! While a buffer begins, the relay reads nothing from the script; the body of the request goes on.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -42,7 +43,8 @@ const PARTS_MAX: usize = 8;
 /// The memory buffer of one exchange.
 pub(crate) struct Buffer {
     kind: Kind,
-    freed: Arc<Freed>,
+    /// Made when it is needed: most exchanges use no buffer.
+    freed: OnceCell<Arc<Freed>>,
     /// BUFFER-END has been called: whether it waits for an answer once everything is sent.
     ending: Option<Answering>,
     sent_bytes: u64,
@@ -136,7 +138,7 @@ impl Buffer {
     pub(crate) fn new() -> Buffer {
         Buffer {
             kind: Kind::Closed,
-            freed: Arc::default(),
+            freed: OnceCell::new(),
             ending: None,
             sent_bytes: 0,
             is_client_gone: false,
@@ -217,12 +219,12 @@ impl Buffer {
                     buffer,
                     parts: VecDeque::new(),
                     in_flight: VecDeque::new(),
-                    answered: self.freed.count(),
+                    answered: self.freed_parts(),
                 };
                 (kind, text)
             }
             Opened::Ring(mut reader) => {
-                let freed = Arc::clone(&self.freed);
+                let freed = Arc::clone(self.freed.get_or_init(Arc::default));
                 reader.set_on_free(Box::new(move || freed.note()));
                 if self.is_client_gone {
                     reader.close();
@@ -254,7 +256,7 @@ impl Buffer {
         if self.ending.is_some() || in_flight.len() == PARTS_MAX {
             return Some(Answer::new(400, format!("more than {PARTS_MAX} parts at once")));
         }
-        let freed = Arc::clone(&self.freed);
+        let freed = Arc::clone(self.freed.get_or_init(Arc::default));
         match buffer.slice(offset, bytes, move || freed.note()) {
             Ok(part) => {
                 parts.push_back(part);
@@ -305,13 +307,14 @@ impl Buffer {
 
     /// The next answer that is due, because a part was freed.
     pub(crate) fn answer(&mut self) -> Option<Answer> {
+        let freed = self.freed_parts();
         let Kind::Plain {
             in_flight, answered, ..
         } = &mut self.kind
         else {
             return None;
         };
-        while *answered < self.freed.count() {
+        while *answered < freed {
             *answered += 1;
             if let Some(Part {
                 bytes,
@@ -335,15 +338,20 @@ impl Buffer {
     /// Wakes the task when a part is freed.
     pub(crate) fn wake_when_freed(&self, context: &Context<'_>) {
         if self.is_open() {
-            self.freed.wake(context);
+            self.freed.get_or_init(Arc::default).wake(context);
         }
+    }
+
+    /// How many parts were freed in this exchange.
+    fn freed_parts(&self) -> u64 {
+        self.freed.get().map_or(0, |freed| freed.count())
     }
 
     /// Ready with each answer that is still due; then, when everything in an ending buffer is sent, with the answer to BUFFER-END.
     /// The buffer is closed then.
     pub(crate) fn poll_closed(&mut self, context: &Context<'_>) -> Poll<Option<Answer>> {
         // Before the check: a part that is freed after the check wakes the task.
-        self.freed.wake(context);
+        self.freed.get_or_init(Arc::default).wake(context);
         if let Some(answer) = self.answer() {
             return Poll::Ready(Some(answer));
         }

@@ -181,7 +181,7 @@ pub(crate) fn begin(
     pump: Option<Pump>,
     content_length: Option<u64>,
     events: &ScriptEvents,
-) -> Relay {
+) -> Box<Relay> {
     let IdleProcess {
         process,
         mut channels,
@@ -199,11 +199,9 @@ pub(crate) fn begin(
     let segment = channels.segment.as_ref().filter(|_| script.is_none());
     let region = segment.and_then(Segment::free_region);
     if let Some(region) = region {
-        variables.set(
-            "WWW_GATEWAY_REGION",
-            format!("{} {REGION_BYTES}", region.offset).as_bytes(),
-        );
+        variables.add_region(region.offset, REGION_BYTES);
     }
+    channels.mailbox.begin_reply(&job.scripts.spare_room);
     let record = channels.cgiplusin.begin();
     encode_request(&variables, encoding, record);
     events.variables(&variables, Vec::new);

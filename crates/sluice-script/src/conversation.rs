@@ -45,7 +45,7 @@ const EXIT_STATUS_WAIT: Duration = Duration::from_millis(100);
 pub(crate) struct Conversation {
     pub scripts: Rc<Scripts>,
     pub route: Arc<ScriptRoute>,
-    pub relay: Relay,
+    pub relay: Box<Relay>,
     pub lease: Lease,
     pub filter: BodyFilter,
     progress: Rc<Progress>,
@@ -64,7 +64,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    pub(crate) fn new(job: &Job, relay: Relay, lease: Lease) -> Conversation {
+    pub(crate) fn new(job: &Job, relay: Box<Relay>, lease: Lease) -> Conversation {
         let route = &job.route;
         Conversation {
             scripts: Rc::clone(&job.scripts),
@@ -137,8 +137,8 @@ impl Conversation {
             Reply::NonParsed(head) => (head, false),
             Reply::LocalRedirect(_) => return,
         };
-        let none = ScriptControl::default();
-        if head.control == none && self.relay.callouts.control == none {
+        let is_empty = |control: &ScriptControl| control.is_empty() && control.ignored.is_empty();
+        if is_empty(&head.control) && is_empty(&self.relay.callouts.control) {
             return;
         }
         self.relay.limit_times(&head.control);

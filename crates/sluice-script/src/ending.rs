@@ -24,7 +24,7 @@ use sluice_http::fault::{Culprit, Fault};
 use sluice_http::tasks::yield_now;
 use sluice_launch::Exit;
 use sluice_membuf::Segment;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::conversation::Conversation;
 use crate::end_cause::EndCause;
@@ -145,7 +145,7 @@ impl Ending {
                     channels,
                     events,
                     ..
-                } = conversation.relay;
+                } = *conversation.relay;
                 // Its input stays open until it has ended: otherwise half a body would look complete to it.
                 process.stop_holding(channels.input, cause);
                 note_end(&conversation.scripts, &process, &events);
@@ -298,7 +298,6 @@ fn complete(conversation: Conversation) {
 /// A process that is ready for its next request, but for the memory that it may have to release.
 struct Restored {
     idle: IdleProcess,
-    segment: Segment,
     lease: Lease,
     events: ScriptEvents,
 }
@@ -312,47 +311,33 @@ pub(crate) async fn reclaim(conversation: Conversation) -> Option<(IdleProcess, 
     if relay.process.errors.has_bytes() {
         relay.process.read_errors().await;
     }
-    let Restored {
-        idle,
-        mut segment,
-        lease,
-        ..
-    } = restore(&scripts, relay, lease)?;
-    if segment.needs_trim() {
-        let trimmed = spawn_blocking(move || {
-            segment.trim();
-            segment
-        });
-        segment = trimmed.await.ok()?;
-    }
-    Some((idle.with_segment(segment), lease))
+    let Restored { mut idle, lease, .. } = restore(&scripts, relay, lease)?;
+    trim_segment(&mut idle).await.ok()?;
+    Some((idle, lease))
 }
 
 /// Returns a process to its pool, ready for its next request; stops it if it cannot be made ready.
-fn return_to_pool(scripts: &Scripts, relay: Relay, lease: Lease) {
+fn return_to_pool(scripts: &Scripts, relay: Box<Relay>, lease: Lease) {
     let Some(restored) = restore(scripts, relay, lease) else {
         return;
     };
-    if restored.segment.needs_trim() {
+    if needs_trim(&restored.idle) {
         scripts.tasks().spawn(trim(restored));
         return;
     }
-    let Restored {
-        idle,
-        segment,
-        lease,
-        events,
-    } = restored;
+    let Restored { idle, lease, events } = restored;
     let process = events.is_on().then(|| Arc::clone(&idle.process));
-    let released = release(lease, idle.with_segment(segment), &events);
+    let released = release(lease, idle, &events);
     if let (Some(process), Release::Retire(_)) = (process, released) {
         note_end(scripts, &process, &events);
     }
 }
 
 /// Makes a process ready for its next request; stops it if that is not possible.
-fn restore(scripts: &Scripts, relay: Relay, lease: Lease) -> Option<Restored> {
-    relay.events.error_lines(relay.process.take_watched_lines());
+fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restored> {
+    if relay.events.is_on() {
+        relay.events.error_lines(relay.process.take_watched_lines());
+    }
     relay.process.end_exchange();
     let Relay {
         process,
@@ -363,7 +348,7 @@ fn restore(scripts: &Scripts, relay: Relay, lease: Lease) -> Option<Restored> {
         has_body,
         idle_timer,
         ..
-    } = relay;
+    } = *relay;
     if let Some(lifetime) = callouts.lifetime {
         lease.set_lifetime(lifetime);
     }
@@ -388,13 +373,13 @@ fn restore(scripts: &Scripts, relay: Relay, lease: Lease) -> Option<Restored> {
         note_end(scripts, &process, &events);
         return None;
     }
-    let Some(mut segment) = channels.segment.take() else {
+    let Some(segment) = &mut channels.segment else {
         process.stop(EndCause::Unusable);
         return None;
     };
-    scanner.restart();
-    channels.mailbox.end_reply();
     segment.end_exchange();
+    scanner.restart();
+    channels.mailbox.end_reply(&scripts.spare_room);
     let idle = IdleProcess {
         process,
         channels,
@@ -403,30 +388,39 @@ fn restore(scripts: &Scripts, relay: Relay, lease: Lease) -> Option<Restored> {
         scanner,
         timer: idle_timer.keep(),
     };
-    Some(Restored {
-        idle,
-        segment,
-        lease,
-        events,
-    })
+    Some(Restored { idle, lease, events })
+}
+
+/// Whether the process has memory that an idle process does not keep.
+fn needs_trim(idle: &IdleProcess) -> bool {
+    idle.channels.segment.as_ref().is_some_and(Segment::needs_trim)
+}
+
+/// Has a thread release the memory that an idle process does not keep. Fails if the segment is lost.
+async fn trim_segment(idle: &mut IdleProcess) -> Result<(), JoinError> {
+    if needs_trim(idle)
+        && let Some(mut segment) = idle.channels.segment.take()
+    {
+        let trimmed = spawn_blocking(move || {
+            segment.trim();
+            segment
+        });
+        idle.channels.segment = Some(trimmed.await?);
+    }
+    Ok(())
 }
 
 /// Returns a process to its pool after a thread has released the memory that an idle process does not keep. A write of the
 /// script to that memory delays the thread, and so the script's own process.
 async fn trim(restored: Restored) {
     let Restored {
-        idle,
-        mut segment,
+        mut idle,
         lease,
         events,
     } = restored;
-    let trimmed = spawn_blocking(move || {
-        segment.trim();
-        segment
-    });
-    match trimmed.await {
-        Ok(segment) => {
-            release(lease, idle.with_segment(segment), &events);
+    match trim_segment(&mut idle).await {
+        Ok(()) => {
+            release(lease, idle, &events);
         }
         Err(_) => idle.process.stop(EndCause::Unusable),
     }

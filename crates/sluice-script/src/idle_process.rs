@@ -1,19 +1,20 @@
 //! A process between two exchanges, with everything that its next one needs.
 //!
-//! Not here: which request gets it (`pool`).
+//! Here: the process, and those of a pool. Not here: which request gets it (`pool`).
 
 use std::sync::Arc;
 
 use sluice_gateway::{RequestEncoding, Scanner};
-use sluice_membuf::Segment;
 
 use crate::idle_timer::KeptTimer;
+use crate::pool::ProcessId;
 use crate::process::{Channels, Process};
 
 /// A live process between exchanges.
 pub(crate) struct IdleProcess {
     pub process: Arc<Process>,
-    pub channels: Channels,
+    /// Boxed, as the scanner, because each request moves an idle process several times.
+    pub channels: Box<Channels>,
     /// The worker whose event loop its channels belong to.
     pub worker: usize,
     /// The encoding of its next request.
@@ -23,9 +24,25 @@ pub(crate) struct IdleProcess {
     pub timer: KeptTimer,
 }
 
-impl IdleProcess {
-    pub(crate) fn with_segment(mut self, segment: Segment) -> IdleProcess {
-        self.channels.segment = Some(segment);
-        self
+/// The idle processes of a pool. There are few, so that a search is faster than a hash of the number; the last that became idle, which
+/// the pool lends first, is found first.
+#[derive(Default)]
+pub(crate) struct IdleProcesses(Vec<(ProcessId, IdleProcess)>);
+
+impl IdleProcesses {
+    /// Adds a process that has become idle.
+    pub(crate) fn insert(&mut self, id: ProcessId, idle: IdleProcess) {
+        self.0.push((id, idle));
+    }
+
+    /// Takes a process out. `None` if it is not here.
+    pub(crate) fn remove(&mut self, id: ProcessId) -> Option<IdleProcess> {
+        let at = self.0.iter().rposition(|(other, _)| *other == id)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Takes all processes out.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = IdleProcess> {
+        self.0.drain(..).map(|(_, idle)| idle)
     }
 }

@@ -4,6 +4,7 @@
 //! replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox full, whose pipe is enlarged, too. Not here: the meaning
 //! of the bytes (`relay`).
 
+use std::cell::Cell;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -149,10 +150,20 @@ impl Mailbox {
         }
     }
 
-    /// The reply is complete: releases the memory that was held for it.
-    pub(crate) fn end_reply(&mut self) {
+    /// A reply begins. If that is expected to be a short one, it uses the room that the one before has left in `spare`.
+    pub(crate) fn begin_reply(&mut self, spare: &Cell<BytesMut>) {
+        if let Mailbox::Stream(stream) = self
+            && stream.chunk_bytes == READ_BYTES_MIN
+        {
+            stream.buffer = spare.take();
+        }
+    }
+
+    /// The reply is complete: releases the memory that was held for it. What a short one has left is put into `spare`, for the next one of
+    /// any process.
+    pub(crate) fn end_reply(&mut self, spare: &Cell<BytesMut>) {
         match self {
-            Mailbox::Stream(stream) => stream.end_reply(),
+            Mailbox::Stream(stream) => stream.end_reply(spare),
             Mailbox::Record(records) => records.buffer = BytesMut::new(),
         }
     }
@@ -297,9 +308,12 @@ impl Stream {
         let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), bytes);
     }
 
-    fn end_reply(&mut self) {
+    fn end_reply(&mut self, spare: &Cell<BytesMut>) {
+        let room = std::mem::take(&mut self.buffer);
+        if self.chunk_bytes == READ_BYTES_MIN {
+            spare.set(room);
+        }
         self.reply_bytes = 0;
-        self.buffer = BytesMut::new();
         self.chunk_bytes = self.chunk_bytes.min(PIPE_BYTES_ROOMY);
         self.chunk_bytes_max = CHUNK_BYTES_MAX;
         if self.pipe_bytes > PIPE_BYTES_ROOMY {
@@ -434,15 +448,23 @@ mod tests {
         );
     }
 
-    /// A pipe during a long reply, and the script's end of it.
-    fn long_stream() -> (Mailbox, File) {
+    /// A new pipe, and the script's end of it.
+    fn new_stream() -> (Mailbox, File) {
         let (own, script) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         rustix::io::ioctl_fionbio(&own, true).unwrap();
-        let mut mailbox = Mailbox::new(own, settings::Mailbox::Stream, 0).unwrap();
+        (
+            Mailbox::new(own, settings::Mailbox::Stream, 0).unwrap(),
+            File::from(script),
+        )
+    }
+
+    /// A pipe during a long reply, and the script's end of it.
+    fn long_stream() -> (Mailbox, File) {
+        let (mut mailbox, script) = new_stream();
         let stream = stream_of(&mut mailbox);
         stream.chunk_bytes = CHUNK_BYTES_MAX;
         stream.resize(PIPE_BYTES_LARGE);
-        (mailbox, File::from(script))
+        (mailbox, script)
     }
 
     fn stream_of(mailbox: &mut Mailbox) -> &mut Stream {
@@ -474,6 +496,43 @@ mod tests {
         assert!(kept.iter().all(|byte| *byte == b'b'));
         drop(script);
         assert!(next_chunk(&mut mailbox).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_short_reply_leaves_its_room_to_the_next_one_of_any_process() {
+        let (mut one, mut one_script) = new_stream();
+        let (mut other, mut other_script) = new_stream();
+        let spare = Cell::default();
+        one_script.write_all(b"one").unwrap();
+        let first = next_chunk(&mut one).await.unwrap();
+        let memory = first.as_ptr();
+        one.end_reply(&spare);
+        other.begin_reply(&spare);
+        other_script.write_all(b"other").unwrap();
+        let second = next_chunk(&mut other).await.unwrap();
+        // The first is not sent yet, and keeps its bytes.
+        assert_eq!((&*first, &*second), (&b"one"[..], &b"other"[..]));
+        assert_eq!(second.as_ptr(), memory.wrapping_add(first.len()));
+        drop((first, second));
+        other.end_reply(&spare);
+        one.begin_reply(&spare);
+        one_script.write_all(b"third").unwrap();
+        let third = next_chunk(&mut one).await.unwrap();
+        assert_eq!((&*third, third.as_ptr()), (&b"third"[..], memory));
+    }
+
+    #[tokio::test]
+    async fn a_long_reply_neither_leaves_nor_takes_room() {
+        let (mut mailbox, mut script) = new_stream();
+        let spare = Cell::default();
+        script.write_all(&[b'a'; READ_BYTES_MIN]).unwrap();
+        assert_eq!(next_chunk(&mut mailbox).await.unwrap().len(), READ_BYTES_MIN);
+        mailbox.end_reply(&spare);
+        assert_eq!(spare.replace(BytesMut::with_capacity(100)).capacity(), 0);
+        mailbox.begin_reply(&spare);
+        script.write_all(&[b'a'; READ_BYTES_MIN + 1]).unwrap();
+        assert_eq!(next_chunk(&mut mailbox).await.unwrap().len(), READ_BYTES_MIN + 1);
+        assert!(spare.take().capacity() >= 100);
     }
 
     #[tokio::test]

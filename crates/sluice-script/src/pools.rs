@@ -5,7 +5,7 @@
 //! how it is carried out (`shared_pool`).
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,8 +37,9 @@ pub struct Pools {
     origin: Box<str>,
 }
 
+/// By the text of a script's path: a hash of its components takes longer.
 #[derive(Default)]
-struct PoolsByScript(Mutex<HashMap<PathBuf, Arc<SharedPool>>>);
+struct PoolsByScript(Mutex<HashMap<OsString, Arc<SharedPool>>>);
 
 impl Pools {
     /// No pools yet, of a route of this site at this place of the configuration. Reads the directories of the files to watch, if there are
@@ -65,7 +66,7 @@ impl Pools {
     /// replaced if the file has changed.
     pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings, resources: &Resources) -> Arc<SharedPool> {
         let mut pools = self.by_script.lock();
-        let pool = match pools.get(script.pool_key()) {
+        let pool = match pools.get(script.pool_key().as_os_str()) {
             Some(pool) => Arc::clone(pool),
             None => {
                 let limits = PoolLimits {
@@ -80,7 +81,7 @@ impl Pools {
                 });
                 let wanted = Arc::clone(&resources.wanted);
                 let pool = SharedPool::new(script, settings, limits, record, wanted);
-                pools.insert(script.pool_key().to_owned(), Arc::clone(&pool));
+                pools.insert(script.pool_key().into(), Arc::clone(&pool));
                 pool
             }
         };
@@ -91,7 +92,7 @@ impl Pools {
 
     /// The pool of a script, if there is one.
     pub(crate) fn existing(&self, script: &Script) -> Option<Arc<SharedPool>> {
-        self.by_script.lock().get(script.pool_key()).cloned()
+        self.by_script.lock().get(script.pool_key().as_os_str()).cloned()
     }
 
     /// Warns of something that is tried again, once.
@@ -162,7 +163,7 @@ impl PoolsByScript {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<SharedPool>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<OsString, Arc<SharedPool>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -158,7 +158,7 @@ pub(crate) async fn start(
     segment: Segment,
     events: &ScriptEvents,
     ended: impl FnOnce(EndedProcess) + Send + 'static,
-) -> Result<(Arc<Process>, Channels), Fault> {
+) -> Result<(Arc<Process>, Box<Channels>), Fault> {
     let note = StartNote::begin(events, &program);
     let mark = spec.sentinels.end().to_owned();
     let (announce, started) = oneshot::channel();
@@ -191,12 +191,12 @@ pub(crate) async fn start(
     let watched = watched.map_err(unusable)?;
     scripts.track(&process, watch(Arc::clone(&process), watched, received));
     let channels = (|| {
-        Ok(Channels {
+        Ok(Box::new(Channels {
             input: started.stdin.map(Input::new).transpose()?,
             mailbox: Mailbox::new(started.mailbox, kind, record_bytes_max)?,
             cgiplusin: RequestPipe::new(started.cgiplusin),
             segment: Some(segment),
-        })
+        }))
     })();
     let channels = channels
         .inspect_err(|_| process.stop(EndCause::Unusable))
@@ -206,13 +206,13 @@ pub(crate) async fn start(
 
 impl Channels {
     /// Moves the channels to the event loop of the calling worker.
-    pub(crate) fn rebind(self) -> io::Result<Channels> {
-        Ok(Channels {
+    pub(crate) fn rebind(self: Box<Self>) -> io::Result<Box<Channels>> {
+        Ok(Box::new(Channels {
             input: self.input.map(Input::rebind).transpose()?,
             mailbox: self.mailbox.rebind()?,
             cgiplusin: self.cgiplusin.rebind()?,
             segment: self.segment,
-        })
+        }))
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) enum ReplyEvent {
 /// The conversation with a script process about one exchange.
 pub(crate) struct Relay {
     pub process: Arc<Process>,
-    pub channels: Channels,
+    pub channels: Box<Channels>,
     pub scanner: Box<Scanner>,
     pub callouts: Callouts,
     /// What WATCH shows of it.
@@ -123,17 +123,18 @@ enum State {
 impl Relay {
     pub(crate) fn new(
         process: Arc<Process>,
-        channels: Channels,
+        channels: Box<Channels>,
         scanner: Box<Scanner>,
         callouts: Callouts,
         pump: Option<Pump>,
         idle_timer: IdleTimer,
         events: ScriptEvents,
-    ) -> Relay {
+    ) -> Box<Relay> {
         if events.is_on() {
             process.watch_lines();
         }
-        Relay {
+        // Boxed, because it is moved several times until its exchange is over.
+        Box::new(Relay {
             process,
             returned: None,
             request: RequestState::InEnvironment,
@@ -155,11 +156,11 @@ impl Relay {
             exit_graces: 0,
             pause: None,
             region: None,
-        }
+        })
     }
 
     /// Sends the request as the record in `channels.cgiplusin`; the process is kept afterwards.
-    pub(crate) fn with_record(mut self, process: Age) -> Relay {
+    pub(crate) fn with_record(mut self: Box<Self>, process: Age) -> Box<Relay> {
         self.request = RequestState::Unread;
         self.has_served = process == Age::Used;
         self

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use bytes::BytesMut;
 use sluice_gateway::Variables;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
@@ -38,6 +39,8 @@ pub struct Scripts {
     limited: RateLimitedLog,
     /// Memory for the variables of the next request of a kept process.
     pub(crate) spare_variables: Cell<Variables>,
+    /// Memory for the next short reply of a kept process.
+    pub(crate) spare_room: Cell<BytesMut>,
     /// All processes are stopped, including those that are started later.
     is_stopping: Cell<bool>,
 }
@@ -61,6 +64,7 @@ impl Scripts {
             misbehaviour: MisbehaviourLog::default(),
             limited: RateLimitedLog::default(),
             spare_variables: Cell::default(),
+            spare_room: Cell::default(),
             is_stopping: Cell::new(false),
         }
     }

@@ -20,7 +20,7 @@ use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::{Notify, oneshot};
 
 use crate::client_id::ClientId;
-use crate::idle_process::IdleProcess;
+use crate::idle_process::{IdleProcess, IdleProcesses};
 use crate::lease::Lease;
 use crate::memory_use::private_bytes;
 use crate::pool::{
@@ -60,7 +60,7 @@ pub(crate) struct SharedPool {
 pub(crate) struct State {
     pub(crate) pool: Pool,
     stamp: Stamp,
-    idle: HashMap<ProcessId, IdleProcess>,
+    idle: IdleProcesses,
     waiting: HashMap<Ticket, Waiter>,
     /// Processes to start in advance, until a worker does.
     advance: Vec<(ProcessId, Option<Permit>)>,
@@ -104,7 +104,7 @@ impl SharedPool {
             state: Mutex::new(State {
                 pool,
                 stamp: script.stamp,
-                idle: HashMap::new(),
+                idle: IdleProcesses::default(),
                 waiting: HashMap::new(),
                 advance: Vec::new(),
                 processes: HashMap::new(),
@@ -164,7 +164,7 @@ impl SharedPool {
             };
             match state.pool.request(applicant, Instant::now(), &mut room) {
                 Decision::Use(id) => {
-                    let idle = state.idle.remove(&id);
+                    let idle = state.idle.remove(id);
                     return Ok(self.lease(id, idle, None));
                 }
                 Decision::Start(id) => {
@@ -346,7 +346,7 @@ impl SharedPool {
     /// A process leaves the pool in this way.
     pub(crate) fn remove(self: &Arc<Self>, id: ProcessId, how: Removal) {
         let mut state = self.lock();
-        let idle = state.idle.remove(&id);
+        let idle = state.idle.remove(id);
         state.processes.remove(&id);
         let mut permits = Vec::new();
         let actions = how(&mut state.pool, id, Instant::now(), &mut self.room(&mut permits));
@@ -369,14 +369,14 @@ impl SharedPool {
         let (mut starts, mut prepares) = (false, false);
         for action in actions {
             match action {
-                Action::Retire(id, reason) => retired.extend(state.idle.remove(&id).map(|idle| (idle, reason))),
+                Action::Retire(id, reason) => retired.extend(state.idle.remove(id).map(|idle| (idle, reason))),
                 Action::Start(ticket, id) => {
                     starts = true;
                     let lease = self.lease(id, None, permits.next());
                     orphans.extend(grant(&mut state, ticket, lease));
                 }
                 Action::Hand(ticket, id) => {
-                    let idle = state.idle.remove(&id);
+                    let idle = state.idle.remove(id);
                     orphans.extend(grant(&mut state, ticket, self.lease(id, idle, None)));
                 }
                 Action::Prepare(id) => {
@@ -402,7 +402,7 @@ impl SharedPool {
         let retired: Vec<_> = actions
             .iter()
             .filter_map(|action| match action {
-                Action::Retire(id, reason) => Some((state.idle.remove(id)?, *reason)),
+                Action::Retire(id, reason) => Some((state.idle.remove(*id)?, *reason)),
                 _ => None,
             })
             .collect();
@@ -446,7 +446,7 @@ impl Member for SharedPool {
 impl Drop for SharedPool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (_, idle) in state.idle.drain() {
+        for idle in state.idle.drain() {
             end(idle, Reason::Shutdown, self.kill_grace);
         }
     }

@@ -11,7 +11,7 @@ use crate::process_fault::Violation;
 
 impl Relay {
     /// A region was announced with the request.
-    pub(crate) fn with_region(mut self, region: Option<OutputRegion>) -> Relay {
+    pub(crate) fn with_region(mut self: Box<Self>, region: Option<OutputRegion>) -> Box<Relay> {
         self.region = region;
         self
     }
