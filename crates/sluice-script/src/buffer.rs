@@ -34,8 +34,8 @@ const NO_SEGMENT: &str = "the memory buffer is lost";
 /// The answer to BUFFER-BEGIN on a route without memory buffers.
 const NOT_ALLOWED: &str = "memory buffers are not allowed here (memory_buffer_max = 0)";
 
-/// Largest chunk of a ring, bytes: writes are large, and the script gets room before all of them are done.
-const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// Largest chunk of a ring, bytes: the larger the sends, the less often client and script are woken.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Parts of a plain buffer that may be in flight at once.
 const PARTS_MAX: usize = 8;
@@ -48,6 +48,8 @@ pub(crate) struct Buffer {
     /// BUFFER-END has been called: whether it waits for an answer once everything is sent.
     ending: Option<Answering>,
     sent_bytes: u64,
+    /// Largest chunk of a ring, as the client's connection allows.
+    chunk_bytes_max: usize,
     /// The client has disconnected: writes to a ring fail.
     is_client_gone: bool,
 }
@@ -141,6 +143,7 @@ impl Buffer {
             freed: OnceCell::new(),
             ending: None,
             sent_bytes: 0,
+            chunk_bytes_max: CHUNK_BYTES_MAX,
             is_client_gone: false,
         }
     }
@@ -237,6 +240,11 @@ impl Buffer {
         Answer::ok(text)
     }
 
+    /// Sets the largest number of bytes of the chunks to come from a ring.
+    pub(crate) fn limit_chunks(&mut self, bytes_max: usize) {
+        self.chunk_bytes_max = bytes_max.min(CHUNK_BYTES_MAX);
+    }
+
     /// BUFFER-WRITE. The answer comes when the part may be refilled, or at once if the part cannot be sent.
     pub(crate) fn write(&mut self, bytes: u64, offset: u64, answering: Answering) -> Option<Answer> {
         let Kind::Plain {
@@ -297,9 +305,7 @@ impl Buffer {
             Kind::Closed | Kind::Beginning { .. } => None,
             // For an empty part only its answer is due.
             Kind::Plain { parts, .. } => std::iter::from_fn(|| parts.pop_front()).find(|part| !part.is_empty()),
-            Kind::Ring { reader } => {
-                reader.take(CHUNK_BYTES_MAX.min(usize::try_from(reader.capacity() / 4).unwrap_or(usize::MAX)))?
-            }
+            Kind::Ring { reader } => reader.take(self.chunk_bytes_max)?,
         };
         self.sent_bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         Ok(chunk)

@@ -408,9 +408,10 @@ impl Relay {
         Err(self.fault(Violation::MailboxDuringRing(bytes.len())))
     }
 
-    /// Sets the largest number of bytes that are read from the mailbox at once.
+    /// Sets the largest number of bytes that are read from the mailbox at once, or taken from a ring.
     pub(crate) fn limit_reads(&mut self, bytes_max: usize) {
         self.channels.mailbox.limit_reads(bytes_max);
+        self.callouts.buffer.limit_chunks(bytes_max);
     }
 
     /// Reads the mailbox. Pending while the script is silent within its limit.
