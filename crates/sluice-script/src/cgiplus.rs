@@ -195,9 +195,12 @@ pub(crate) fn begin(
     events.begin_process(&process.sentinels);
     // The process has the sentinels in its environment.
     let mut variables = job.variables(None, content_length);
-    // Engines do not use it, and give their scripts the environment of CGI.
-    let segment = channels.segment.as_ref().filter(|_| script.is_none());
-    let region = segment.and_then(Segment::free_region);
+    // Other engines would pass it on to their scripts, which have the environment of CGI.
+    let engine = job.script.engine.as_ref();
+    let segment = channels.segment.as_ref();
+    let region = segment
+        .filter(|_| engine.is_none_or(|engine| engine.uses_regions()))
+        .and_then(Segment::free_region);
     if let Some(region) = region {
         variables.add_region(region.offset, REGION_BYTES);
     }

@@ -184,6 +184,11 @@ impl EngineProgram {
         }
     }
 
+    /// Whether its processes put large replies into the output region of the request, and keep the variable that announces it from their scripts.
+    pub(crate) fn uses_regions(&self) -> bool {
+        matches!(self.engine, Engine::Python | Engine::Php)
+    }
+
     /// How it is started.
     ///
     /// # Errors

@@ -1,28 +1,18 @@
 /* region.c: the end of a large reply through memory shared with the server, instead of the mailbox.
 
    Here: the region that the server announces with a request (WWW_GATEWAY_REGION: its offset in the memory buffer's file, and its size), the decision,
-   and the copy. Not here: how the callout is written (mailbox.c), and buffers that a script begins itself (buffer.c). */
+   and the copy. Not here: the mapping (region_map.c), how the callout is written (mailbox.c), and buffers that a script begins itself (buffer.c). */
 #include "internal.h"
 #include "sluice.h"
+#include "sluice_region.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-/* Below this, the pipe is as fast. */
-#define REGION_BYTES_MIN ((size_t)16 << 10)
 /* A longer head is not searched for its end; the server finds it in the region, at the cost of a copy. */
 #define HEAD_BYTES_MAX ((size_t)8 << 10)
-/* Regions of a process; the server announces one of them at a time. */
-#define REGIONS_MAX 2
-
-static struct mapping {
-    char *at;
-    unsigned long long offset, size;
-} mappings[REGIONS_MAX];
 
 /* The bytes of the head with the empty line that ends it; 0 if there is none. */
 static size_t head_bytes(const char *output, size_t bytes)
@@ -37,33 +27,27 @@ static size_t head_bytes(const char *output, size_t bytes)
     return 0;
 }
 
-/* Maps the memory of a region, once for the life of the process. NULL if that fails: then the mailbox serves. */
-static char *map(unsigned long long offset, unsigned long long size)
+/* The memory of the region that was announced, which is mapped once. NULL if that fails: then the mailbox serves. */
+static char *map(const char *announced, size_t *size)
 {
-    struct mapping *mapping = mappings;
-    for (; mapping < mappings + REGIONS_MAX && mapping->at; mapping++)
-        if (mapping->offset == offset && mapping->size == size) return mapping->at;
-    const char *name = getenv("CGIPLUSBUF");
-    if (mapping == mappings + REGIONS_MAX || !name || size > SIZE_MAX / 2) return NULL;
-    int file = open(name, O_RDWR | O_CLOEXEC);
-    if (file < 0) return NULL;
-    void *at = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
-    close(file);
-    if (at == MAP_FAILED) return NULL;
-    *mapping = (struct mapping){.at = at, .offset = offset, .size = size};
+    char *at = sluice_region_map(-1, announced, size);
+    const char *name = at ? NULL : getenv("CGIPLUSBUF");
+    int memory = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
+    if (memory < 0) return at;
+    at = sluice_region_map(memory, announced, size);
+    close(memory);
     return at;
 }
 
 size_t sluice_region_fill(const char *output, size_t bytes)
 {
-    if (bytes < REGION_BYTES_MIN) return 0;
-    unsigned long long offset, size;
-    const char *region = sluice_variable("WWW_GATEWAY_REGION");
-    if (!region || sscanf(region, "%llu %llu", &offset, &size) != 2) return 0;
-    size_t head = head_bytes(output, bytes), shared = bytes - head;
-    if (shared < REGION_BYTES_MIN || shared > size) return 0;
-    char *to = map(offset, size);
-    if (!to) return 0;
+    if (bytes < SLUICE_REGION_BYTES_MIN) return 0;
+    const char *announced = sluice_variable("WWW_GATEWAY_REGION");
+    if (!announced) return 0;
+    size_t head = head_bytes(output, bytes), shared = bytes - head, size;
+    if (shared < SLUICE_REGION_BYTES_MIN) return 0;
+    char *to = map(announced, &size);
+    if (!to || shared > size) return 0;
     memcpy(to, output + head, shared);
     return shared;
 }

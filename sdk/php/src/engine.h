@@ -4,6 +4,7 @@
    records.c   CGIPLUSIN: the records of requests, the environment made of them, answers to callouts
    body.c      the request body
    output.c    the mailbox: the buffered reply, the end sentinel, callouts, !FAILED
+   region.c    the output region: the body of a large reply in memory shared with the server
    sapi.c      the callbacks that PHP calls (sapi_module_struct) and the functions of php-fpm (getallheaders() …)
    request.c   one request: a script is run, its failure is reported
    isolate.c   what PHP itself does not put back after a request
@@ -53,7 +54,7 @@ void engine_report(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Variables that the engine itself needs. */
 enum variable {
     V_REQUEST_METHOD, V_QUERY_STRING, V_CONTENT_TYPE, V_CONTENT_LENGTH, V_SCRIPT_FILENAME, V_SCRIPT_NAME, V_PATH_INFO, V_COOKIE,
-    V_AUTHORIZATION, V_SERVER_PROTOCOL, V_DOCUMENT_ROOT, V_RECORD_MAX, V_COUNT
+    V_AUTHORIZATION, V_SERVER_PROTOCOL, V_DOCUMENT_ROOT, V_RECORD_MAX, V_REGION, V_COUNT
 };
 
 /* Saves the start environment. */
@@ -99,12 +100,20 @@ void output_fail(const char *text);/* instead of output_end: the reply has faile
 void output_close_in_child(bool has_failed); /* fork mode: sends what is left; the parent writes the sentinel */
 void output_forget(void);          /* fork mode: the child has what is in the buffer */
 void output_forget_in_child(void); /* a child process of a script: what it has of the reply, and all that it writes, is dropped */
+void output_note_head(void);       /* the head is complete: what follows is the body */
 bool output_has_ended(void);       /* the end sentinel has been written */
 void output_note_body(size_t count);
 bool output_has_body(void);        /* the script has written a byte of the body */
 size_t output_body_bytes(void);    /* bytes of the body that it has written */
 bool output_is_sent(void);         /* a part of the reply has been written to the mailbox */
 bool output_callout(const char *line, size_t length);
+
+/* ---- region.c ---- */
+
+void region_begin(void);           /* a request has been read: its region is free */
+bool region_put(const char *from, size_t count); /* false: there is no region, or no room in it for all of it */
+size_t region_used(void);          /* bytes that have been put there, and are not announced to the server */
+void region_close(void);           /* they are announced, or thrown away: the mailbox serves until the next request */
 
 /* ---- sapi.c ---- */
 

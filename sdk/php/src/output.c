@@ -1,8 +1,10 @@
 /* output.c: the mailbox: the reply, the end sentinel, callouts.
 
-   Here: one buffer for head, body and end sentinel, so that a small reply is one write(2). Not here: the format of the head (sapi.c).
+   Here: one buffer for head, body and end sentinel, so that a small reply is one write(2). Of a body that does not fit, the beginning goes to
+   the output region (region.c) as long as it has room, and a callout takes its place in the buffer. Not here: the format of the head (sapi.c).
    A record mailbox keeps the boundaries of writes: each write is at most WWW_GATEWAY_MRS bytes there, and a sentinel is a write of its own. */
 #include "engine.h"
+#include "sluice_region.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +17,8 @@
 /* For records: the server joins writes of a multiple of 4096 bytes. */
 #define RECORD_UNIT_BYTES 4096
 #define FAILED_BYTES_MAX 1000
+/* A longer head leaves the body to the mailbox: the head stays in the buffer, with a callout after it. */
+#define REGION_HEAD_BYTES_MAX (32 * 1024)
 
 enum state { BETWEEN, OPEN, ENDED };
 
@@ -28,6 +32,8 @@ static struct {
     bool is_broken;  /* the server is gone */
     size_t used;
     size_t preamble; /* bytes at the start of the buffer that are no part of the reply */
+    bool has_head;   /* the head is complete */
+    size_t body_from; /* where the body begins in the buffer, once `has_head` */
     char bytes[BUFFER_BYTES];
 } output;
 
@@ -73,9 +79,34 @@ static bool write_all(const char *from, size_t count)
     return !output.is_broken;
 }
 
+/* Announces what the region has to the server: a callout at the end of the buffer. region_take_body() has left room for it. */
+static void place_region(void)
+{
+    size_t shared = region_used(), room = BUFFER_BYTES - output.used;
+    if (shared == 0) return;
+    region_close();
+    int length = snprintf(output.bytes + output.used, room, "%s\n!BUFFER-REGION: %zu\n%s\n", output.escape, shared, output.close);
+    output.used += (size_t)length;
+}
+
+/* Moves the body in the buffer, and `more` after it, to the region. False: it has no room for them, or is not worth it. */
+static bool region_take_body(const char *more, size_t count)
+{
+    size_t body = output.used - output.body_from;
+    if (!output.has_head || output.body_from > REGION_HEAD_BYTES_MAX || output.keeps_records || !output.escape || !output.close) return false;
+    if (region_used() == 0 && body + count < SLUICE_REGION_BYTES_MIN) return false;
+    if (region_used() == 0 && body > 0) {
+        if (!region_put(output.bytes + output.body_from, body)) return false;
+        output.used = output.body_from;
+    }
+    return region_put(more, count);
+}
+
 /* Writes the buffer, and `more` after it without copying it. */
 static bool write_buffer_and(const char *more, size_t count)
 {
+    place_region();
+    output.body_from = 0;
     size_t used = output.used, start = 0;
     if (!engine_is_own_process()) output.used = used = count = 0;
     if (used + count > output.preamble) output.is_sent = true;
@@ -99,6 +130,7 @@ static bool write_buffer_and(const char *more, size_t count)
 
 static void put(const char *text, size_t length)
 {
+    place_region();
     if (length > BUFFER_BYTES - output.used) write_buffer_and(NULL, 0);
     memcpy(output.bytes + output.used, text, length);
     output.used += length;
@@ -113,9 +145,13 @@ bool output_write(const char *from, size_t count)
     }
     if (output.state == ENDED) return true; /* after fastcgi_finish_request() */
     if (output.is_broken) return false;
-    if (count > BUFFER_BYTES - output.used) {
-        if (count >= BUFFER_BYTES / 2) return write_buffer_and(from, count);
-        if (!write_buffer_and(NULL, 0)) return false;
+    if (count > BUFFER_BYTES - output.used || count >= SLUICE_REGION_BYTES_MIN || region_used() > 0) {
+        if (region_take_body(from, count)) return true;
+        /* What the region has comes first. */
+        if (count > BUFFER_BYTES - output.used || region_used() > 0) {
+            if (count >= BUFFER_BYTES / 2) return write_buffer_and(from, count);
+            if (!write_buffer_and(NULL, 0)) return false;
+        }
     }
     memcpy(output.bytes + output.used, from, count);
     output.used += count;
@@ -124,8 +160,14 @@ bool output_write(const char *from, size_t count)
 
 bool output_flush(void)
 {
-    if (output.state != OPEN || output.used == 0) return !output.is_broken;
+    if (output.state != OPEN || (output.used == 0 && region_used() == 0)) return !output.is_broken;
     return write_buffer_and(NULL, 0);
+}
+
+void output_note_head(void)
+{
+    output.has_head = true;
+    output.body_from = output.used;
 }
 
 void output_note_body(size_t count)
@@ -175,7 +217,7 @@ bool output_callout(const char *line, size_t length)
         errno = ENOTSUP;
         return false;
     }
-    bool was_sent = output.is_sent || output.used > output.preamble;
+    bool was_sent = output.is_sent || output.used > output.preamble || region_used() > 0;
     put_callout(line, length);
     bool is_written = output_flush();
     output.is_sent = was_sent;
@@ -191,7 +233,9 @@ void output_begin(void)
     output.state = OPEN;
     output.is_sent = false;
     output.body = 0;
-    output.used = output.preamble = 0;
+    output.used = output.preamble = output.body_from = 0;
+    output.has_head = false;
+    region_begin();
     if (output.asked_for_struct || !output.escape || !output.close) return;
     output.asked_for_struct = true;
     put_callout(ask, sizeof ask - 1);
@@ -203,6 +247,7 @@ static void put_end(void)
 {
     if (!engine_is_own_process()) return;
     if (output.keeps_records) write_buffer_and(NULL, 0);
+    region_take_body(NULL, 0);
     if (output.end) put(output.end, output.end_length);
     write_buffer_and(NULL, 0);
     output.state = ENDED;
@@ -219,14 +264,20 @@ void output_fail(const char *text)
     size_t length = strlen(line);
     if (output.state != OPEN) return;
     for (; *text && length < sizeof line - 1; text++) line[length++] = (unsigned char)*text < ' ' || *text == 127 ? ' ' : *text;
-    if (!output.is_sent) output.used = output.preamble; /* what has not been sent is no part of the error page */
+    if (!output.is_sent) { /* what has not been sent is no part of the error page */
+        output.used = output.preamble;
+        region_close();
+    }
     if (output.escape && output.close) put_callout(line, length);
     put_end();
 }
 
 void output_close_in_child(bool has_failed)
 {
-    if (has_failed && !output.is_sent) output.used = output.preamble;
+    if (has_failed && !output.is_sent) {
+        output.used = output.preamble;
+        region_close();
+    }
     output_flush();
     output.state = ENDED;
 }
@@ -234,6 +285,7 @@ void output_close_in_child(bool has_failed)
 void output_forget(void)
 {
     output.used = output.preamble = 0;
+    region_close();
 }
 
 void output_forget_in_child(void)

@@ -40,6 +40,7 @@ static const struct {
     KNOWN(V_CONTENT_LENGTH, "CONTENT_LENGTH"), KNOWN(V_SCRIPT_FILENAME, "SCRIPT_FILENAME"), KNOWN(V_SCRIPT_NAME, "SCRIPT_NAME"),
     KNOWN(V_PATH_INFO, "PATH_INFO"), KNOWN(V_COOKIE, "HTTP_COOKIE"), KNOWN(V_AUTHORIZATION, "HTTP_AUTHORIZATION"),
     KNOWN(V_SERVER_PROTOCOL, "SERVER_PROTOCOL"), KNOWN(V_DOCUMENT_ROOT, "DOCUMENT_ROOT"), KNOWN(V_RECORD_MAX, "GATEWAY_MRS"),
+    KNOWN(V_REGION, "GATEWAY_REGION"),
 };
 
 static void *grown(void *at, size_t bytes)
@@ -169,6 +170,7 @@ static void add_variable(char *entry)
     if (length == 10 && memcmp(name, "HTTP_PROXY", 10) == 0) return;
     for (int i = 0; i < V_COUNT; i++)
         if (known[i].length == length && memcmp(known[i].name, name, length) == 0) record.values[i] = equals + 1;
+    if (record.values[V_REGION] == equals + 1) return; /* for the engine: under CGI there is none */
     add(entry);
 }
 

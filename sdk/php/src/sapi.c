@@ -161,6 +161,7 @@ static int send_headers(sapi_headers_struct *headers)
         output_write("\r\n", 2);
     }
     output_write("\r\n", 2);
+    output_note_head();
     return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 

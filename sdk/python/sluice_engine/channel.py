@@ -4,6 +4,7 @@ The engine works with copies of the descriptors, with high numbers that are clos
 own does not end the process. `repair` puts 0 to 4 back."""
 
 import fcntl
+import mmap
 import os
 import re
 import stat
@@ -15,6 +16,7 @@ _close, _dup2 = os.close, os.dup2  # isolation/descriptors.py replaces those of 
 PRIVATE_FROM = 200  # copies begin here, if the limit of descriptors allows
 READ_BYTES = 65536
 FAILED_BYTES_MAX = 1000  # of the text of !FAILED
+REGION_BYTES_MIN = 16384  # below this, the pipe is as fast
 
 _entries_of = re.compile("..([^=]*)=([^\0]*)\0", re.DOTALL).findall
 
@@ -37,6 +39,8 @@ class Channel:
         self.private = {fd for fd in vars(self).values() if type(fd) is int and fd > 4 and _is_open(fd)}
         self._buffer = b""
         self._asked_for_struct = False
+        self.region = None  # "OFFSET BYTES" of the output region of this request
+        self._regions = {}  # their mappings, which this process keeps
         _dup2(self.null, 0)
 
     @staticmethod
@@ -58,7 +62,9 @@ class Channel:
         if data[:2] == b"!!":
             line_end = data.find(b"\n")
             if line_end > 0 and len(data) == line_end + 1 + int(data[2:line_end]):
-                return dict(_entries_of(data.decode("latin-1"), line_end + 1))
+                variables = dict(_entries_of(data.decode("latin-1"), line_end + 1))
+                self.region = variables.pop("WWW_GATEWAY_REGION", None)
+                return variables
         return self._request_slowly(data)
 
     def _request_slowly(self, data):
@@ -80,6 +86,7 @@ class Channel:
                 if not self._asked_for_struct:
                     self._asked_for_struct = True
                     self.callout(b"!CGIPLUS: struct")
+                self.region = variables.pop("WWW_GATEWAY_REGION", None)
             return variables
 
     def _record_lines(self):
@@ -129,15 +136,30 @@ class Channel:
         while done < len(data):
             done += os.write(fd, memoryview(data)[done:])
 
-    def finish(self, data=b""):
-        """Writes the rest of a reply and the end sentinel, in one write if the mailbox is a stream."""
-        if not data:
+    def finish(self, data=b"", head=b""):
+        """Writes the rest of a reply, after its `head` if that has not been written, and the end sentinel, in one write if the mailbox is a stream."""
+        if self.keeps_records:
+            self.write(head + data)
             self.write(self.end)
-        elif self.keeps_records:
-            self.write(data)
-            self.write(self.end)
+        elif len(data) >= REGION_BYTES_MIN and (region := self._region_for(len(data))):
+            region[: len(data)] = data
+            self.write(b"%s%s\n!BUFFER-REGION: %d\n%s\n%s" % (head, self.escape, len(data), self.close, self.end))
         else:
-            self.write(data + self.end)
+            self.write(b"%s%s%s" % (head, data, self.end))
+
+    def _region_for(self, count):
+        """The memory of this request's output region, once in a request; None if it has none, or if `count` bytes do not fit."""
+        region, self.region = self.region, None
+        if not region or self.memory is None:
+            return None
+        if region not in self._regions:
+            offset, size = map(int, region.split())
+            try:
+                self._regions[region] = mmap.mmap(self.memory, size, offset=offset)
+            except OSError:
+                return None
+        memory = self._regions[region]
+        return memory if count <= len(memory) else None
 
     def callout(self, line):
         """Writes a callout of one line."""
@@ -163,7 +185,7 @@ class Channel:
     def leave(self):
         """In a process that an application has forked: what it writes goes nowhere, and it gets no request."""
         self.mailbox = self.input = self.null
-        self._buffer = b""
+        self._buffer, self.region = b"", None
 
     def keep_stdout_apart(self):
         """Makes descriptor 1 write to standard error: an application's prints are no part of a reply."""

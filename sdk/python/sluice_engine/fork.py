@@ -35,6 +35,7 @@ class Fork:
             status = 1
             try:
                 self.channel.mailbox, self.channel.input = connection
+                self.channel.region = None  # to map it for one request takes longer than the pipe
                 sluice_engine.uses = 1  # nothing of an earlier request is in this process
                 in_child()
                 sys.stderr.flush()

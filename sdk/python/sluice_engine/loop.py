@@ -6,7 +6,7 @@ import os
 import sluice_engine
 
 from .body import Body
-from .channel import Channel
+from .channel import REGION_BYTES_MIN, Channel
 from .environment import Environment
 from .isolation import Isolation
 from .modules import Modules, distrust_fresh_bytecode
@@ -15,6 +15,7 @@ from .options import Options
 from .scripts import Scripts
 from .streams import DISCARD, Streams
 
+HEAD_BYTES_MAX = 8192  # of a reply whose body goes to the output region; a longer head is not searched for its end
 
 def main(arguments):
     options = Options(arguments)
@@ -96,4 +97,16 @@ class Turn:
             channel.finish()
             return
         held = mailbox.held
-        channel.finish(held[0] if len(held) == 1 else b"".join(held))
+        data = held[0] if len(held) == 1 else b"".join(held)
+        if len(data) >= REGION_BYTES_MIN and not mailbox.sent:
+            channel.finish(*_parts(data))
+        else:
+            channel.finish(data)
+
+
+def _parts(reply):
+    """The body and the head of a whole reply; the reply and nothing if its head is too long, or has no end."""
+    ends = [end for mark in (b"\n\n", b"\n\r\n") if (end := reply.find(mark, 0, HEAD_BYTES_MAX) + len(mark)) >= len(mark)]
+    if not ends:
+        return reply, b""
+    return memoryview(reply)[min(ends) :], reply[: min(ends)]

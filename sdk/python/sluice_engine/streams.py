@@ -8,7 +8,7 @@ import sys
 
 from .body import Input
 
-BUFFER_BYTES = 65536
+BUFFER_BYTES = 131072
 KEPT_BYTES = 16384  # of what has been sent: enough for the head of a reply
 HELD_BYTES_MAX = 1 << 20
 

@@ -10,6 +10,7 @@ from .channel import READ_BYTES
 HOP_BY_HOP = frozenset("connection keep-alive proxy-authenticate proxy-authorization te trailer trailers transfer-encoding upgrade".split())
 NO_BODY = ("204", "304")
 SPLICE_BYTES = 1 << 20
+WHOLE_BYTES_MAX = 1 << 17  # of a reply that is collected with its head and the end sentinel
 
 
 class Unwritable(Exception):
@@ -84,7 +85,7 @@ class Reply:
             if not isinstance(data, bytes):
                 raise TypeError(f"a block of the response must be bytes, not {type(data).__name__}")
             self._need_head()
-            if not self.is_head_sent and len(data) <= READ_BYTES:
+            if not self.is_head_sent and len(data) <= WHOLE_BYTES_MAX:
                 self._end_with(data, len(result) == 1)
             elif data:
                 self._send(data)
@@ -112,7 +113,7 @@ class Reply:
             head = b"%sContent-Length: %d\r\n" % (head, len(data))
         self.is_head_sent = self.is_ended = True
         try:
-            self._channel.finish(b"%s\r\n%s" % (head, data))
+            self._channel.finish(data, head + b"\r\n")
         except BrokenPipeError:
             raise Unwritable from None
 

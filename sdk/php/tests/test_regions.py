@@ -1,0 +1,91 @@
+"""Output regions: large replies go through shared memory, and are the same as through the mailbox."""
+
+import unittest
+
+import support
+
+SIZES = (0, 1, 16383, 16384, 16385, 32000, 65000, 65535, 65536, 65537, 100_000, 131_071, 131_072, 131_073, 300_001)
+
+# QUERY_STRING: a length and words.
+REPLY = r"""
+function reply() {
+    $words = explode('+', $_SERVER['QUERY_STRING']);
+    $length = (int) array_shift($words);
+    $has = fn ($word) => in_array($word, $words, true);
+    $body = substr(str_repeat("0123456789abcde\n", intdiv($length, 16) + 1), 0, $length);
+    header('Content-Type: text/plain');
+    if ($has('length')) header("Content-Length: $length");
+    if ($has('long')) header('X-Long: ' . str_repeat('y', 40000));
+    if ($has('304')) http_response_code(304);
+    if ($has('maps')) $body = substr_count(file_get_contents('/proc/self/maps'), 'memfd') . (getenv('WWW_GATEWAY_REGION') ?: ' none');
+    if ($has('flush')) { echo substr($body, 0, 20000); flush(); $body = substr($body, 20000); }
+    if ($has('callout')) { echo substr($body, 0, 40000); sluice_callout('NOOP:'); $body = substr($body, 40000); }
+    foreach ($has('lines') && $body !== '' ? str_split($body, 1000) : [$body] as $part) echo $part;
+    if ($has('finish')) { fastcgi_finish_request(); echo 'lost'; }
+    if ($has('fail')) throw new Exception('no luck');
+}
+"""
+WORDS = ("", "+length", "+long", "+flush", "+lines", "+callout", "+finish", "+lines+callout")
+
+
+class Regions(support.PhpCase):
+    """The same script in routes with and without shared memory."""
+
+    files = {
+        "rte/reply.php": "<?php" + REPLY + "reply();",
+        "rte/worker.php": "<?php" + REPLY + "while (sluice_handle_request('reply')) {}",
+    }
+
+    @classmethod
+    def setUpClass(cls):
+        routes = []
+        for name, more in (("with", ""), ("without", ", memory_buffer_max = 0"), ("fork", ', fresh = "fork"')):
+            keys = f'directory = "rte", mode = "rte", engine = "php", max = 1{more}'
+            routes.append(f'[[site.route]]\npath = "/{name}/*"\nscript = {{ {keys} }}\n')
+            routes.append(f'[[site.route]]\npath = "/{name}-app/*"\nscript = {{ {keys}, app = "worker.php" }}\n')
+        cls.configuration = support.configuration(*routes)
+        super().setUpClass()
+
+    def assert_same(self, paths, method="GET"):
+        """The responses to these paths, and their lines in the access log, but for the time, the path and the id."""
+        shown = []
+        for path in paths:
+            response = self.server.request(method, path)
+            line = self.server.access_lines(1, path + " ")[-1].split('" ')[1]
+            framing = {"date", "transfer-encoding", "content-length"} - ({"content-length"} if "length" in path else set())
+            fields = [field for field in response.fields if field[0].lower() not in framing]
+            body = response.body if response.status == 200 else b""  # an error page has the id of its request
+            shown.append((response.status, response.is_complete, fields, body, line))
+        for other in shown[1:]:
+            self.assertTrue(shown[0] == other, f"{paths}: {shown[0][:3]} {other[:3]} {shown[0][4]} {other[4]}")
+        return response
+
+    def test_every_size(self):
+        for end in ("/reply.php", "-app/"):
+            for size in SIZES:
+                for words in WORDS:
+                    with self.subTest(end, size=size, words=words):
+                        response = self.assert_same([f"/{way}{end}?{size}{words}" for way in ("with", "without")])
+                        self.assertEqual((response.status, len(response.body), b"lost" in response.body), (200, size, False))
+
+    def test_failures_and_heads_without_a_body(self):
+        for end in ("/reply.php", "-app/"):
+            for method, words in (("HEAD", "65536+length"), ("GET", "65536+304"), ("GET", "40000+fail")):
+                with self.subTest(end, method=method, words=words):
+                    self.assert_same([f"/{way}{end}?{words}+{method}" for way in ("with", "without")], method)
+
+    def test_fork_mode(self):
+        for size in (100, 65536, 131_072):
+            self.assert_same([f"/{way}/reply.php?{size}+fork" for way in ("without", "fork")])
+
+    def test_the_region_is_used_and_scripts_do_not_see_it(self):
+        def maps(way):
+            self.server.get(f"/{way}-app/?65536")
+            return self.server.get(f"/{way}-app/?0+maps").text
+
+        self.assertIn(maps("with"), ("1 none", "2 none"))
+        self.assertEqual(maps("without"), "0 none")
+
+
+if __name__ == "__main__":
+    unittest.main()
