@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 /* Regions of a process; the server announces one of them at a time. */
 #define REGIONS_MAX 2
@@ -14,11 +15,12 @@ static struct mapping {
     unsigned long long offset, size;
 } mappings[REGIONS_MAX];
 
-/* The server seals its file against shrinking. Whatever else a script has put there instead must not be written to. */
-static int is_servers_file(int memory)
+/* The server seals its file against shrinking, and it reaches so far. Whatever else a script has put there instead must not be written to. */
+static int is_servers_file(int memory, unsigned long long end)
 {
+    struct stat file;
     int seals = fcntl(memory, F_GET_SEALS);
-    return seals >= 0 && (seals & F_SEAL_SHRINK);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(memory, &file) && end <= (unsigned long long)file.st_size;
 }
 
 char *sluice_region_map(int memory, const char *announced, size_t *size)
@@ -29,7 +31,7 @@ char *sluice_region_map(int memory, const char *announced, size_t *size)
     struct mapping *mapping = mappings;
     for (; mapping < mappings + REGIONS_MAX && mapping->at; mapping++)
         if (mapping->offset == offset && mapping->size == bytes) return mapping->at;
-    if (mapping == mappings + REGIONS_MAX || !is_servers_file(memory)) return NULL;
+    if (mapping == mappings + REGIONS_MAX || !is_servers_file(memory, offset + bytes)) return NULL;
     void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, (off_t)offset);
     if (at == MAP_FAILED) return NULL;
     *mapping = (struct mapping){.at = at, .offset = offset, .size = bytes};
