@@ -54,7 +54,7 @@ demo:
 # SLUICE_TEST_REQUIRE_ALL: a test that cannot run fails; without it, it is skipped with a message.
 test: export SLUICE_TEST_REQUIRE_ALL = 1
 test:
-	@tools/needs rust cc c++ curl dash git git-http-backend gitweb go kill lua5.4 nsenter openssl perl pkg-config prlimit python3 script systemd-analyze valgrind
+	@tools/needs rust cc c++ chromium curl dash git git-http-backend gitweb go kill lua5.4 nsenter openssl perl pkg-config prlimit python3 script systemd-analyze valgrind
 	@tools/needs python3-bottle python3-django python3-flask python3-setuptools python3-venv python3-wheel perl-headers perl-modules
 	@tools/needs libphp php php-cgi adminer dokuwiki
 	@tools/needs libpam libldap pam-matrix slapd ldapmodify hg radicale
