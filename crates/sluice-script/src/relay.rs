@@ -368,10 +368,7 @@ impl Relay {
                     self.limit_times(control);
                 }
                 let has_failed_before = self.has_failed_well();
-                let region = match request.request {
-                    Callout::BufferRegion { bytes } => Some(self.take_region(bytes)?),
-                    _ => None,
-                };
+                let region = self.region_of(&request.request)?;
                 let is_of_buffer = request.request.is_of_buffer();
                 if is_of_buffer {
                     self.events.buffer_callout(self.scanner.callout_line());

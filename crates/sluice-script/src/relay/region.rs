@@ -3,6 +3,7 @@
 //! Not here: the memory (sluice-membuf), and the rest of the conversation (`relay`).
 
 use bytes::Bytes;
+use sluice_gateway::Callout;
 use sluice_http::fault::Fault;
 use sluice_membuf::OutputRegion;
 
@@ -16,9 +17,17 @@ impl Relay {
         self
     }
 
+    /// What a callout inserts into the output.
+    pub(super) fn region_of(&mut self, callout: &Callout) -> Result<Option<ReplyEvent>, Fault> {
+        match callout {
+            Callout::BufferRegion { bytes } => self.take_region(*bytes).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// BUFFER-REGION: the first bytes of the announced region, in their place among those of the mailbox. Those of a head are copied, because
     /// it is parsed. While a ring is open its bytes have no defined place beside those of the region.
-    pub(super) fn take_region(&mut self, bytes: Option<u64>) -> Result<ReplyEvent, Fault> {
+    fn take_region(&mut self, bytes: Option<u64>) -> Result<ReplyEvent, Fault> {
         let output = match (self.region.take(), &self.channels.segment, bytes) {
             (Some(region), Some(segment), Some(bytes)) if !self.callouts.buffer.is_ring() => {
                 segment.output(region, bytes)
