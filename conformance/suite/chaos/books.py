@@ -39,9 +39,9 @@ class Windows:
         return False
 
     def end_of(self, names, begun, ended):
-        """The latest end of those of these that were in force between these times; infinity for one that still is, None if there is none."""
-        ends = [end or float("inf") for name in names for begin, end in self.intervals.get(name, ()) if begin <= ended and (end is None or end >= begun)]
-        return max(ends, default=None)
+        """When the last of these faults ended that was in force between two times: infinity if it has not ended, None if there was none."""
+        found = [(begin, end or float("inf")) for name in names for begin, end in self.intervals.get(name, ())]
+        return max((end for begin, end in found if begin <= ended and end >= begun), default=None)
 
     def near(self, begun, ended):
         """What was in force between these times, as text."""

@@ -1,4 +1,4 @@
-"""Output regions under the real server: clients that are slow or leave, processes that end, and scripts that say what is not so.
+"""Output regions under the real server: clients that are slow or leave, processes that end, and scripts that name wrong numbers.
 
 Not here: the regions of the library's own replies (crates/sluice/tests/it/memory_buffer/regions.rs)."""
 

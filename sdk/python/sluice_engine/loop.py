@@ -17,6 +17,7 @@ from .streams import DISCARD, Streams
 
 HEAD_BYTES_MAX = 8192  # of a reply whose body goes to the output region; a longer head is not searched for its end
 
+
 def main(arguments):
     options = Options(arguments)
     channel = Channel()

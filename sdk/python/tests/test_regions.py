@@ -73,20 +73,6 @@ class Regions(testing.ServerCase):
         cls.configuration += "".join(f'[[site.route]]\npath = "{path}"\nscript = {{ {script} }}\n' for path, script in routes)
         super().setUpClass()
 
-    def assert_same(self, paths, method="GET"):
-        """The responses to these paths, and their lines in the access log, but for the time, the path and the id."""
-        shown = []
-        for path in paths:
-            response = self.server.request(method, path)
-            line = self.server.access_lines(1, path + " ")[-1].split('" ')[1]
-            framing = {"date", "transfer-encoding", "content-length"} - ({"content-length"} if "length" in path else set())
-            fields = [field for field in response.fields if field[0].lower() not in framing]
-            body = response.body if response.status == 200 else b""  # an error page has the id of its request
-            shown.append((response.status, response.is_complete, fields, body, line))
-        for other in shown[1:]:
-            self.assertTrue(shown[0] == other, f"{paths}: {shown[0][:3]} {other[:3]} {shown[0][4]} {other[4]}")
-        return response
-
     def test_scripts(self):
         for size in SIZES:
             for words in ("", "+length", "+flush", "+lines", "+crlf+length", "+long"):
