@@ -203,7 +203,7 @@ fn process_is_replaced_after_its_number_of_requests() {
             assert_eq!(pid_and_count(&server, "/cgiplus-bin/counter"), (pid, count));
         }
         // It would serve on until another one is ready.
-        let is_replaced = || server.processes().len() == 1 && server.processes()[0].pid != pid;
+        let is_replaced = || matches!(&server.processes()[..], [only] if only.pid != pid);
         assert!(wait_until(is_replaced), "{:?}", server.processes());
     }
     let ended = server.stop();
