@@ -20,6 +20,11 @@ const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 /// The mode of a file for its owner alone.
 const PRIVATE: libc::mode_t = 0o600;
 
+/// The mode of a pipe that the server opens again by its own descriptor, to take out what the script has not read: its user is neither root nor the
+/// script's. A pipe has no name but those in `/proc/PID/fd`, which only a process may use that may trace that one (proc(5), ptrace(2)), so no other
+/// user reaches it.
+const BOTH_SIDES: libc::mode_t = 0o666;
+
 /// Both sides of the channels of one script process.
 #[derive(Debug)]
 pub(crate) struct Channels {
@@ -104,8 +109,8 @@ impl ScriptEnds {
 }
 
 impl ScriptEnds {
-    /// Gives the pipes to the user of the script, who can then open them by their names (`/dev/fd/3`), and nobody else but root. A stored
-    /// body and the memory buffer too, as files without a name.
+    /// Gives the pipes to the user of the script, who can then open them by their names (`/dev/fd/3`), as the server can its ends, and nobody else. A
+    /// stored body and the memory buffer too, as files without a name, which only the script can open.
     pub(crate) fn give_to(&self, user: &Credentials) -> io::Result<()> {
         for end in self.in_order() {
             let mut about = MaybeUninit::<libc::stat>::uninit();
@@ -120,9 +125,10 @@ impl ScriptEnds {
                 // SAFETY: takes an open descriptor and numbers.
                 checked(unsafe { libc::fchown(end.as_raw_fd(), user.uid, user.gid) })?;
             }
-            if is_nameless {
+            if is_pipe || is_nameless {
+                let mode = if is_pipe { BOTH_SIDES } else { PRIVATE };
                 // SAFETY: takes an open descriptor and a number.
-                checked(unsafe { libc::fchmod(end.as_raw_fd(), PRIVATE) })?;
+                checked(unsafe { libc::fchmod(end.as_raw_fd(), mode) })?;
             }
         }
         Ok(())

@@ -90,8 +90,9 @@ impl Input {
             return;
         }
         // Without a reading end the process could get no further body. It is stopped later, because its reply does not end.
-        if let Ok(reader) = open_again(self.as_fd(), OFlags::RDONLY) {
-            self.end = End::Reading(reader);
+        match open_again(self.as_fd(), OFlags::RDONLY) {
+            Ok(reader) => self.end = End::Reading(reader),
+            Err(error) => tracing::error!("the body of a request cannot be ended for its script: {error}"),
         }
     }
 

@@ -119,11 +119,12 @@ impl RequestPipe {
     pub(crate) fn take_back(&mut self) -> bool {
         self.waiting.clear();
         self.written = 0;
-        self.is_unread()
-            && self
-                .pipe
-                .as_fd()
-                .is_some_and(|pipe| take_unread(pipe).is_ok_and(|taken| taken >= self.delivered))
+        let Some(pipe) = self.pipe.as_fd().filter(|_| self.is_unread()) else {
+            return false;
+        };
+        take_unread(pipe)
+            .inspect_err(|error| tracing::error!("the request cannot be taken out of the pipe of its process: {error}"))
+            .is_ok_and(|taken| taken >= self.delivered)
     }
 }
 

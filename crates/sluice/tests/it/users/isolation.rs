@@ -109,8 +109,9 @@ for number in (0, 2, 3, 4):
         .python("channels", text)
         .script_route("/bob/*", &keys)
         .start();
-    let expected = format!("body b'hello'\n0 {BOB} 600\n2 {BOB} 600\n3 {BOB} 600\n4 {BOB} 600\n");
-    for bytes in [5, 200_000] {
+    // A pipe is open to the server too; a large body is stored in a file.
+    for (bytes, mode) in [(5, 666), (200_000, 600)] {
+        let expected = format!("body b'hello'\n0 {BOB} {mode}\n2 {BOB} 666\n3 {BOB} 666\n4 {BOB} 600\n");
         let body = b"hello".repeat(bytes / 5);
         let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
         let head = b"POST /bob/channels HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -119,6 +120,51 @@ for number in (0, 2, 3, 4):
         assert_eq!(text, expected);
     }
     server.log_line("a line of the script");
+}
+
+/// Its query says what it leaves undone.
+const CARELESS: &str = r#"
+while variables := accept():
+    put(HEAD + b"%d %s" % (os.getpid(), b"" if variables["QUERY_STRING"] == "skip" else body(int(variables["CONTENT_LENGTH"]))))
+    finish()
+    if variables["QUERY_STRING"] == "end":
+        os._exit(0)
+"#;
+
+/// The server, the launcher and the script have different users, and the pipes of a process belong to one of them.
+#[test]
+fn what_a_script_of_another_user_has_not_read_is_taken_out_of_its_pipes() {
+    if !is_root() {
+        return;
+    }
+    let keys = format!("directory = \"htdocs/cgi-bin\", mode = \"cgiplus\", max = 1, user = \"{BOB}:{BOB}\"");
+    let server = open_setup()
+        .server(&format!("user = \"{SERVER}:{SERVER}\""))
+        .python("careless", CARELESS)
+        .script_route("/bob/*", &keys)
+        .start();
+    let post = |query: &str, body: &str| {
+        let head = format!(
+            "POST /bob/careless?{query} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let response = server.send([head.as_bytes(), body.as_bytes()].concat());
+        assert_eq!(response.status, 200, "{}", server.log());
+        response.text().trim().to_owned()
+    };
+    let pid = post("skip", "left unread");
+    assert_eq!(
+        post("read", "read"),
+        format!("{pid} read"),
+        "the process and its pipe can be used again"
+    );
+    // A process that ends meanwhile has read nothing of the next request, which another one gets.
+    for _ in 0..20 {
+        post("end", "last");
+        post("read", "next");
+    }
+    let ended = server.stop();
+    assert!(!ended.errors.contains("taken out"), "{}", ended.errors);
 }
 
 #[test]
