@@ -39,7 +39,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
     let variables = job.variables(Some(&sentinels), content_length);
     events.begin_process(&sentinels);
     events.variables(&variables, || job.inherited());
-    let environment = Environment::for_cgi(&variables, &job.inherited()).into_bytes();
+    let environment = Environment::for_cgi(&variables, &job.inherited()).bytes();
     let segment = job.segment()?;
     let arguments = match settings.passes_arguments {
         true => job.request.arguments(),
