@@ -31,6 +31,8 @@ CHARTS_SECONDS = 120.0
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parse(arguments)
     if options.report:
+        if not holds_a_run(options.report):
+            return complain(f"{options.report} has no results of a run (results.json)")
         return report_again(options.report)
     tables = plan.choose(options.tables, options.quick, options.rounds, options.servers)
     missing = [tool for tool in NEEDED_TOOLS if not shutil.which(tool)]
@@ -46,7 +48,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     directory = options.output or new_directory()
     directory.mkdir(parents=True, exist_ok=True)
     seconds = plan.estimate_seconds(tables) * len(choice.counts)
-    print(f"{clock_time(seconds)} minutes at most, {directory}", file=sys.stderr)
+    print(f"about {clock_time(seconds)} minutes, {directory}", file=sys.stderr)
     for name, reason in choice.omitted.items():
         print(f"omitted: {name}: {reason}", file=sys.stderr)
     return measure_all(tables, options, directory, choice)
@@ -63,6 +65,10 @@ def measure_all(tables: list[plan.Table], options: argparse.Namespace, directory
         if status:
             break
     return publish_all(directory) or status
+
+
+def holds_a_run(directory: Path) -> bool:
+    return (directory / "results.json").is_file() or bool(passes.load(directory))
 
 
 def report_again(directory: Path) -> int:
@@ -148,7 +154,8 @@ def measure(
     directory.mkdir(parents=True, exist_ok=True)
     there = len(os.sched_getaffinity(0))
     with passes.confined(processors) as chosen:
-        found = results.Results(machine=machine.describe(REPOSITORY), skipped=dict(omitted), quick=options.quick)
+        description = machine.describe(REPOSITORY, options.sluice.resolve())
+        found = results.Results(machine=description, skipped=dict(omitted), quick=options.quick)
         if processors < there:
             found.machine["confined"] = f" of {there}: numbers {', '.join(map(str, chosen))}"
         status = measure_into(found, tables, options, directory)

@@ -18,6 +18,8 @@ from .tables import Table
 
 #: The words of a verdict.
 MET, MISSED, FAILED, NOT_MEASURED = "met", "missed", "failed", "not measured"
+#: Met in each row that was measured, but others were not part of the run.
+MET_SO_FAR = "met where measured"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ class Verdict:
             return MISSED
         if any(self.without.values()):
             return FAILED
-        return MET if self.ratios else NOT_MEASURED
+        if not self.ratios:
+            return NOT_MEASURED
+        return MET_SO_FAR if self.without else MET
 
     def word_of(self, row: str) -> str:
         if row in self.ratios:

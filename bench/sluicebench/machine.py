@@ -18,7 +18,7 @@ from typing import Any, Optional
 RATING_BYTES, RATING_TIMES, RATINGS = 64 * 1024, 400, 10
 
 
-def describe(repository: Path) -> dict[str, Any]:
+def describe(repository: Path, program: Path) -> dict[str, Any]:
     return {
         "date": time.strftime("%Y-%m-%d %H:%M %Z"),
         "processor": processor(read("/proc/cpuinfo")),
@@ -28,7 +28,7 @@ def describe(repository: Path) -> dict[str, Any]:
         "system": system(read("/etc/os-release")),
         "virtual": "hypervisor" in read("/proc/cpuinfo"),
         "load": os.getloadavg()[0],
-        "commit": commit(repository),
+        "commit": commit(repository) if repository in program.parents else f"{program}, of another build",
         "tools": tools(),
     }
 
