@@ -45,6 +45,8 @@ root = "htdocs"
 """
 HUGE = 10 << 30
 UPLOAD = 1 << 30
+# A file of 1 GB, of which the beginning has content and the rest is a hole: more content than a slow client reads.
+FILE, FILE_LINE, FILE_CONTENT = 1 << 30, "slow-file-0", 64 << 20
 # What a slow client reads or sends at a time, and its pause: 80 kB a second.
 PORTION, PAUSE = 8192, 0.1
 
@@ -97,11 +99,30 @@ async def outputs(server, clients, seconds, path):
     return peak.about(f"{clients} slow clients of a script of 10 GB, {path}")
 
 
+async def files(server, clients, seconds):
+    """Slow clients of one file of 1 GB."""
+    path = server.path("htdocs/huge")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(lines(FILE_LINE, FILE_CONTENT))
+        file.truncate(FILE)
+    peak, got = Peak(server), [0] * clients
+    read = [take_slowly(server, "/huge", FILE_LINE, got, index) for index in range(clients)]
+    tasks = [asyncio.ensure_future(client) for client in read]
+    await guarded(tasks, peak.measure(seconds, lambda: all(got)))
+    return peak.about(f"{clients} slow clients of a file of 1 GB")
+
+
 async def read_slowly(server, path, index, got):
     marker = f"slow-{index}-0"
+    await take_slowly(server, f"{path}?{HUGE}+{marker}", marker, got, index)
+
+
+async def take_slowly(server, target, marker, got, index):
+    """Reads a response of lines of the marker slowly, and counts its bytes; it must not end."""
     reader, writer = await asyncio.open_connection(*server.address, limit=PORTION)
     try:
-        writer.write(f"GET {path}?{HUGE}+{marker} HTTP/1.0\r\nHost: bounds\r\n\r\n".encode())
+        writer.write(f"GET {target} HTTP/1.0\r\nHost: bounds\r\n\r\n".encode())
         head = await wire.read_head(reader)
         assert wire.status_of(head) == 200, head
         line = marker.encode() + b"\n"
