@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, fadvise};
 use sluice_http::body::{CHUNK_BYTES, Source};
@@ -24,28 +24,39 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::pace::Pace;
+
 /// Files of at most this size are read at once, so that head and body leave in one write. Larger files, and those that are not
 /// in the page cache, are read into the cache by a blocking thread, while the first request is served from the file.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes that the worker reads at once: few enough to be still in the processor's cache when they are encrypted or sent (100 MB,
-/// ten clients: 0.95 of the processor time with chunks of 256 KiB).
+/// Bytes that the worker reads at once from a file that it converts.
 const CACHED_CHUNK_BYTES: usize = 64 << 10;
 
 /// A file that is read while it is sent.
-pub(crate) struct FileBody(Reader);
+pub(crate) struct FileBody {
+    reader: Reader,
+    pace: Pace,
+}
 
 impl FileBody {
+    fn of(reader: Reader) -> FileBody {
+        FileBody {
+            reader,
+            pace: Pace::default(),
+        }
+    }
+
     /// The first `bytes` bytes of a file.
     pub(crate) fn new(file: Arc<File>, bytes: u64) -> FileBody {
-        FileBody(Reader::new(file, 0, bytes))
+        FileBody::of(Reader::new(file, 0, bytes))
     }
 
     /// A range of this body, as far as it lies inside.
     pub(crate) fn slice(&self, range: &Range<u64>) -> FileBody {
-        let whole = &self.0;
+        let whole = &self.reader;
         let (start, end) = (range.start.min(whole.left), range.end.min(whole.left));
-        FileBody(Reader::new(
+        FileBody::of(Reader::new(
             Arc::clone(&whole.file),
             whole.at + start,
             end.saturating_sub(start),
@@ -54,36 +65,43 @@ impl FileBody {
 
     /// The file that is read.
     pub(crate) fn file(&self) -> &Arc<File> {
-        &self.0.file
+        &self.reader.file
     }
 
     /// Bytes that are still to be sent.
     pub(crate) fn left(&self) -> u64 {
-        self.0.left
+        self.reader.left
     }
 
     /// Reads all of it now; `None` if not all of it is in the page cache. For small files.
     pub(crate) fn read_now(&self) -> Option<Bytes> {
-        read_cached(&self.0.file, self.0.at, self.0.left).map(Bytes::from)
+        read_cached(&self.reader.file, self.reader.at, self.reader.left).map(Bytes::from)
     }
 }
 
 impl Source for FileBody {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
-        if self.0.has_ended() {
+        if self.reader.has_ended() {
             return Poll::Ready(None);
         }
-        let chunk = ready!(self.0.poll_read(context));
-        let chunk = chunk.map_err(|error| ServerFault::io(Activity::FileBody, error).into());
-        Poll::Ready(Some(chunk.map(Bytes::from)))
+        let may_be_large = self.reader.chunk_bytes_max > CHUNK_BYTES;
+        self.reader.cached_bytes_max = self.pace.chunk_bytes(self.reader.left, may_be_large);
+        let chunk = ready!(self.reader.poll_read(context));
+        Poll::Ready(Some(
+            chunk.map_err(|error| ServerFault::io(Activity::FileBody, error).into()),
+        ))
     }
 
     fn limit_chunks(&mut self, bytes_max: usize) {
-        self.0.limit_chunks(bytes_max);
+        self.reader.limit_chunks(bytes_max);
+    }
+
+    fn prefer_small_chunks(&mut self) {
+        self.pace.prefer_small_chunks();
     }
 
     fn length(&self) -> Option<u64> {
-        Some(self.0.left)
+        Some(self.reader.left)
     }
 }
 
@@ -93,6 +111,12 @@ pub(crate) struct Reader {
     at: u64,
     left: u64,
     chunk_bytes_max: usize,
+    /// Most bytes that are read at once from the page cache.
+    cached_bytes_max: usize,
+    /// The memory of the last chunk that was in the page cache; used again when that chunk was sent.
+    memory: BytesMut,
+    /// Size of all of that memory.
+    memory_bytes: usize,
     /// The chunk that a blocking thread is reading.
     ahead: Option<Ahead>,
 }
@@ -105,6 +129,9 @@ impl Reader {
             at,
             left: bytes,
             chunk_bytes_max: CHUNK_BYTES,
+            cached_bytes_max: CACHED_CHUNK_BYTES,
+            memory: BytesMut::new(),
+            memory_bytes: 0,
             ahead: None,
         }
     }
@@ -126,14 +153,9 @@ impl Reader {
     }
 
     /// Reads the next chunk, which is never empty. Fails if the file has become shorter. Must not be called after the end.
-    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if self.ahead.is_none() {
-            let wanted = self.chunk_bytes(CACHED_CHUNK_BYTES);
-            if let Ok(Some(chunk)) = sluice_membuf::read_cached(&self.file, wanted, self.at) {
-                self.advance(chunk.len());
-                if chunk.len() < wanted {
-                    self.read_ahead();
-                }
+            if let Some(chunk) = self.read_cached() {
                 return Poll::Ready(Ok(chunk));
             }
             // Not in memory, unknown, or an error, which the thread will get too.
@@ -153,7 +175,30 @@ impl Reader {
         if was_ahead {
             self.read_ahead();
         }
-        Poll::Ready(Ok(chunk))
+        Poll::Ready(Ok(chunk.into()))
+    }
+
+    /// The next chunk, if it begins in the page cache.
+    fn read_cached(&mut self) -> Option<Bytes> {
+        let wanted = self.chunk_bytes(self.cached_bytes_max);
+        self.make_room(wanted);
+        let read = sluice_membuf::append_cached(&self.file, &mut self.memory, wanted, self.at);
+        let read = read.ok().filter(|&read| read > 0)?;
+        let chunk = self.memory.split().freeze();
+        self.advance(read);
+        if read < wanted {
+            self.read_ahead();
+        }
+        Some(chunk)
+    }
+
+    /// Makes room for a chunk: in the memory of the last one if that was sent, so that no page has to be allocated and cleared.
+    fn make_room(&mut self, wanted: usize) {
+        let is_too_large = self.memory_bytes > self.cached_bytes_max.min(self.chunk_bytes_max);
+        if is_too_large || !self.memory.try_reclaim(wanted) {
+            self.memory = BytesMut::with_capacity(wanted);
+            self.memory_bytes = wanted;
+        }
     }
 
     fn chunk_bytes(&self, most: usize) -> usize {
@@ -168,6 +213,8 @@ impl Reader {
 
     /// Makes a blocking thread read the next chunk.
     fn read_ahead(&mut self) {
+        // Its chunks have memory of their own.
+        self.memory = BytesMut::new();
         if self.has_ended() {
             return;
         }
@@ -248,6 +295,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::pace::LARGE_CHUNK_BYTES;
 
     /// A file of this size in which neighbouring bytes differ, and its content.
     fn file(bytes: u64) -> (File, Vec<u8>) {
@@ -304,16 +352,16 @@ mod tests {
         let path = root.path().join("f");
         std::fs::write(&path, "0123456789, grown meanwhile").unwrap();
         let body = FileBody::new(Arc::new(File::open(&path).unwrap()), 10);
-        let read = |part: FileBody| read_part(&part.0.file, part.0.at, part.0.left).unwrap();
+        let read = |part: FileBody| read_part(&part.reader.file, part.reader.at, part.reader.left).unwrap();
         assert_eq!(read(body.slice(&(2..5))), "234");
         assert_eq!(read(body.slice(&(2..8)).slice(&(1..3))), "34");
         assert_eq!(read(body.slice(&(8..20))), "89");
         assert_eq!(read(body.slice(&(20..30))), "");
-        let part = in_runtime(1, read_all(body.slice(&(4..6)).0));
+        let part = in_runtime(1, read_all(body.slice(&(4..6)).reader));
         assert_eq!(part.unwrap(), b"45");
         std::fs::write(&path, "01234").unwrap();
         assert!(body.slice(&(4..6)).read_now().is_none());
-        let error = read_part(&body.0.file, 4, 2).unwrap_err();
+        let error = read_part(&body.reader.file, 4, 2).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     }
 
@@ -336,6 +384,50 @@ mod tests {
             all.extend(chunk.unwrap());
         }
         assert!(all == content);
+    }
+
+    /// The next chunk of a body whose file is in the page cache.
+    fn next_chunk(body: &mut FileBody) -> Bytes {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        match body.poll_chunk(&mut context) {
+            Poll::Ready(Some(Ok(chunk))) => chunk,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn chunks_are_large_for_a_fast_client_and_share_their_memory_when_they_are_sent() {
+        let (file, content) = file(12_000_000);
+        if read_cached(&file, 0, 12_000_000).is_none() {
+            return;
+        }
+        let mut body = FileBody::new(Arc::new(file), 12_000_000);
+        body.limit_chunks(LARGE_CHUNK_BYTES);
+        let mut all = next_chunk(&mut body).to_vec();
+        assert_eq!(all.len(), CHUNK_BYTES, "nothing is known of the client yet");
+        let first = next_chunk(&mut body);
+        assert_eq!(first.len(), LARGE_CHUNK_BYTES);
+        all.extend_from_slice(&first);
+        let memory = first.as_ptr();
+        let second = next_chunk(&mut body);
+        assert_ne!(second.as_ptr(), memory, "the first one is not sent");
+        all.extend_from_slice(&second);
+        let memory = second.as_ptr();
+        drop((first, second));
+        let third = next_chunk(&mut body);
+        assert_eq!((third.as_ptr(), third.len()), (memory, LARGE_CHUNK_BYTES));
+        all.extend_from_slice(&third);
+        drop(third);
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        let slow = next_chunk(&mut body);
+        assert_eq!(slow.len(), CHUNK_BYTES, "the client was slow");
+        assert_eq!(body.reader.memory_bytes, CHUNK_BYTES, "the larger memory is free");
+        all.extend_from_slice(&slow);
+        body.limit_chunks(1000);
+        let scarce = next_chunk(&mut body);
+        assert_eq!((scarce.len(), body.reader.memory_bytes), (1000, 1000));
+        all.extend_from_slice(&scarce);
+        assert!(all == content[..all.len()]);
     }
 
     #[test]

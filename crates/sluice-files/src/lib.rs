@@ -18,6 +18,7 @@ pub mod links;
 pub mod listing;
 pub mod lookup;
 pub mod open_files;
+pub(crate) mod pace;
 pub mod records;
 pub(crate) mod representation;
 pub mod response;

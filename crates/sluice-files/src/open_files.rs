@@ -87,6 +87,10 @@ impl<S: Source> Source for Sent<S> {
         self.source.limit_chunks(bytes_max);
     }
 
+    fn prefer_small_chunks(&mut self) {
+        self.source.prefer_small_chunks();
+    }
+
     fn length(&self) -> Option<u64> {
         self.source.length()
     }

@@ -25,6 +25,9 @@ pub trait Source {
     /// client.
     fn limit_chunks(&mut self, _bytes_max: usize) {}
 
+    /// Notes that its chunks will be encrypted or compressed: small ones are still in the processor's cache then.
+    fn prefer_small_chunks(&mut self) {}
+
     /// Bytes still to come, if known; becomes Content-Length.
     fn length(&self) -> Option<u64>;
 
@@ -135,6 +138,13 @@ impl ResponseBody {
     pub fn limit_chunks(&mut self, bytes_max: usize) {
         if let ResponseBody::Source(source) = self {
             source.limit_chunks(bytes_max);
+        }
+    }
+
+    /// Notes that its chunks will be encrypted or compressed.
+    pub fn prefer_small_chunks(&mut self) {
+        if let ResponseBody::Source(source) = self {
+            source.prefer_small_chunks();
         }
     }
 

@@ -86,6 +86,10 @@ impl Source for Multipart {
         }
     }
 
+    fn prefer_small_chunks(&mut self) {
+        self.bodies.iter_mut().for_each(ResponseBody::prefer_small_chunks);
+    }
+
     fn length(&self) -> Option<u64> {
         self.bodies.iter().map(ResponseBody::length).sum()
     }

@@ -3,7 +3,10 @@
 //! Not here: reading the rest (sluice-files has threads that may block).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use bytes::{BufMut, BytesMut};
 
 /// Reads up to `bytes` bytes of a file at offset `at`, as many as are contiguous in the page cache (preadv2(2) with
 /// RWF_NOWAIT).
@@ -15,27 +18,39 @@ use std::os::fd::{AsFd, AsRawFd};
 /// `Unsupported`: the file system does not support RWF_NOWAIT. `InvalidInput`: `at` is not a valid offset, the caller's
 /// fault. Otherwise what preadv2(2) says.
 pub fn read_cached(file: impl AsFd, bytes: usize, at: u64) -> io::Result<Option<Vec<u8>>> {
-    let offset = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut buffer: Vec<u8> = Vec::with_capacity(bytes);
+    let read = read_nowait(file.as_fd(), &mut buffer.spare_capacity_mut()[..bytes], at)?;
+    // SAFETY: the kernel has written this many bytes, never more than the part of the buffer that it was given.
+    unsafe { buffer.set_len(read) };
+    Ok((read > 0).then_some(buffer))
+}
+
+/// The same, appended to `memory`, as far as its capacity has room. Returns how many bytes were read: 0 where [`read_cached`] returns `None`.
+///
+/// # Errors
+/// As of [`read_cached`].
+pub fn append_cached(file: impl AsFd, memory: &mut BytesMut, bytes: usize, at: u64) -> io::Result<usize> {
+    let room = memory.spare_capacity_mut();
+    let bytes = bytes.min(room.len());
+    let read = read_nowait(file.as_fd(), &mut room[..bytes], at)?;
+    // SAFETY: the kernel has written this many bytes of the room.
+    unsafe { memory.advance_mut(read) };
+    Ok(read)
+}
+
+/// One preadv2(2) with RWF_NOWAIT; 0 if nothing is in the page cache.
+fn read_nowait(file: BorrowedFd<'_>, room: &mut [MaybeUninit<u8>], at: u64) -> io::Result<usize> {
+    let offset = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
     let target = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: bytes,
+        iov_base: room.as_mut_ptr().cast(),
+        iov_len: room.len(),
     };
-    let descriptor = file.as_fd().as_raw_fd();
-    // SAFETY: one buffer of `bytes` bytes, just allocated and not shared; the kernel only writes to it.
-    let read = unsafe { libc::preadv2(descriptor, &raw const target, 1, offset, libc::RWF_NOWAIT) };
-    match usize::try_from(read) {
-        Ok(0) => Ok(None),
-        Ok(read) => {
-            // SAFETY: the kernel has written this many bytes, never more than the buffer holds.
-            unsafe { buffer.set_len(read) };
-            Ok(Some(buffer))
-        }
-        Err(_) => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            error => Err(error),
-        },
-    }
+    // SAFETY: one buffer, borrowed mutably for the call; the kernel only writes to it.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const target, 1, offset, libc::RWF_NOWAIT) };
+    usize::try_from(read).or_else(|_| match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        error => Err(error),
+    })
 }
 
 #[cfg(test)]

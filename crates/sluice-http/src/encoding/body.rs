@@ -41,7 +41,8 @@ pub struct EncodedBody {
 
 impl EncodedBody {
     /// Compresses the chunks of a source. An error means that the system has no memory.
-    pub fn from_source(encoding: Encoding, source: Box<dyn Source>) -> io::Result<EncodedBody> {
+    pub fn from_source(encoding: Encoding, mut source: Box<dyn Source>) -> io::Result<EncodedBody> {
+        source.prefer_small_chunks();
         EncodedBody::new(encoding, Bytes::new(), Some(source))
     }
 

@@ -64,13 +64,16 @@ pub(crate) struct Finish {
 
 impl Finish {
     pub(crate) fn new(
-        body: ResponseBody,
+        mut body: ResponseBody,
         exchange: Box<Exchange>,
         mut under_way: UnderWay,
         mask: Option<Box<BodyMask>>,
     ) -> Finish {
         under_way.wait_on_client();
         exchange.progress.set_step(Step::Sending);
+        if under_way.tls_info().is_some() {
+            body.prefer_small_chunks();
+        }
         let mut memory = ChunkMemory::Own;
         if let Some(sealed) = body.sealed() {
             under_way.send_from(sealed);
