@@ -115,6 +115,36 @@ impl Target {
     /// Parses a path and query, percent-encoded: those of a request line, of a script's local redirect, or of a rewrite. Each `%` of
     /// the path must begin an escape; the query is not checked, because many applications send a bare `%` there.
     pub fn parse(raw: &str) -> Result<Target, Box<TargetError>> {
+        match Target::verbatim(raw) {
+            Some(target) => Ok(target),
+            None => Target::parse_any(raw),
+        }
+    }
+
+    /// The target of the usual case, a path without a query that stands for itself, found in one pass; `None` if the text needs the
+    /// full parser.
+    fn verbatim(raw: &str) -> Option<Target> {
+        let mut before = b' ';
+        for byte in raw.bytes() {
+            let is_verbatim = match before {
+                // Empty segments and those that begin with a dot.
+                b'/' => byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#' | b'/' | b'.'),
+                b' ' => byte == b'/',
+                _ => byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#'),
+            };
+            if !is_verbatim {
+                return None;
+            }
+            before = byte;
+        }
+        (before != b' ').then(|| Target {
+            path: raw.to_owned(),
+            query: None,
+            raw: raw.to_owned(),
+        })
+    }
+
+    fn parse_any(raw: &str) -> Result<Target, Box<TargetError>> {
         check_escapes(raw)?;
         Target::parse_lenient(raw)
     }
@@ -219,6 +249,34 @@ mod tests {
 
     fn path(raw: &str) -> Option<String> {
         Target::parse(raw).ok().map(|target| target.path)
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_target_taken_verbatim_is_the_one_of_the_full_parser(raw in "[/.a%?#~ \\x00-\\x7f\u{e9}]{0,8}|(/[a.%~-]{0,3}){1,4}[?#]?") {
+            if let Some(target) = Target::verbatim(&raw) {
+                proptest::prop_assert_eq!(Some(target), Target::parse_any(&raw).ok());
+            }
+        }
+    }
+
+    #[test]
+    fn usual_paths_are_taken_verbatim_and_no_others() {
+        for (raw, expected) in [
+            ("/", true),
+            ("/a/b.txt", true),
+            ("/a/", true),
+            ("", false),
+            ("a", false),
+            ("*", false),
+            ("/a?b", false),
+            ("/a%20", false),
+            ("/a//b", false),
+            ("/a/.b", false),
+            ("/\u{e9}", false),
+        ] {
+            assert_eq!(Target::verbatim(raw).is_some(), expected, "{raw}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use sluice_script::scripts::Scripts;
 use crate::dispatch::Config;
 use crate::fault_log::FaultLog;
 use crate::in_progress::InProgress;
+use crate::known_hosts::KnownHosts;
 use crate::overall::Overall;
 use crate::reverse_dns::ReverseDns;
 use crate::status::WorkerCounts;
@@ -38,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) overall: Arc<Overall>,
     /// The requests in progress.
     pub(crate) in_progress: InProgress,
+    /// The hosts that requests have named.
+    pub(crate) known_hosts: KnownHosts<HeldConfig>,
     /// The generation of the list of watches that have joined the requests in progress.
     pub(crate) joined_watches: Cell<u32>,
     config: RefCell<CurrentConfig>,
@@ -84,6 +87,7 @@ impl Context {
             counts,
             overall,
             in_progress: InProgress::default(),
+            known_hosts: KnownHosts::default(),
             joined_watches: Cell::new(0),
             config: RefCell::new(CurrentConfig::new(config)),
             ids,

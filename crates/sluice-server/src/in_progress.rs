@@ -137,11 +137,16 @@ impl InProgress {
     /// Removes an exchange that ends.
     pub(crate) fn end(&self, number: EntryNumber) {
         let mut entries = self.0.borrow_mut();
-        let Some(entry) = entries.entries.get_mut(number.0).and_then(Option::take) else {
+        let Some(place) = entries.entries.get_mut(number.0) else {
             return;
         };
+        let Some(Entry { progress, subject, .. }) = place else {
+            return;
+        };
+        let (progress, subject) = (Rc::clone(progress), std::mem::replace(subject, Subject::NONE));
+        // In its place, because the entry is large.
+        *place = None;
         entries.free.push(number);
-        let Entry { progress, subject, .. } = entry;
         // A script that is being drained may still hold it, and the exchange that ends holds it until it is dropped.
         if Rc::strong_count(&progress) <= 2 && entries.spare.len() < SPARE_MAX {
             progress.reset();

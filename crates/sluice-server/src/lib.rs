@@ -15,6 +15,7 @@ mod dispatch;
 mod fault_log;
 mod in_progress;
 pub mod inspector;
+mod known_hosts;
 mod late_watch;
 mod launcher;
 mod overall;

@@ -100,10 +100,10 @@ impl Service for Exchanges {
     /// Serves one exchange. From here on it is logged, whatever becomes of it.
     fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> Reply {
         let under_way = UnderWay::begin(connection);
-        let (head, incoming) = request.into_parts();
+        let (mut head, incoming) = request.into_parts();
         let config = self.context.config();
         let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
-        let mut exchange = Exchange::open(&self.context, &config, client, &head, Some(under_way.handle()));
+        let mut exchange = Exchange::open(&self.context, &config, client, &mut head, Some(under_way.handle()));
         exchange.begin_watch(connection, &head.headers);
         if request::ends_connection(&head) {
             exchange.set_last();

@@ -59,6 +59,9 @@ impl Accepted {
         // A client that names a coding and not `identity` wants the coding, whatever its quality value.
         let least = self.identity.or(self.others).unwrap_or(0);
         let mut ranked = Ranked::default();
+        if *self == Accepted::default() {
+            return ranked;
+        }
         for (entry, encoding) in ranked.iter_mut().zip(offered) {
             let quality = self.named[encoding.index()].or(self.others);
             *entry = quality

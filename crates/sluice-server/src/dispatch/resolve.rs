@@ -44,7 +44,7 @@ pub(crate) enum Resolved<'s> {
 pub(crate) struct Resolution<'s> {
     pub resolved: Resolved<'s>,
     /// The rewritten path and query. `None` if no route rewrote them.
-    pub rewritten: Option<Target>,
+    pub rewritten: Option<Box<Target>>,
     /// The changes of all routes that matched.
     pub adjustments: Adjustments,
     /// The route after the last one that rewrote the path: an index page of the directory, and a fallback, are resolved from there.
@@ -58,14 +58,14 @@ pub(crate) struct Resolution<'s> {
 pub(crate) struct ResumeAt {
     /// The number of the first route that is tried.
     route: usize,
-    /// The changes of the routes before it.
-    adjustments: Adjustments,
+    /// The changes of the routes before it. Boxed, because there are seldom any, and a decision moves them with it.
+    adjustments: Option<Box<Adjustments>>,
     /// The path of the directory whose index page is resolved. `None` if no index page is.
     index_of: Option<Rc<str>>,
     /// Whether the routes before it refuse the path: it is that of a fallback, which none of them has seen.
     is_refused_above: bool,
     /// The target that earlier routes have made of the path, which goes on with the next route. `None` if they have made none.
-    rewritten: Option<Target>,
+    rewritten: Option<Box<Target>>,
 }
 
 /// The error when a rewrite yields an invalid path, with the adjustments made up to there.
@@ -145,7 +145,7 @@ impl Site {
         attributes: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
     ) -> Result<Resolution<'_>, Box<RewriteError>> {
-        let mut adjustments = start.adjustments.clone();
+        let mut adjustments = start.adjustments.as_deref().cloned().unwrap_or_default();
         let mut rewritten = start.rewritten.take();
         self.requirement(start.route, path, query, attributes, trace)
             .add_to(&mut adjustments);
@@ -180,9 +180,9 @@ impl Site {
                     let (path, query) = (&target.path, target.query.as_deref());
                     self.requirement(number + 1, path, query, attributes, trace)
                         .add_to(&mut adjustments);
-                    rewritten = Some(target);
+                    rewritten = Some(Box::new(target));
                     start.route = number + 1;
-                    start.adjustments = adjustments.clone();
+                    start.adjustments = Some(Box::new(adjustments.clone()));
                 }
                 RouteAction::Answer(kind) => {
                     trace.matched(route, None);
@@ -405,7 +405,7 @@ impl Resolution<'_> {
     pub(crate) fn fallback_start(&self, adjustments: &Adjustments) -> ResumeAt {
         ResumeAt {
             route: self.start.route,
-            adjustments: adjustments.clone(),
+            adjustments: Some(Box::new(adjustments.clone())),
             is_refused_above: true,
             ..ResumeAt::default()
         }

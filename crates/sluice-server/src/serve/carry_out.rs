@@ -223,7 +223,7 @@ async fn list(
     listing: ListingRequest,
 ) -> Result<Response<ResponseBody>, Fault> {
     let site = Arc::clone(request.site());
-    let (host, fields) = (request.host.clone(), HeaderMap::clone(&request.fields));
+    let (host, fields) = (request.host.to_string(), HeaderMap::clone(&request.fields));
     let query = request.query().map(str::to_owned);
     let (endpoints, scheme) = (exchange.client.endpoints, exchange.client.scheme());
     let certificate = request.certificate;

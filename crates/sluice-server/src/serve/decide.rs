@@ -359,7 +359,7 @@ fn decide_by_route<'s>(
     mut resolution: Resolution<'s>,
     trace: &mut impl Trace,
 ) -> Result<Decision<'s>, Box<Restart>> {
-    let resolved = resolution.rewritten.as_ref().unwrap_or(target);
+    let resolved = resolution.rewritten.as_deref().unwrap_or(target);
     let (handler, answer) = match &resolution.resolved {
         Resolved::Nowhere => {
             let absent = Absent::Route(resolved.path.as_str().into());
@@ -433,7 +433,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Fault> {
     let target = Target::parse(path)?;
     let resolution = site.resolve(&target.path, None, None, &mut ())?;
-    let target = resolution.rewritten.as_ref().unwrap_or(&target).clone();
+    let target = resolution.rewritten.as_deref().unwrap_or(&target).clone();
     let absent = || Fault::from(ClientFault::NotFound(Absent::Route(path.into())));
     let found = script_at(site, &resolution.resolved, &target.path).ok_or_else(absent)?;
     if !found.scripts.settings.mode.keeps_process() {
@@ -456,7 +456,7 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Faul
 pub(crate) fn script_of_path(site: &Site, path: &str) -> Option<(Arc<ScriptRoute>, Script)> {
     let target = Target::parse(path).ok()?;
     let resolution = site.resolve(&target.path, None, None, &mut ()).ok()?;
-    let path = &resolution.rewritten.as_ref().unwrap_or(&target).path;
+    let path = &resolution.rewritten.as_deref().unwrap_or(&target).path;
     let found = script_at(site, &resolution.resolved, path)?;
     Some((Arc::clone(found.scripts), found.located.ok()?))
 }

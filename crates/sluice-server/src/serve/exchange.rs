@@ -65,13 +65,13 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Opens an exchange. It is boxed because many functions move it.
+    /// Opens an exchange. It is boxed because many functions move it. The target moves to it from the head.
     /// `handle` is `None` if no connection serves it any longer.
     pub(crate) fn open(
         context: &Rc<Context>,
         config: &HeldConfig,
         client: Client,
-        head: &Parts,
+        head: &mut Parts,
         handle: Option<ExchangeHandle>,
     ) -> Box<Exchange> {
         context.counts.begin();
@@ -102,7 +102,7 @@ impl Exchange {
             place,
             line: RequestLine {
                 method: head.method.clone(),
-                uri: head.uri.clone(),
+                uri: std::mem::take(&mut head.uri),
                 version: head.version,
             },
             changes: HeadChanges::default(),
@@ -118,7 +118,13 @@ impl Exchange {
     pub(crate) fn without_head(context: &Rc<Context>, endpoints: Endpoints) -> Box<Exchange> {
         let (mut head, ()) = http::Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
-        let mut exchange = Exchange::open(context, &context.config(), Client::unresolved(endpoints), &head, None);
+        let mut exchange = Exchange::open(
+            context,
+            &context.config(),
+            Client::unresolved(endpoints),
+            &mut head,
+            None,
+        );
         exchange.entry.is_last = true;
         exchange.entry.has_head = false;
         exchange

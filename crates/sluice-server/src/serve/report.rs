@@ -41,7 +41,7 @@ pub(crate) async fn respond(
         fields: HeaderMap::clone(&request.fields),
         client: exchange.client.endpoints.client.ip(),
         visitor,
-        server: request.host.clone(),
+        server: request.host.to_string(),
         body: request.body.take().unwrap_or_else(RequestBody::none),
         config: std::rc::Rc::clone(&request.config),
         context: std::rc::Rc::clone(&exchange.context),
@@ -59,7 +59,7 @@ fn check_address(exchange: &Exchange, request: &Request) -> Result<(), Fault> {
     };
     // The certificate of this server is not one of the other host.
     if !client.is_https && !is_own() {
-        return refuse(Forbidden::ReportUnderOtherName(request.host.as_str().into()));
+        return refuse(Forbidden::ReportUnderOtherName((&*request.host).into()));
     }
     if client.endpoints.known_client().is_none() {
         return refuse(Forbidden::ReportThroughProxy);

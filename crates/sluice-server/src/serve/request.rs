@@ -22,6 +22,7 @@ use sluice_watch::mask::Masks;
 
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
+use crate::known_hosts::{self, KnownHost};
 use crate::serve::decide::{Asked, Subject, Variants};
 use crate::serve::exchange::Exchange;
 use crate::serve::fields::Fields;
@@ -42,7 +43,7 @@ pub(crate) struct Request {
     pub subject: RequestSubject,
     pub method: Method,
     pub fields: Fields,
-    pub host: String,
+    pub host: Rc<str>,
     pub body: Option<RequestBody>,
     /// Who its users are, as far as a route has asked.
     pub identity: Identity,
@@ -73,7 +74,14 @@ impl Request {
         fields: &mut HeaderMap,
         incoming: Incoming,
     ) -> Result<Request, Fault> {
-        let host = host(exchange.line.version, &exchange.line.uri, fields)?;
+        let known_hosts = &exchange.context.known_hosts;
+        let listener = connection.listener();
+        let known = known_hosts::field(&exchange.line.uri, fields)
+            .and_then(|field| known_hosts.find(&config, listener, field.as_bytes()));
+        let host = match &known {
+            Some(known) => Rc::clone(&known.host),
+            None => host(exchange.line.version, &exchange.line.uri, fields)?.into(),
+        };
         // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
         if fields.len() > config.limits.head_fields_max {
             return Err(ClientFault::TooManyFields(fields.len()).into());
@@ -99,11 +107,10 @@ impl Request {
                 .check_absolute_form(scheme, &host, server)
                 .map_err(ClientFault::Misdirected)?;
         }
-        let site = match &subject {
-            RequestSubject::Https(_) => config.site_of_redirect(&host, connection.listener()),
-            _ => config.site_of_request(&host, connection.listener()),
-        }
-        .map_err(ClientFault::Misdirected)?;
+        let site = match known {
+            Some(known) if !matches!(subject, RequestSubject::Https(_)) => known.site,
+            _ => choose_site(exchange, &config, &subject, &host, listener, fields)?,
+        };
         let certificate = exchange.context.front.client_certificate(connection, &host);
         if certificate == ClientCertificate::Refused {
             return Err(ClientFault::Misdirected(Misdirected::NoHandshake).into());
@@ -210,6 +217,33 @@ impl Request {
         self.body = None;
         Ok(())
     }
+}
+
+/// Chooses the site for a host, and has the worker remember what its field Host leads to.
+///
+/// # Errors
+/// The client's: the host is not served on this address or at all (421).
+fn choose_site(
+    exchange: &Exchange,
+    config: &Rc<HeldConfig>,
+    subject: &RequestSubject,
+    host: &Rc<str>,
+    listener: usize,
+    fields: &HeaderMap,
+) -> Result<usize, ClientFault> {
+    if matches!(subject, RequestSubject::Https(_)) {
+        let site = config.site_of_redirect(host, listener);
+        return site.map_err(ClientFault::Misdirected);
+    }
+    let site = config
+        .site_of_request(host, listener)
+        .map_err(ClientFault::Misdirected)?;
+    if let Some(field) = known_hosts::field(&exchange.line.uri, fields) {
+        let host = Rc::clone(host);
+        let known_hosts = &exchange.context.known_hosts;
+        known_hosts.remember(config, listener, field.as_bytes(), &KnownHost { host, site });
+    }
+    Ok(site)
 }
 
 /// The body. In HTTP/2, h2 bounds the framing, and an unread body ends with its stream.

@@ -63,11 +63,19 @@ const FRAMING: [&str; 11] = [
 const VALIDATORS: [HeaderName; 2] = [header::ETAG, header::LAST_MODIFIED];
 
 impl HeadChanges {
+    /// Whether there are no changes.
+    fn is_empty(&self) -> bool {
+        self.expiry.is_none() && self.fields.is_empty()
+    }
+
     /// Applies the changes to the head of a response.
     ///
     /// The expiry applies to successful responses and 304, not to errors or redirects, and only to a response that does not
     /// have Cache-Control or Expires yet: those of a script take precedence, unless a route removes them.
     pub fn apply(&self, status: StatusCode, fields: &mut HeaderMap) {
+        if self.is_empty() {
+            return;
+        }
         let mut says_control = fields.contains_key(header::CACHE_CONTROL);
         let mut says_expires = fields.contains_key(header::EXPIRES);
         let is_parts = is_parts(status, fields);

@@ -1,6 +1,7 @@
 //! The file cache: which files it keeps, for how long they count as fresh, and that it never sends wrong content.
 
 mod disk;
+mod heads;
 mod paths;
 mod purge;
 

@@ -115,7 +115,7 @@ pub(super) fn decide<'s>(
     let asked = AskedPath {
         asked,
         original,
-        target: rewritten.as_ref().unwrap_or(original),
+        target: rewritten.as_deref().unwrap_or(original),
         fallback: FallbackUse::of(&resolution, origin),
         is_guarded: resolution.adjustments.is_guarded(),
     };

@@ -137,7 +137,7 @@ impl<'s> Candidates<'s> {
             route,
             left: route.kind()?.fallback().iter(),
             target: target.clone(),
-            resolved: resolution.rewritten.as_ref().unwrap_or(target).clone(),
+            resolved: resolution.rewritten.as_deref().unwrap_or(target).clone(),
             earlier: EarlierPath::of(adjustments),
             start: resolution.fallback_start(adjustments),
             next_route: resolution.next_start(adjustments),
