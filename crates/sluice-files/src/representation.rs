@@ -6,9 +6,17 @@ use std::fmt::Display;
 use std::fs::Metadata;
 use std::time::SystemTime;
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, Method, Response, header};
+use sluice_http::body::{Content, ResponseBody};
 use sluice_http::conditions::Validators;
 use sluice_http::encoding::Encoding;
+use sluice_http::head;
+
+/// Room for the fields of a head, including those that the server and routes add.
+const HEAD_FIELDS: usize = 10;
+
+/// The value of Vary for a file with variants (RFC 9110 §12.5.5).
+pub(crate) const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
 /// The metadata of a representation.
 #[derive(Clone)]
@@ -54,6 +62,34 @@ impl Representation {
             coding: Coding::Identity,
             has_variants: false,
         }
+    }
+
+    /// The fields of a response with this representation.
+    pub(crate) fn into_head(self) -> HeaderMap {
+        // Once, because the map would otherwise grow when the server adds its fields.
+        let mut head = HeaderMap::with_capacity(HEAD_FIELDS);
+        head.insert(header::ETAG, self.validators.etag);
+        head.insert(header::LAST_MODIFIED, self.validators.last_modified);
+        // There are no ranges of what the server compresses, because it may compress it to other bytes the next time.
+        if !matches!(self.coding, Coding::OnDemand(_)) {
+            head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        }
+        head.insert(header::CONTENT_TYPE, self.content_type);
+        if let Some(encoding) = self.coding.encoding() {
+            head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
+        }
+        if self.has_variants {
+            head.insert(header::VARY, VARY);
+        }
+        head
+    }
+
+    /// The head of the response with the whole content, with the fields that `head::complete` adds, so that a copy need not grow.
+    pub(crate) fn whole_head(&self, content: &Content) -> HeaderMap {
+        let mut response = Response::new(ResponseBody::Whole(content.clone()));
+        *response.headers_mut() = self.clone().into_head();
+        // The copy has no room to grow, which would be kept with each entry.
+        head::complete(&Method::GET, response).headers().clone()
     }
 
     /// The same file converted to other bytes, so its entity tag gets a suffix (RFC 9110 §8.8.3.1).

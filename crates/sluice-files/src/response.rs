@@ -3,7 +3,7 @@
 //! Not here: finding the file (`lookup`), and, in sluice-http, evaluating conditions (`conditions`), selecting ranges
 //! (`ranges`) and joining several parts in one body (`multipart`).
 
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header};
 use sluice_http::body::{ResponseBody, Source};
 use sluice_http::conditions;
 use sluice_http::conditions::Evaluation;
@@ -15,20 +15,15 @@ use sluice_http::ranges::Selection;
 use sluice_settings::Precompressed;
 use sluice_watch::Subject;
 
+use crate::cache::entry::Cached;
 use crate::file_events::{note, response_text};
 use crate::found::{Found, Stored, not_found};
 use crate::open_files::Sent;
 use crate::records::body::RecordBody;
-use crate::representation::{Coding, Representation};
+use crate::representation::{Coding, Representation, VARY};
 
 /// The methods of files and directories.
 pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
-
-/// Room for the fields of a head, including those that the server and routes add.
-const HEAD_FIELDS: usize = 10;
-
-/// The value of Vary for a file with variants (RFC 9110 §12.5.5).
-const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
 /// A file in the representation that was selected for a request (RFC 9110 §12).
 pub struct Selected {
@@ -61,6 +56,9 @@ impl Selected {
         };
         match self.found {
             Found::Cached(cached) => {
+                if let Some(response) = respond_whole(&cached, self.precompressed, fields) {
+                    return Ok(response);
+                }
                 let stored = Stored::Memory(cached.content.clone());
                 respond_stored(path, offer(cached.representation.clone()), stored, method, fields)
             }
@@ -86,6 +84,35 @@ pub fn respond_options() -> Response<ResponseBody> {
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(header::ALLOW, head::allow(METHODS));
     response
+}
+
+/// The response to GET or HEAD with a cached file, whose head is copied as a whole; `None` if the request or the route may need
+/// another one.
+fn respond_whole(
+    cached: &Cached,
+    precompressed: Option<Precompressed>,
+    fields: &HeaderMap,
+) -> Option<Response<ResponseBody>> {
+    let has_head = precompressed.is_some() || !cached.representation.has_variants;
+    if !has_head || fields.keys().any(asks_for_less) {
+        return None;
+    }
+    let mut response = Response::new(ResponseBody::Whole(cached.content.clone()));
+    *response.headers_mut() = cached.head.clone();
+    Some(response)
+}
+
+/// Whether a field of a request may have it answered with another status, or with a part of the file (RFC 9110 §13, §14).
+fn asks_for_less(name: &HeaderName) -> bool {
+    matches!(
+        *name,
+        header::IF_MATCH
+            | header::IF_NONE_MATCH
+            | header::IF_MODIFIED_SINCE
+            | header::IF_UNMODIFIED_SINCE
+            | header::IF_RANGE
+            | header::RANGE
+    )
 }
 
 /// The response to GET or HEAD with these bytes.
@@ -186,31 +213,9 @@ fn send(
 /// A response with a body and all metadata of the representation. A part has them too, also after If-Range where fewer
 /// fields would do (RFC 9110 §15.3.7), because media players take the type from the part that they have.
 fn respond_with(status: StatusCode, representation: Representation, body: ResponseBody) -> Response<ResponseBody> {
-    let Representation {
-        validators,
-        content_type,
-        coding,
-        has_variants,
-        ..
-    } = representation;
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    let head = response.headers_mut();
-    // Once, because the map would otherwise grow when the server adds its fields.
-    head.reserve(HEAD_FIELDS);
-    head.insert(header::ETAG, validators.etag);
-    head.insert(header::LAST_MODIFIED, validators.last_modified);
-    // There are no ranges of what the server compresses, because it may compress it to other bytes the next time.
-    if !matches!(coding, Coding::OnDemand(_)) {
-        head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    }
-    head.insert(header::CONTENT_TYPE, content_type);
-    if let Some(encoding) = coding.encoding() {
-        head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
-    }
-    if has_variants {
-        head.insert(header::VARY, VARY);
-    }
+    *response.headers_mut() = representation.into_head();
     response
 }
 
@@ -225,4 +230,99 @@ fn not_modified(representation: &Representation) -> Response<ResponseBody> {
         head.insert(header::VARY, VARY);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use http::HeaderValue;
+    use sluice_http::body::Content;
+    use sluice_http::encoding::Encoding;
+
+    use super::*;
+
+    /// What the general path makes of a request, with the fields of every response.
+    fn general(
+        cached: &Cached,
+        offered: Option<Precompressed>,
+        method: &Method,
+        fields: &HeaderMap,
+    ) -> Response<ResponseBody> {
+        let mut representation = cached.representation.clone();
+        representation.has_variants &= offered.is_some();
+        let stored = Stored::Memory(cached.content.clone());
+        head::complete(
+            method,
+            respond_stored("f", representation, stored, method, fields).unwrap(),
+        )
+    }
+
+    fn shown(response: &Response<ResponseBody>) -> String {
+        let body = match response.body() {
+            ResponseBody::Empty => "empty".to_owned(),
+            ResponseBody::Whole(content) => format!("{} bytes", content.len()),
+            ResponseBody::Source(source) => format!("a source of {:?} bytes", source.length()),
+        };
+        // In the order in which they are sent.
+        format!("{} {:?} {body}", response.status(), response.headers())
+    }
+
+    #[test]
+    fn responses_with_a_copied_head_are_those_of_the_general_path() {
+        let root = tempfile::tempdir().unwrap();
+        for bytes in [0, 5, 20_000] {
+            let path = root.path().join(bytes.to_string());
+            fs::write(&path, "x".repeat(bytes)).unwrap();
+            let plain = Representation::of(HeaderValue::from_static("text/plain"), &fs::metadata(&path).unwrap());
+            let mut varied = plain.clone();
+            varied.has_variants = true;
+            let compressed = varied.on_demand(Encoding::Gzip);
+            for representation in [plain, varied, compressed] {
+                let content = Content::from(bytes::Bytes::from(fs::read(&path).unwrap()));
+                let cached = Arc::new(Cached::new(representation, content, &fs::metadata(&path).unwrap()));
+                let tag = cached.representation.validators.etag.clone();
+                for (offered, method, fields) in cases(&tag) {
+                    let expected = shown(&general(&cached, offered, &method, &fields));
+                    let selected = Selected {
+                        found: Found::Cached(Arc::clone(&cached)),
+                        precompressed: offered,
+                        subject: Subject::NONE,
+                    };
+                    let response = selected.respond("f", &method, &fields).unwrap();
+                    assert_eq!(
+                        shown(&head::complete(&method, response)),
+                        expected,
+                        "{offered:?} {method} {fields:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn cases(tag: &HeaderValue) -> Vec<(Option<Precompressed>, Method, HeaderMap)> {
+        let day = HeaderValue::from_static("Sat, 21 Nov 2099 00:00:00 GMT");
+        let of = |name: HeaderName, value: &HeaderValue| HeaderMap::from_iter([(name, value.clone())]);
+        let requests = [
+            HeaderMap::new(),
+            of(header::ACCEPT, &HeaderValue::from_static("*/*")),
+            of(header::IF_NONE_MATCH, tag),
+            of(header::IF_NONE_MATCH, &HeaderValue::from_static("\"other\"")),
+            of(header::IF_MATCH, &HeaderValue::from_static("*")),
+            of(header::IF_MODIFIED_SINCE, &day),
+            of(header::IF_UNMODIFIED_SINCE, &day),
+            of(header::IF_RANGE, tag),
+            of(header::RANGE, &HeaderValue::from_static("bytes=-1")),
+        ];
+        let mut cases = Vec::new();
+        for fields in requests {
+            for offered in [None, Some(Precompressed::OnDemand)] {
+                for method in [Method::GET, Method::HEAD] {
+                    cases.push((offered, method, fields.clone()));
+                }
+            }
+        }
+        cases
+    }
 }

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::HeaderMap;
 use quick_cache::{DefaultHashBuilder, Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use sluice_http::body::Content;
 use sluice_settings::CacheSettings;
@@ -17,8 +18,8 @@ use crate::cache::variant_notes::VariantNotes;
 use crate::directory::{Directory, DirectoryId};
 use crate::representation::Representation;
 
-/// Bytes that an entry needs besides its content, roughly: key, fields, the library's own data.
-const ENTRY_BYTES: u64 = 768;
+/// Bytes that an entry needs besides its content, roughly: key, fields, the head of its response, the library's own data.
+const ENTRY_BYTES: u64 = 1664;
 
 /// Least room of a shard of the cache, in files of the largest size.
 const FILES_A_SHARD: u64 = 4;
@@ -61,6 +62,8 @@ pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {
 /// A file in memory, or a variant that was made from one.
 pub(crate) struct Cached {
     pub representation: Representation,
+    /// The head of the response with the whole content, for a route that offers the variants that the file may have.
+    pub head: HeaderMap,
     pub content: Content,
     pub variants: VariantNotes,
     version: FileVersion,
@@ -110,6 +113,7 @@ impl Cached {
 
     fn of_version(representation: Representation, content: Content, version: FileVersion) -> Cached {
         Cached {
+            head: representation.whole_head(&content),
             representation,
             content,
             variants: VariantNotes::default(),
