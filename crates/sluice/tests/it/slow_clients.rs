@@ -184,7 +184,7 @@ fn silent_script_is_not_a_slow_client() {
 
 #[test]
 fn clients_that_read_nothing_use_little_memory() {
-    let server = Setup::new().file("large", vec![b'x'; 24 << 20]).start();
+    let server = Setup::new().workers(1).file("large", vec![b'x'; 24 << 20]).start();
     let before = server.memory_bytes();
     let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -192,8 +192,10 @@ fn clients_that_read_nothing_use_little_memory() {
         assert_eq!(client.head().status, 200);
     }
     let grown = server.memory_bytes().saturating_sub(before);
-    // Up to 256 KiB each, and what a connection needs anyway.
-    assert!(grown < 45 << 20, "{grown} bytes for 100 clients");
+    // Up to 256 KiB each, and what a connection needs anyway. Sixteen of a worker have 1 MiB if the kernel took the first
+    // bytes at once (sluice-files, `pace`); hyper asks for the next chunk when a part of the last one is sent.
+    let large_chunks = 16 * (2 << 20);
+    assert!(grown < (45 << 20) + large_chunks, "{grown} bytes for 100 clients");
 }
 
 #[test]
