@@ -15,15 +15,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
 use crate::stream::{ClientStream, SharedStream};
+use crate::tls::RECORD_BYTES;
 
 /// With this many bytes waiting, a write drains the coalescer first.
 const FULL_BYTES: usize = 128 << 10;
 
 /// A write of more than this reserves the full memory at once; smaller ones let it grow.
 const SMALL_BYTES: usize = 8 << 10;
-
-/// Plaintext bytes of the largest TLS record (RFC 8446 §5.1).
-const RECORD_BYTES: usize = 16 << 10;
 
 /// The bytes that wait to be drained, and their socket.
 pub(crate) struct WriteCoalescer {

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::socket::Socket;
-use crate::tls::{HandshakeConfig, ListenerTls};
+use crate::tls::{ENCRYPTED_BYTES_MAX, HandshakeConfig, ListenerTls};
 use crate::tls_info;
 
 /// A socket, or TLS on it. Its users see plaintext.
@@ -26,7 +26,7 @@ impl Transport {
     /// Performs the TLS handshake, with the configuration for the host that the client names. An error is the client's fault:
     /// the handshake failed, or the client closed.
     pub(crate) async fn encrypt(socket: Socket, tls: &ListenerTls) -> io::Result<(Transport, Arc<HandshakeConfig>)> {
-        let (stream, config) = match tls.only() {
+        let (mut stream, config) = match tls.only() {
             Some(config) => {
                 let acceptor = TlsAcceptor::from(Arc::clone(&config.rustls));
                 (acceptor.accept(socket).await?, config)
@@ -37,6 +37,7 @@ impl Transport {
                 (start.into_stream(Arc::clone(&config.rustls)).await?, config)
             }
         };
+        stream.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         Ok((Transport::Tls(Box::new(stream)), Arc::clone(config)))
     }
 

@@ -2,6 +2,7 @@
 
 mod client_certificates;
 mod kinds;
+mod records;
 
 use std::fs;
 use std::sync::Arc;
