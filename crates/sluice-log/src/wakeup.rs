@@ -34,7 +34,7 @@ impl Commands {
 pub(crate) struct Wakeup {
     commands: Mutex<Commands>,
     wake: Condvar,
-    /// Whether the thread sleeps until it is woken. Set under the lock of `commands`.
+    /// Whether the thread sleeps until it is woken, and nobody has done so yet. Set under the lock of `commands`.
     is_asleep: AtomicBool,
 }
 
@@ -49,11 +49,13 @@ impl Wakeup {
         self.wake.notify_one();
     }
 
-    /// Wakes the thread if it sleeps; called after a line was added.
+    /// Wakes the thread if it sleeps; called after a line was added. Only the first line after it fell asleep costs a system call, however
+    /// long the thread takes to run.
     pub(crate) fn wake_if_asleep(&self) {
         // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread sees the line after it has set
-        // `is_asleep`.
-        if self.is_asleep.load(Ordering::SeqCst) {
+        // `is_asleep`. The load comes first because it leaves the cache line with every worker.
+        if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
+            // Under the lock: the thread holds it from setting `is_asleep` until it waits.
             let _commands = lock(&self.commands);
             self.wake.notify_one();
         }
@@ -70,9 +72,13 @@ impl Wakeup {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         if commands.is_empty() && !has_lines() {
-            self.is_asleep.store(true, Ordering::SeqCst);
             let mut is_over = false;
-            while !is_over && commands.is_empty() && !has_lines() {
+            while !is_over && commands.is_empty() {
+                // Again after each wake-up, because who wakes it clears it.
+                self.is_asleep.store(true, Ordering::SeqCst);
+                if has_lines() {
+                    break;
+                }
                 (commands, is_over) = self.sleep(commands, timeout);
             }
             self.is_asleep.store(false, Ordering::SeqCst);
@@ -99,4 +105,51 @@ impl Wakeup {
 /// Locks a mutex of the log. If another holder panicked, the data is still consistent: only whole lines are ever in it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    const WRITERS: usize = 3;
+
+    #[test]
+    fn lines_of_several_writers_wake_a_thread_that_sleeps() {
+        let (wakeup, lines) = (Wakeup::default(), AtomicUsize::new(0));
+        let (sender, taken) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let sender = sender;
+                while !wakeup.wait(None, || lines.load(Ordering::SeqCst) > 0).end {
+                    sender.send(lines.swap(0, Ordering::SeqCst)).unwrap();
+                }
+            });
+            for _ in 0..20 {
+                for _ in 0..WRITERS {
+                    scope.spawn(|| {
+                        lines.fetch_add(1, Ordering::SeqCst);
+                        wakeup.wake_if_asleep();
+                    });
+                }
+                // Hangs if a wake-up is lost.
+                let mut left = WRITERS;
+                while left > 0 {
+                    left -= taken.recv().unwrap();
+                }
+            }
+            wakeup.send(Command::End);
+        });
+    }
+
+    #[test]
+    fn only_the_first_line_wakes_the_thread() {
+        let wakeup = Wakeup::default();
+        wakeup.is_asleep.store(true, Ordering::SeqCst);
+        wakeup.wake_if_asleep();
+        assert!(!wakeup.is_asleep.load(Ordering::SeqCst));
+    }
 }
