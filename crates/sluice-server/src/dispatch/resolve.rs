@@ -40,7 +40,7 @@ pub(crate) enum Resolved<'s> {
     Nowhere,
 }
 
-/// The result of resolving a path.
+/// The result of resolving a path. Boxed where it is returned, because it is large and a decision keeps it.
 pub(crate) struct Resolution<'s> {
     pub resolved: Resolved<'s>,
     /// The rewritten path and query. `None` if no route rewrote them.
@@ -132,7 +132,7 @@ impl Site {
         query: Option<&str>,
         attributes: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
-    ) -> Result<Resolution<'_>, Box<RewriteError>> {
+    ) -> Result<Box<Resolution<'_>>, Box<RewriteError>> {
         self.resolve_from(ResumeAt::default(), path, query, attributes, trace)
     }
 
@@ -144,7 +144,7 @@ impl Site {
         query: Option<&str>,
         attributes: Option<&RequestAttributes<'_>>,
         trace: &mut impl Trace,
-    ) -> Result<Resolution<'_>, Box<RewriteError>> {
+    ) -> Result<Box<Resolution<'_>>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.as_deref().cloned().unwrap_or_default();
         let mut rewritten = start.rewritten.take();
         self.requirement(start.route, path, query, attributes, trace)
@@ -152,13 +152,13 @@ impl Site {
         if let Some((route, kind, capture)) = self.refusal_above(&start, path, query, attributes) {
             adjustments.take(&route.changes);
             trace.matched(route, None);
-            return Ok(Resolution {
+            return Ok(Box::new(Resolution {
                 resolved: Resolved::Route(route, kind, capture),
                 rewritten,
                 adjustments,
                 next: start.route,
                 start,
-            });
+            }));
         }
         for (number, route) in self.routes.iter().enumerate().skip(start.route) {
             let (path, query) = match &rewritten {
@@ -186,23 +186,23 @@ impl Site {
                 }
                 RouteAction::Answer(kind) => {
                     trace.matched(route, None);
-                    return Ok(Resolution {
+                    return Ok(Box::new(Resolution {
                         resolved: Resolved::Route(route, kind, capture),
                         rewritten,
                         adjustments,
                         start,
                         next: number + 1,
-                    });
+                    }));
                 }
             }
         }
-        Ok(Resolution {
+        Ok(Box::new(Resolution {
             resolved: self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root),
             rewritten,
             adjustments,
             start,
             next: self.routes.len(),
-        })
+        }))
     }
 
     /// The route before the start of a resolution that refuses a path, if it is asked.

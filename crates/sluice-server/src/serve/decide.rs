@@ -329,7 +329,7 @@ fn decide_resolved<'s>(
     asked: &Asked<'_>,
     target: &Target,
     origin: PathOrigin,
-    mut resolution: Resolution<'s>,
+    mut resolution: Box<Resolution<'s>>,
     trace: &mut impl Trace,
 ) -> Result<Decision<'s>, Onward<'s>> {
     resolution.keep_raw(target);
@@ -356,7 +356,7 @@ fn decide_by_route<'s>(
     asked: &Asked<'_>,
     target: &Target,
     origin: PathOrigin,
-    mut resolution: Resolution<'s>,
+    mut resolution: Box<Resolution<'s>>,
     trace: &mut impl Trace,
 ) -> Result<Decision<'s>, Box<Restart>> {
     let resolved = resolution.rewritten.as_deref().unwrap_or(target);

@@ -75,17 +75,14 @@ impl Exchange {
         handle: Option<ExchangeHandle>,
     ) -> Box<Exchange> {
         context.counts.begin();
-        let (id, entry) = (
-            context.next_id(),
-            LogEntry::new(config, &head.headers, context.arrival()),
-        );
+        let (id, arrival) = (context.next_id(), context.arrival());
         let NewEntry {
             place,
             progress,
             subject,
         } = context.in_progress.begin(NewRequest {
             id,
-            started: entry.started,
+            started: arrival.instant,
             client: client.endpoints.client,
             is_https: client.is_https,
             method: head.method.clone(),
@@ -110,7 +107,8 @@ impl Exchange {
             is_private: false,
             hsts: None,
             subject,
-            entry,
+            // Made in its place, because it is large.
+            entry: LogEntry::new(config, &head.headers, arrival),
         })
     }
 

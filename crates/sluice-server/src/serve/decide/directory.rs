@@ -23,13 +23,13 @@ use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
 pub(super) struct ServedPath<'s> {
-    resolution: Resolution<'s>,
+    resolution: Box<Resolution<'s>>,
     /// The path of the index page, or of the fallback, which the client did not ask for.
     index: Option<String>,
 }
 
 impl<'s> ServedPath<'s> {
-    pub(super) fn new(resolution: Resolution<'s>) -> ServedPath<'s> {
+    pub(super) fn new(resolution: Box<Resolution<'s>>) -> ServedPath<'s> {
         ServedPath {
             resolution,
             index: None,
@@ -108,7 +108,7 @@ pub(super) fn decide<'s>(
     asked: &Asked<'_>,
     original: &Target,
     origin: PathOrigin,
-    resolution: Resolution<'s>,
+    resolution: Box<Resolution<'s>>,
     trace: &mut impl Trace,
 ) -> Result<Decision<'s>, Box<Restart>> {
     let rewritten = resolution.rewritten.clone();
