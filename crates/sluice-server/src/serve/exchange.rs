@@ -107,7 +107,7 @@ impl Exchange {
             is_private: false,
             hsts: None,
             subject,
-            // Made in its place, because it is large.
+            // Made here and not before, because it is large: each value that holds it is one copy more.
             entry: LogEntry::new(config, &head.headers, arrival),
         })
     }
