@@ -3,7 +3,7 @@
 //! Properties: what was understood, written canonically, is understood the same; case, blanks around the line and the mark for
 //! "no answer" change nothing else; text for a log and every answer is free of control characters.
 
-use sluice_gateway::{Answer, BodyMode, BufferKind, Callout, Lifetime, RequestEncoding, ScriptControl, parse_callout};
+use sluice_gateway::{Answer, BodyMode, BufferKind, BufferPart, Callout, Lifetime, RequestEncoding, ScriptControl, parse_callout};
 
 /// Input: the line.
 pub fn check(line: &[u8]) {
@@ -91,8 +91,9 @@ fn render(callout: &Callout) -> Option<String> {
         }
         Callout::BufferWrite { bytes, offset } => format!("BUFFER-WRITE: {bytes} {offset}"),
         Callout::BufferEnd => "BUFFER-END:".to_owned(),
-        Callout::BufferRegion { bytes: Some(bytes) } => format!("BUFFER-REGION: {bytes}"),
-        Callout::BufferRegion { bytes: None } => "BUFFER-REGION:".to_string(),
+        Callout::BufferRegion(Some(BufferPart { bytes, offset })) => format!("BUFFER-REGION: {bytes} {offset}"),
+        Callout::BufferRegion(None) => "BUFFER-REGION:".to_string(),
+        Callout::BufferFree(BufferPart { bytes, offset }) => format!("BUFFER-FREE: {bytes} {offset}"),
         Callout::Invalid { .. } => return None,
     })
 }

@@ -66,12 +66,11 @@ pub enum Callout {
     },
     /// Ends the memory buffer; the server answers when all of it has been sent (`BUFFER-END`).
     BufferEnd,
-    /// Inserts bytes from the region that the request announced into the output, at this place (`BUFFER-REGION`).
-    BufferRegion {
-        /// How many, from the start of the region. `None` if that is not said by a decimal number: then it is not known which bytes are
-        /// missing in the reply, so it fails as with a number that no region has.
-        bytes: Option<u64>,
-    },
+    /// Inserts bytes from the region that the request announced into the output, at this place (`BUFFER-REGION`). `None` if they are
+    /// not named by decimal numbers: then it is not known which bytes are missing in the reply, so it fails as with numbers that no region has.
+    BufferRegion(Option<BufferPart>),
+    /// Asks for an answer when these bytes of the region were sent, and may be filled again (`BUFFER-FREE`).
+    BufferFree(BufferPart),
     /// The answer of an authentication agent; for other scripts it is an unknown callout.
     Agent(AgentLine),
     /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes
@@ -93,6 +92,15 @@ impl Callout {
             Callout::BufferBegin { .. } | Callout::BufferWrite { .. } | Callout::BufferEnd
         )
     }
+}
+
+/// Bytes of a plain memory buffer, or of the output region that the request announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferPart {
+    /// How many.
+    pub bytes: u64,
+    /// The first, bytes from the start.
+    pub offset: u64,
 }
 
 /// How long a process may be idle before the server retires it.
@@ -166,9 +174,11 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "BUFFER-BEGIN" => buffer_begin(parameters),
         "BUFFER-WRITE" => buffer_write(parameters),
         "BUFFER-END" => Ok(Callout::BufferEnd),
-        "BUFFER-REGION" => Ok(Callout::BufferRegion {
-            bytes: decimal(parameters),
-        }),
+        "BUFFER-REGION" => Ok(Callout::BufferRegion(part(parameters))),
+        "BUFFER-FREE" => match part(parameters) {
+            Some(part) => Ok(Callout::BufferFree(part)),
+            None => Err("BUFFER-FREE wants decimal numbers: bytes [offset]".to_string()),
+        },
         _ => Err(UNKNOWN.to_string()),
     }
 }
@@ -226,15 +236,19 @@ fn buffer_begin(text: &str) -> Result<Callout, String> {
     })
 }
 
-/// `<bytes> [<offset>]`.
 fn buffer_write(text: &str) -> Result<Callout, String> {
-    let mut words = text.split_ascii_whitespace();
-    let bytes = words.next().and_then(decimal);
-    let offset = words.next().map_or(Some(0), decimal);
-    match (bytes, offset, words.next()) {
-        (Some(bytes), Some(offset), None) => Ok(Callout::BufferWrite { bytes, offset }),
-        _ => Err("BUFFER-WRITE wants decimal numbers: bytes [offset]".to_string()),
+    match part(text) {
+        Some(BufferPart { bytes, offset }) => Ok(Callout::BufferWrite { bytes, offset }),
+        None => Err("BUFFER-WRITE wants decimal numbers: bytes [offset]".to_string()),
     }
+}
+
+/// `<bytes> [<offset>]`.
+fn part(text: &str) -> Option<BufferPart> {
+    let mut words = text.split_ascii_whitespace();
+    let bytes = words.next().and_then(decimal)?;
+    let offset = words.next().map_or(Some(0), decimal)?;
+    words.next().is_none().then_some(BufferPart { bytes, offset })
 }
 
 /// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024),
@@ -420,6 +434,21 @@ mod tests {
         );
         for bad in ["", "x", "1 x", "1 2 3", "-1", "0x10"] {
             reason(&format!("BUFFER-WRITE: {bad}"));
+        }
+    }
+
+    #[test]
+    fn parts_of_a_region_have_bytes_and_an_offset() {
+        let part = |bytes, offset| BufferPart { bytes, offset };
+        assert_eq!(request("BUFFER-REGION: 100"), Callout::BufferRegion(Some(part(100, 0))));
+        assert_eq!(
+            request("BUFFER-REGION: 100 4096"),
+            Callout::BufferRegion(Some(part(100, 4096)))
+        );
+        assert_eq!(request("BUFFER-FREE: 100 4096"), Callout::BufferFree(part(100, 4096)));
+        for bad in ["", "x", "1 x", "1 2 3", "-1", "0x10"] {
+            assert_eq!(request(&format!("BUFFER-REGION: {bad}")), Callout::BufferRegion(None));
+            reason(&format!("BUFFER-FREE: {bad}"));
         }
     }
 

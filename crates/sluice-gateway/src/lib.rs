@@ -53,7 +53,9 @@ mod variables;
 
 pub use adjustment::RecordAdjustment;
 pub use agent::{AgentAnswer, AgentLine};
-pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferKind, Callout, CalloutRequest, Lifetime, parse_callout};
+pub use callout::{
+    Answer, BUFFER_BYTES_DEFAULT, BufferKind, BufferPart, Callout, CalloutRequest, Lifetime, parse_callout,
+};
 pub use chunked::{ChunkDecoder, ChunkFault};
 pub use environment::{CGIPLUSBUF, CGIPLUSIN, Environment};
 pub use head_fault::{Excerpt, HeadFault};

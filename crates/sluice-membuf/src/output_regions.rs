@@ -1,8 +1,8 @@
-//! Output regions: parts of a script's memfd for the end of a large reply, behind the memory buffer.
+//! Output regions: parts of a script's memfd for the body of a large reply, behind the memory buffer.
 //!
-//! A script that has collected its reply copies the body into the region that the server announced with the request, and names its
-//! length in a callout. The server sends from there, and announces another region until the client has all of it. So the process is
-//! free for its next request at once. Not here: the announcement and the callout (sluice-gateway, sluice-script).
+//! A script copies its output into the region that the server announced with the request, and names each part in a callout. The
+//! server sends from there, and announces another region until the client has all of it. So the process is free for its next request
+//! at once. A part may be filled again when it was sent. Not here: the announcement and the callouts (sluice-gateway, sluice-script).
 //!
 //! ```text
 //!   0 … memory buffer (segment.rs) …   length of the buffer     + REGION_BYTES            + 2 * REGION_BYTES
@@ -12,25 +12,30 @@
 //! cleared between exchanges: the library that uses them names exactly the bytes that it has copied there.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
 use crate::mapping::DataView;
 
-/// Bytes in a region. 128 KiB: libsluice collects that much before it writes.
+/// Bytes in a region. 512 KiB: replies of that size need not wait for room, and both regions fit the processor's cache.
 pub const REGION_BYTES: u64 = REGION_LENGTH as u64;
 
 /// The same, for slices.
-const REGION_LENGTH: usize = 128 << 10;
+const REGION_LENGTH: usize = 512 << 10;
 
 /// Regions of a process. Two: one is being sent while the next request is answered.
 const REGIONS: usize = 2;
 
 /// Bytes in all regions of a process.
 pub(crate) const AREA_BYTES: u64 = REGION_BYTES * REGIONS as u64;
+
+/// Parts of one region that may be in flight. 64: libraries name parts of 16 KiB and more, so a region has 32 of them; each is an
+/// allocation of the server.
+const PARTS_MAX: usize = 64;
 
 /// The regions of one memfd.
 #[derive(Debug)]
@@ -53,8 +58,23 @@ pub struct OutputRegion {
 struct Area {
     /// Mapped at the first use.
     view: OnceLock<DataView>,
-    /// Regions whose bytes are being sent.
-    in_use: [AtomicBool; REGIONS],
+    in_flight: Mutex<InFlight>,
+}
+
+/// What is being sent.
+#[derive(Debug, Default)]
+struct InFlight {
+    /// The parts of each region, in bytes from its start.
+    parts: [Vec<Range<usize>>; REGIONS],
+    /// The task that waits until a part was sent.
+    waker: Option<Waker>,
+}
+
+impl Area {
+    /// The lock also orders the last read of a part before the script's next write there.
+    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl OutputRegions {
@@ -78,21 +98,23 @@ impl OutputRegions {
 
     /// The first region that is free.
     pub(crate) fn free(&self) -> Option<OutputRegion> {
-        // Acquire pairs with the Release of Output's drop: the last read of the region comes before the script writes there again.
-        let index = self.area.in_use.iter().position(|used| !used.load(Ordering::Acquire))?;
+        let index = self.area.in_flight().parts.iter().position(Vec::is_empty)?;
         Some(OutputRegion {
             index,
             offset: self.start + index as u64 * REGION_BYTES,
         })
     }
 
-    /// The first `bytes` bytes of a region, without a copy. The region is free again when the last clone is dropped. `None` if there are
-    /// not that many.
-    pub(crate) fn output(&self, fd: BorrowedFd<'_>, region: OutputRegion, bytes: u64) -> io::Result<Option<Bytes>> {
-        let Some(bytes) = usize::try_from(bytes)
-            .ok()
-            .filter(|bytes| *bytes as u64 <= REGION_BYTES)
-        else {
+    /// A part of a region, without a copy. It may be filled again when the last clone is dropped. `None` if the region has no such
+    /// part, or too many are in flight.
+    pub(crate) fn output(
+        &self,
+        fd: BorrowedFd<'_>,
+        region: OutputRegion,
+        offset: u64,
+        bytes: u64,
+    ) -> io::Result<Option<Bytes>> {
+        let Some(part) = part_of(offset, bytes) else {
             return Ok(None);
         };
         if self.area.view.get().is_none() {
@@ -100,31 +122,71 @@ impl OutputRegions {
             // Only the exchange that has the segment comes here, so nothing else has set it meanwhile.
             let _ = self.area.view.set(view);
         }
-        self.area.in_use[region.index].store(true, Ordering::Relaxed);
+        let parts = &mut self.area.in_flight().parts[region.index];
+        if parts.len() == PARTS_MAX {
+            return Ok(None);
+        }
+        parts.push(part.clone());
         Ok(Some(Bytes::from_owner(Output {
             area: Arc::clone(&self.area),
             index: region.index,
-            bytes,
+            part,
         })))
+    }
+
+    /// Ready when no byte of this part is being sent; otherwise the task is woken when one of the region's parts was.
+    pub(crate) fn poll_free(&self, region: OutputRegion, offset: u64, bytes: u64, context: &Context<'_>) -> Poll<()> {
+        let Some(wanted) = part_of(offset, bytes) else {
+            return Poll::Ready(());
+        };
+        let mut in_flight = self.area.in_flight();
+        let overlaps = |part: &Range<usize>| part.start < wanted.end && wanted.start < part.end;
+        if !in_flight.parts[region.index].iter().any(overlaps) {
+            in_flight.waker = None;
+            return Poll::Ready(());
+        }
+        if !in_flight
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(context.waker()))
+        {
+            in_flight.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
     }
 }
 
-/// Bytes that are being sent.
+/// The part as a range. `None` if a region does not have all of it.
+fn part_of(offset: u64, bytes: u64) -> Option<Range<usize>> {
+    let end = offset.checked_add(bytes).filter(|end| *end <= REGION_BYTES)?;
+    Some(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
+}
+
+/// A part that is being sent.
 struct Output {
     area: Arc<Area>,
     index: usize,
-    bytes: usize,
+    part: Range<usize>,
 }
 
 impl AsRef<[u8]> for Output {
     fn as_ref(&self) -> &[u8] {
         let view = self.area.view.get().expect("mapped before the output was made");
-        view.slice(self.index * REGION_LENGTH, self.bytes)
+        view.slice(self.index * REGION_LENGTH + self.part.start, self.part.len())
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        self.area.in_use[self.index].store(false, Ordering::Release);
+        let mut in_flight = self.area.in_flight();
+        let parts = &mut in_flight.parts[self.index];
+        if let Some(at) = parts.iter().position(|part| *part == self.part) {
+            parts.remove(at);
+        }
+        let waker = in_flight.waker.take();
+        drop(in_flight);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }

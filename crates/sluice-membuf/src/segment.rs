@@ -31,6 +31,7 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
@@ -197,23 +198,32 @@ impl Segment {
         Ok(RingReader::new(Arc::clone(&self.memory), capacity))
     }
 
-    /// A region for the end of the next reply. `None` if all are being sent, or there are none.
+    /// A region for the next reply. `None` if all are being sent, or there are none.
     #[must_use]
     pub fn free_region(&self) -> Option<OutputRegion> {
         self.memory.parts().regions.as_ref()?.free()
     }
 
-    /// The first `bytes` bytes of a region that was free at the start of the exchange, without a copy; the region is in use until the
-    /// last clone is dropped. `None` if `bytes` is more than a region has: the script's fault.
+    /// The `bytes` bytes from `offset` on of a region that was free at the start of the exchange, without a copy; they are in use until
+    /// the last clone is dropped. `None` if a region has no such bytes, or too many parts are in use: the script's fault.
     ///
     /// The script can change the bytes at any time, as those of a ring ([`RingReader::take`]).
     ///
     /// # Errors
     /// What mmap(2) says, at the first use.
-    pub fn output(&self, region: OutputRegion, bytes: u64) -> io::Result<Option<Bytes>> {
+    pub fn output(&self, region: OutputRegion, offset: u64, bytes: u64) -> io::Result<Option<Bytes>> {
         match &self.memory.parts().regions {
-            Some(regions) => regions.output(self.fd(), region, bytes),
+            Some(regions) => regions.output(self.fd(), region, offset, bytes),
             None => Ok(None),
+        }
+    }
+
+    /// Ready when none of these bytes of a region is in use ([`Segment::output`]). Otherwise the task is woken when bytes were freed, on
+    /// whichever thread they were dropped; one task waits at a time.
+    pub fn poll_output_freed(&self, region: OutputRegion, offset: u64, bytes: u64, context: &Context<'_>) -> Poll<()> {
+        match &self.memory.parts().regions {
+            Some(regions) => regions.poll_free(region, offset, bytes, context),
+            None => Poll::Ready(()),
         }
     }
 

@@ -86,8 +86,9 @@ impl Callouts {
             Answering::Unwanted
         };
         let answer = match request {
-            // The relay has taken the bytes of a region before (`take_region`).
-            Callout::Noop | Callout::BufferRegion { .. } => Answer::ok("OK"),
+            // The relay has taken the bytes of a region before, and answers when they were sent (`relay::region`).
+            Callout::Noop | Callout::BufferRegion(_) => Answer::ok("OK"),
+            Callout::BufferFree(_) => return None,
             Callout::MapPath(path) => match Target::parse_lenient(&path)
                 .ok()
                 .and_then(|to| self.map.file_of(&to.path))

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use http::StatusCode;
-use sluice_gateway::{ChunkFault, ErrorRequest, HeadFault, OutputFault};
+use sluice_gateway::{BufferPart, ChunkFault, ErrorRequest, HeadFault, OutputFault};
 use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, ScriptFault, ServerFault};
 use sluice_launch::{Exit, StartError};
 use sluice_membuf::RingFault;
@@ -80,8 +80,8 @@ pub(crate) enum Violation {
     MemoryBuffer(RingFault),
     /// So many bytes on the mailbox while the memory buffer was open as a ring.
     MailboxDuringRing(usize),
-    /// BUFFER-REGION with so many bytes, which the request has not announced; `None` if it does not say how many.
-    Region(Option<u64>),
+    /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
+    Region(Option<BufferPart>),
     /// The mailbox cannot be read.
     Mailbox(io::Error),
     /// Answers to callouts cannot be written.
@@ -257,9 +257,10 @@ impl Display for Violation {
             ),
             Violation::MemoryBuffer(fault) => write!(out, "memory buffer: {fault}"),
             Violation::Region(None) => out.write_str("BUFFER-REGION without a decimal number of bytes"),
-            Violation::Region(Some(bytes)) => write!(
+            Violation::Region(Some(BufferPart { bytes, offset })) => write!(
                 out,
-                "BUFFER-REGION of {bytes} bytes, but its request has announced no region of that size (WWW_GATEWAY_REGION)"
+                "BUFFER-REGION of {bytes} bytes at offset {offset}, but its request has announced no region with them \
+                 (WWW_GATEWAY_REGION), or too many parts are being sent"
             ),
             Violation::MailboxDuringRing(bytes) => write!(
                 out,

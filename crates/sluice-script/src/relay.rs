@@ -26,11 +26,11 @@ use bytes::Bytes;
 use sluice_gateway::{Answer, Callout, Output, Scanner, ScriptControl};
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::tasks::yield_now;
-use sluice_membuf::OutputRegion;
 use sluice_watch::Item;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use self::region::AnnouncedRegion;
 use crate::blocked_read::{self, BlockedRead};
 use crate::buffer::{Answering, Buffer};
 use crate::callout::Callouts;
@@ -107,7 +107,7 @@ pub(crate) struct Relay {
     /// The last fault is that failure.
     reports_failure: bool,
     /// The region that was announced with the request (WWW_GATEWAY_REGION).
-    region: Option<OutputRegion>,
+    region: AnnouncedRegion,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -155,7 +155,7 @@ impl Relay {
             state: State::Open,
             exit_graces: 0,
             pause: None,
-            region: None,
+            region: AnnouncedRegion::default(),
         })
     }
 
@@ -368,7 +368,7 @@ impl Relay {
                     self.limit_times(control);
                 }
                 let has_failed_before = self.has_failed_well();
-                let region = self.region_of(&request.request)?;
+                let region = self.region_of(&request)?;
                 let is_of_buffer = request.request.is_of_buffer();
                 if is_of_buffer {
                     self.events.buffer_callout(self.scanner.callout_line());
@@ -442,7 +442,7 @@ impl Relay {
             self.scanner.end_doubt();
             return Poll::Ready(Ok(()));
         }
-        if self.pump.as_ref().is_some_and(Pump::awaits_client) {
+        if self.region.is_awaited() || self.pump.as_ref().is_some_and(Pump::awaits_client) {
             // The script waits for the client, which has its own limit.
             self.idle_timer.progress();
         }
@@ -567,7 +567,7 @@ impl Relay {
 
     /// Sends the answers of parts of the buffer that were sent meanwhile. True if there was one.
     fn pass_answers(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
-        let mut has_answered = false;
+        let mut has_answered = self.answer_freed(context)?;
         while let Some(answer) = self.callouts.buffer.answer() {
             self.events.buffer_answer(Some(&answer));
             self.answer(Some(answer))?;

@@ -14,11 +14,14 @@ import server
 sys.path.insert(0, os.path.join(server.HERE, "../.."))
 import testing  # noqa: E402
 
-REGION_BYTES = 131072
+REGION_BYTES = 524288
 
-# A CGIplus script. QUERY_STRING: "m" or "r" (the body by the mailbox or by the region), the length of the body, then words:
+# A CGIplus script. QUERY_STRING: "m", "r" or "p" (the body by the mailbox, by the region at once, or in parts of 64 KiB of the region, which is
+# filled again and again), the length of the body, then words:
 #   head=LINE  a further field (_ for a blank)    inside  the head is in the region, too    split  the first half of the body is in the mailbox
 #   claim=N    BUFFER-REGION names N bytes        scribble  overwrites both regions         again=N  a second callout    exit  ends after it
+#   one        all parts are in the same place of the region
+#   die=N      the script is killed when it has written N bytes of the parts
 SCRIPT = r'''#!/usr/bin/env -S python3 -SE
 import mmap, os, sys
 EOF, ESC, EOT = (os.environb[b"CGIPLUS" + name] for name in (b"EOF", b"ESC", b"EOT"))
@@ -45,7 +48,7 @@ while line := requests.readline():
     head = "Content-Type: text/plain\n" + "".join(word[5:].replace("_", " ") + "\n" for word in words if word.startswith("head="))
     if "head=X" not in variables["QUERY_STRING"] and "show" in options:
         head += f"X-Region: {announced or 'none'}\nX-Pid: {os.getpid()}\n"
-    head, body = head.encode() + b"\n", (b"0123456789abcde\n" * (int(length) // 16 + 1))[:int(length)]
+    head, body = head.encode() + b"\n", "".join([f"{line:015}\n" for line in range(int(length) // 16 + 1)]).encode()[:int(length)]
     if "scribble" in options:
         for memory in regions.values():
             memory[:] = b"!" * len(memory)
@@ -57,8 +60,29 @@ while line := requests.readline():
             before, inside = head + body[:len(body) // 2], body[len(body) // 2:]
         if announced:
             regions[announced][:len(inside)] = inside
-        put(before + b"".join(b"%s\n!BUFFER-REGION: %s\n%s\n" % (ESC, count.encode(), EOT)
+        put(before + b"".join(b"%s\n!BUFFER-REGION: %s\n%s\n" % (ESC, count.replace("_", " ").encode(), EOT)
             for count in [options.get("claim", str(len(inside)))] + ([options["again"]] if "again" in options else [])) + EOF + b"\n")
+    elif way == "p" and announced:
+        memory, at, half, is_full = regions[announced], 0, len(regions[announced]) // 2, False
+        if "one" in options:
+            half = 32768
+        put(head)
+        for start in range(0, len(body), 65536):
+            part = body[start:start + 65536]
+            if at == 2 * half:
+                at, is_full = 0, True
+            if is_full and at % half == 0:
+                wanted = max(half, 65536)
+                put(b"%s\nBUFFER-FREE: %d %d\n%s\n" % (ESC, wanted, at, EOT))
+                answer = requests.readline()
+                if answer != b"200 %d %d\n" % (wanted, at):
+                    sys.exit(f"another answer: {answer}")
+            if start == int(options.get("die", -1)):
+                os.kill(os.getpid(), 9)
+            memory[at:at + len(part)] = part
+            put(b"%s\n!BUFFER-REGION: %d %d\n%s\n" % (ESC, len(part), at, EOT))
+            at += len(part)
+        put(EOF + b"\n")
     else:
         put(head + body + EOF + b"\n")
     if "exit" in options:
@@ -67,7 +91,7 @@ while line := requests.readline():
 
 
 def expected(length):
-    return (b"0123456789abcde\n" * (length // 16 + 1))[:length]
+    return "".join([f"{line:015}\n" for line in range(length // 16 + 1)]).encode()[:length]
 
 
 class Stream:
@@ -94,7 +118,7 @@ class Stream:
 
     def open(self):
         """Opens the windows of the connection and of the stream: the body, and whether it is complete."""
-        self.socket.sendall(frame(8, 0, 0, b"\0\x10\0\0") + frame(8, 0, 1, b"\0\x10\0\0"))
+        self.socket.sendall(frame(8, 0, 0, b"\1\0\0\0") + frame(8, 0, 1, b"\1\0\0\0"))
         body = b""
         while True:
             kind, flags, payload = self.frame()
@@ -137,10 +161,10 @@ class Regions(testing.ServerCase):
 
     # ---- The same response as by the mailbox ----
 
-    def assert_same(self, query, method="GET", path="/plus", headers=()):
+    def assert_same(self, query, method="GET", path="/plus", headers=(), ways="mrp"):
         """A body by the mailbox and by the region: the same response, and the same line of the access log."""
         shown, lines = [], []
-        for way in "mr":
+        for way in ways:
             mark = f"{method} {path}?{way}+{query} "
             seen = sum(mark in line for line in self.server.access())
             response = self.ask(f"{way}+{query}", path, method, headers)
@@ -150,8 +174,9 @@ class Regions(testing.ServerCase):
             shown.append((response.status, response.is_complete, fields, response.body))
             line = self.server.access_lines(seen + 1, mark)[-1]
             lines.append(line.split('"', 1)[1].rpartition(" ")[0].replace(f"?{way}+", "?"))  # without time and id
-        self.assertTrue(shown[0] == shown[1], f"{query}: {shown[0][:3]} {shown[1][:3]}")
-        self.assertEqual(lines[0], lines[1])
+        for way, one, line in zip(ways, shown, lines):
+            self.assertTrue(one == shown[0], f"{way}+{query}: {shown[0][:3]} {one[:3]}")
+            self.assertEqual(line, lines[0])
         return response
 
     def test_the_response_is_that_of_the_mailbox(self):
@@ -160,32 +185,38 @@ class Regions(testing.ServerCase):
                 with self.subTest(length=length, words=words):
                     response = self.assert_same(f"{length}{words}")
                     self.assertTrue(response.body == expected(length))
-        self.assert_same("65000+inside")
+        self.assert_same("65000+inside", ways="mr")
+        for length in (REGION_BYTES + 1, 5_000_000):
+            for words in ("", f"+head=Content-Length:_{length}"):
+                self.assertTrue(self.assert_same(f"{length}{words}", ways="mp").body == expected(length))
 
     def test_heads_without_a_body(self):
         for words, method in (("", "HEAD"), ("+head=Content-Length:_65536", "HEAD"), ("+head=Status:_204", "GET"), ("+head=Status:_304", "GET")):
             with self.subTest(words, method=method):
                 self.assertEqual(self.assert_same(f"65536{words}", method).body, b"")
+                self.assertEqual(self.assert_same(f"2000000{words}", method, ways="mp").body, b"")
         self.assertTrue(self.ask("r+65536").body == expected(65536))
 
     def test_a_wrong_content_length(self):
         self.assertTrue(self.assert_same("65536+head=Content-Length:_20000").body == expected(20000))
         response = self.assert_same("65536+head=Content-Length:_70000")
         self.assertFalse(response.is_complete)
+        self.assertTrue(self.assert_same("2000000+head=Content-Length:_1000000", ways="mp").body == expected(1_000_000))
+        self.assertFalse(self.assert_same("2000000+head=Content-Length:_2000001", ways="mp").is_complete)
         self.assertTrue(self.ask("r+65536").body == expected(65536))
 
     def test_a_compressed_reply(self):
-        for length in (20000, REGION_BYTES):
-            for way in "mr":
+        for length, way in ((20000, "m"), (20000, "r"), (REGION_BYTES, "r"), (2_000_000, "m"), (2_000_000, "p")):
+            with self.subTest(way, length=length):
                 response = self.ask(f"{way}+{length}", "/packed", headers={"Accept-Encoding": "gzip"})
                 self.assertEqual((response.status, response.is_complete, response.field("Content-Encoding")), (200, True, "gzip"))
                 self.assertTrue(gzip.decompress(response.body) == expected(length))
 
     # ---- Clients ----
 
-    def held(self, *words):
+    def held(self, *words, body="r+65536"):
         """A client that has the head of a reply by the region, and not its body."""
-        return Stream(self.server.address, "+".join(("/plus?r+65536", *words)))
+        return Stream(self.server.address, "+".join((f"/plus?{body}", *words)))
 
     def test_slow_clients_do_not_keep_the_process(self):
         first = self.announced()
@@ -208,6 +239,25 @@ class Regions(testing.ServerCase):
             client.socket.close()
         self.assertTrue(testing.wait_until(lambda: self.announced() == first))
         self.assertTrue(self.ask("r+65536").body == expected(65536))
+
+    def test_parts_are_not_filled_again_before_a_slow_client_has_them(self):
+        for words in ((), ("one",)):
+            client = self.held(*words, body="p+3000000")
+            self.assertTrue(client.open() == (expected(3_000_000), True))
+            client.socket.close()
+
+    def test_a_script_that_waits_for_a_client_that_leaves_can_serve_again(self):
+        pid = self.ask("m+0+show").field("X-Pid")
+        self.held(body="p+3000000").socket.close()
+        self.assertEqual(self.ask("m+0+show").field("X-Pid"), pid)
+        self.assertTrue(self.ask("p+3000000").body == expected(3_000_000))
+
+    def test_a_script_that_is_killed_between_parts_aborts_the_response(self):
+        for bytes_before in (65536, 1048576):
+            response = self.ask(f"p+3000000+die={bytes_before}")
+            self.assertFalse(response.is_complete)
+            self.assertTrue(expected(3_000_000).startswith(response.body))
+            self.assertTrue(self.ask("p+3000000").body == expected(3_000_000))
 
     def test_the_end_of_the_process_does_not_change_what_is_being_sent(self):
         for end in ("exit", "kill", "reload"):
@@ -242,7 +292,7 @@ class Regions(testing.ServerCase):
         self.assertTrue(self.ask("r+65536").body == expected(65536))
 
     def test_regions_that_were_not_announced(self):
-        for words in ("claim=131073", "claim=18446744073709551615", "claim=4+again=4"):
+        for words in (f"claim={REGION_BYTES + 1}", "claim=18446744073709551615", "claim=4+again=x", f"claim=4+again=1_{REGION_BYTES}"):
             with self.subTest(words):
                 response = self.ask(f"r+65536+{words}")
                 self.assertTrue(response.status == 502 or not response.is_complete, response)

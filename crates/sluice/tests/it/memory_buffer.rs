@@ -282,6 +282,6 @@ while accept():
         .start();
     assert_eq!(
         server.get("/cgiplus-bin/shrink").text(),
-        "1376256 1376256 /dev/fd/4 refused refused refused refused"
+        "2162688 2162688 /dev/fd/4 refused refused refused refused"
     );
 }

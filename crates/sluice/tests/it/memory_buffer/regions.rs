@@ -13,12 +13,15 @@ while variables := accept():
     head = b"Content-Type: text/plain\nX-Region: %d %d\n\n" % (offset, size)
     inside = head + b"text" if way == "head" else b"text"
     memory[: len(inside)] = inside
-    count = {"large": b"%d" % (size + 1), "unit": b"1k"}.get(way, b"%d" % len(inside))
+    count = {"large": b"%d" % (size + 1), "unit": b"1k", "beyond": b"4 %d" % (size - 3), "part": b"3 1"}.get(way, b"%d" % len(inside))
     call = ESC + b"\n!BUFFER-REGION: %s\n" % count + EOT + b"\n"
     if way == "asked":
         put(head)
         if ask(b"BUFFER-REGION: 4") != [b"200 OK\n"]:
             put(b"another answer")
+        for answer, part in [(b"200", b"4 0"), (b"200", b"1 %d" % (size - 1)), (b"400", b"4 %d" % (size - 3)), (b"400", b"x")]:
+            if not ask(b"BUFFER-FREE: " + part)[0].startswith(answer + (b" %s\n" % part if answer == b"200" else b" ")):
+                put(b"another answer")
         call = b""
     put({"head": b"", "asked": b"", "middle": head + b"before "}.get(way, head) + call * (2 if way == "twice" else 1) + (b" after" if way == "middle" else b""))
     finish()
@@ -37,6 +40,8 @@ fn bytes_of_the_region_stand_where_the_callout_does() {
             ("head", "text"),
             ("middle", "before text after"),
             ("asked", "text"),
+            ("part", "ext"),
+            ("twice", "texttext"),
         ] {
             let response = get(&server, way);
             assert_eq!(
@@ -55,16 +60,16 @@ fn bytes_of_the_region_stand_where_the_callout_does() {
 fn a_region_that_was_not_announced_is_a_fault_of_the_script() {
     let server = Setup::new().cgiplus("max = 1").python("region", REGION).start();
     assert_eq!(get(&server, "large").status, 502);
-    server.log_line("BUFFER-REGION of 131073 bytes");
+    server.log_line("BUFFER-REGION of 524289 bytes at offset 0");
     assert_eq!(get(&server, "unit").status, 502);
     server.log_line("BUFFER-REGION without a decimal number of bytes");
-    let response = get(&server, "twice");
+    let response = get(&server, "beyond");
     assert!(
         response.status == 502 || response.ending == Ending::Truncated,
         "{}",
         response.text()
     );
-    server.log_line("BUFFER-REGION of 4 bytes");
+    server.log_line("BUFFER-REGION of 4 bytes at offset 524285");
 }
 
 #[test]
