@@ -33,8 +33,8 @@ extern "C" {
    sluice_finish() was not called. */
 int sluice_accept(void);
 
-/* Ends the response: flushes stdout and writes the end sentinel (CGIplus). If stdout has collected 16 KiB or more, they go through memory
-   shared with the server, if it offers that. -1: a write failed; errno of write(2): EPIPE, EIO … */
+/* Ends the response: flushes stdout and writes the end sentinel (CGIplus). If stdout has collected 16 KiB or more (512 KiB at most), they go
+   through memory shared with the server, if it offers that. -1: a write failed; errno of write(2): EPIPE, EIO … */
 int sluice_finish(void);
 
 /* 1 if sluice_accept() can be true again: the loop of a CGIplus program. 0 in plain CGI. */
@@ -79,7 +79,8 @@ int sluice_redirect(const char *url, int status);
    sluice_callout(NULL, 0, "!FAILED: reason") makes the server abort the response, so that the client does not take it for complete. */
 int sluice_fail(int status, const char *text);
 
-/* Prints bytes to stdout. In a record mailbox, large ones are written as several records, lines whole. -1: errno of write(2). */
+/* Prints bytes to stdout. Those that do not fit its buffer go through memory shared with the server, if it offers that; then it may wait until
+   the client has taken others. In a record mailbox, large ones are written as several records, lines whole. -1: errno of write(2). */
 int sluice_write(const void *from, size_t bytes);
 
 /* Flushes stdout: sends everything so far. -1: errno of write(2). */

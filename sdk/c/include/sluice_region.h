@@ -1,7 +1,7 @@
 /* sluice_region.h: the memory of an output region, for engines and libraries in other languages. Depends on libc only.
 
-   The server announces a region with a request (WWW_GATEWAY_REGION). Such a library copies the end of a large reply to its start, and writes the
-   callout `!BUFFER-REGION: <bytes>` to the mailbox instead of these bytes: docs/internals/memory-buffer.md, "Output regions". */
+   The server announces a region with a request (WWW_GATEWAY_REGION). Such a library copies parts of a large reply there, and writes the
+   callout `!BUFFER-REGION: <bytes> <start>` to the mailbox instead of these bytes: docs/internals/memory-buffer.md, "Output regions". */
 #ifndef SLUICE_REGION_H
 #define SLUICE_REGION_H
 
@@ -14,6 +14,9 @@ extern "C" {
 
 /* Below this, the mailbox is as fast. */
 #define SLUICE_REGION_BYTES_MIN ((size_t)16 << 10)
+
+/* A server that announces no more than this takes one part in a request, at the start of the region, and knows no BUFFER-FREE. */
+#define SLUICE_REGION_SINGLE_BYTES ((size_t)128 << 10)
 
 /* Maps the region that `announced`, the value of WWW_GATEWAY_REGION, names in the file `memory` (descriptor 4). The mapping stays for the life
    of the process, and `memory` is not used again for the same region. Sets `*size` to its bytes. NULL: the value is malformed, `memory` is not

@@ -3,7 +3,7 @@
    request.c -> cgiplusin.c (CGIPLUSIN), mailbox.c (stdout, which asks request.c for WWW_GATEWAY_MRS), buffer.c
    callout.c -> cgiplusin.c, mailbox.c
    buffer.c  -> callout.c, mailbox.c, ring.c
-   mailbox.c -> region.c
+   mailbox.c -> region.c -> callout.c
    ring.c    -> mailbox.c; libraries in other languages call it by sluice_ring.h
    response.c -> mailbox.c; form.c -> request.c, multipart.c, upload.c, coding.c; request.c starts and ends each of them with the request
    wasd.c, membuflib.c, cgilib.c, cgilib_form.c, cgilib_response.c: the implementation of the headers in wasd/, on top of all */
@@ -78,9 +78,23 @@ int sluice_mailbox_callout(const char *line, size_t length);
 
 /* ---- region.c ---- */
 
-/* Copies the end of an output, without the head that it may begin with, into memory shared with the server, if it is large enough to be worth
-   it. Returns how many bytes: the callout BUFFER-REGION takes their place in the mailbox; 0 if the mailbox carries all. */
-size_t sluice_region_fill(const char *output, size_t bytes);
+/* Forgets the region of the previous request. */
+void sluice_region_start(void);
+
+/* Bytes in the region of this request, 0 if there is none. */
+size_t sluice_region_announced(void);
+
+/* How many bytes at the end of an output, without the head that it may begin with, are to go through memory shared with the server; 0 if the
+   mailbox carries all. */
+size_t sluice_region_share(const char *output, size_t bytes);
+
+/* Copies the start of these bytes to the region. Returns how many: the callout BUFFER-REGION takes their place in the mailbox, with `*start`; 0 if
+   there is no room. */
+size_t sluice_region_put(const char *from, size_t bytes, size_t *start);
+
+/* Waits until the server has sent enough of the region that there is room. All of stdout and of the mailbox must have been written. 1; 0 if that
+   is not possible: then the mailbox carries the rest. */
+int sluice_region_wait(void);
 
 /* ---- ring.c ---- */
 

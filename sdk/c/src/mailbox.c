@@ -15,6 +15,10 @@
 
 /* For a stream: a 64 KiB body, its head and the sentinel fit in one write. */
 #define STREAM_BUFFER_BYTES (128 * 1024)
+/* The same if the server announces a region (region.c), through which all of it goes at the end. */
+#define SHARED_BUFFER_BYTES (512 * 1024)
+/* Replies that get the smaller buffer after one that did not fit the larger: the earlier the mailbox has bytes, the earlier the server sends them. */
+#define SMALLER_REPLIES 31
 /* For records, while WWW_GATEWAY_MRS is unknown: the usual size of output buffers, which the server knows. */
 #define RECORD_BUFFER_BYTES 4096
 /* The largest buffer for records: no route has to have larger ones. */
@@ -70,19 +74,48 @@ static size_t record_buffer_bytes(void)
 #endif
 
 /* stdout's buffer. */
-static char stream[STREAM_BUFFER_BYTES];
+static char stream[SHARED_BUFFER_BYTES];
+
+static struct {
+    size_t bytes;           /* of `stream` that stdout has */
+    unsigned smaller_count; /* replies to come that get the smaller buffer */
+} buffer;
+
+/* The last byte of stdout's buffer is not 0 once that was full. Then stdio has written it, unless it was emptied here. */
+static char *last_byte(void)
+{
+    return stream + buffer.bytes - 1;
+}
+
+/* The first request decides whether there are regions; a later one may have none because all are being sent. */
+static size_t stream_buffer_bytes(void)
+{
+    static int has_regions = -1;
+    if (has_regions < 0) has_regions = sluice_region_announced() >= SHARED_BUFFER_BYTES;
+    if (!has_regions) return STREAM_BUFFER_BYTES;
+    if (!buffer.smaller_count) return SHARED_BUFFER_BYTES;
+    buffer.smaller_count--;
+    return STREAM_BUFFER_BYTES;
+}
+
+/* 1 if stdout has the buffer that it was given here: the script may have given it another one. */
+static int has_own_buffer(void)
+{
+    return __fbufsize(stdout) + STDIO_OFFSET == buffer.bytes;
+}
 
 void sluice_mailbox_open(void)
 {
-    static size_t open; /* the size in use */
     if (isatty(STDOUT_FILENO)) return;
     int keeps_records = sluice_mailbox_keeps_records();
-    size_t wanted = keeps_records ? record_buffer_bytes() : sizeof stream;
-    if (open == wanted) return;
-    open = wanted;
-    fflush(stdout);
-    /* Records: one for each line, because the server would otherwise end a line where a short write ended. */
-    setvbuf(stdout, stream, keeps_records ? _IOLBF : _IOFBF, wanted);
+    size_t wanted = keeps_records ? record_buffer_bytes() : stream_buffer_bytes();
+    if (buffer.bytes != wanted && (!buffer.bytes || has_own_buffer())) {
+        fflush(stdout);
+        /* Records: one for each line, because the server would otherwise end a line where a short write ended. */
+        setvbuf(stdout, stream, keeps_records ? _IOLBF : _IOFBF, wanted);
+        buffer.bytes = wanted;
+    }
+    *last_byte() = '\0';
 }
 
 int sluice_mailbox_flush(void)
@@ -93,11 +126,10 @@ int sluice_mailbox_flush(void)
     return -1;
 }
 
-/* In a record mailbox: in parts that are no larger than a record and end with a newline if there is one. Otherwise stdio would write what
-   is larger than its buffer at once. */
-size_t sluice_mailbox_put(const char *from, size_t bytes)
+/* In parts that are no larger than a record and end with a newline if there is one. Otherwise stdio would write what is larger than its
+   buffer at once. */
+static size_t put_records(const char *from, size_t bytes)
 {
-    if (!sluice_mailbox_keeps_records()) return fwrite(from, 1, bytes, stdout);
     size_t most = sluice_mailbox_record_max(), written = 0;
     while (written < bytes) {
         size_t part = bytes - written < most ? bytes - written : most;
@@ -123,26 +155,91 @@ int sluice_mailbox_write(const void *bytes, size_t count)
     return 0;
 }
 
-/* Prints the sentinel. 1 if it and the `pending` bytes before it are in `stream`, which their order shows: a script may have given stdout another
-   buffer, and a C library may use this one in another way. */
+/* 1 if the `pending` bytes of stdout are at the start of `stream`, with these last ones, which were printed just now. A script may have given stdout
+   another buffer, and a C library may use this one in another way. */
+static int is_in_stream(size_t pending, const char *last, size_t length)
+{
+    return !ferror(stdout) && __fpending(stdout) == pending && pending + STDIO_OFFSET <= sizeof stream &&
+           memcmp(stream + STDIO_OFFSET + pending - length, last, length) == 0;
+}
+
+/* Prints the sentinel. 1 if it and the `pending` bytes before it are in `stream`. */
 static int print_end(const char *end, size_t pending)
 {
     size_t length = strlen(end);
     int fits = pending + length <= sizeof stream - STDIO_OFFSET;
-    char *after = stream + STDIO_OFFSET + (fits ? pending : 0);
-    if (fits) *after = '\0'; /* no sentinel of an earlier reply */
+    if (fits) stream[STDIO_OFFSET + pending] = '\0'; /* no sentinel of an earlier reply */
     fputs(end, stdout);
-    return fits && !ferror(stdout) && __fpending(stdout) == pending + length && memcmp(after, end, length) == 0;
+    return fits && is_in_stream(pending + length, end, length);
 }
 
-/* Ends a reply whose last `shared` bytes are in the region: the first `kept` bytes in stdout's buffer, the callout and the sentinel, in one write. */
-static int end_with_region(size_t kept, size_t shared)
+/* Text that is written to the mailbox instead of shared bytes. */
+static struct sluice_bytes line;
+
+static int write_line(void)
 {
-    const char *escape = sluice_mailbox_sentinel(SLUICE_ESCAPE), *close = sluice_mailbox_sentinel(SLUICE_CLOSE);
-    char *at = stream + STDIO_OFFSET;
+    int failed = sluice_mailbox_write(line.at, line.length);
+    line.length = 0;
+    return failed;
+}
+
+static int add_text(const char *text)
+{
+    return sluice_bytes_add(&line, text, strlen(text));
+}
+
+static int add_part(size_t part, size_t start)
+{
+    char text[80];
+    if (start) snprintf(text, sizeof text, "\n!BUFFER-REGION: %zu %zu\n", part, start);
+    else snprintf(text, sizeof text, "\n!BUFFER-REGION: %zu\n", part);
+    return add_text(sluice_mailbox_sentinel(SLUICE_ESCAPE)) || add_text(text) || add_text(sluice_mailbox_sentinel(SLUICE_CLOSE)) || add_text("\n") ? -1 : 0;
+}
+
+/* Sends the first `pending` bytes of `stream`, the last `shared` of them through the region, and then `end`. Each callout is written at once, but the
+   last with `end`, and the first with what is before it. */
+static int send_shared(size_t pending, size_t shared, const char *end)
+{
+    const char *from = stream + STDIO_OFFSET;
     __fpurge(stdout);
-    int length = sprintf(at + kept, "%s\n!BUFFER-REGION: %zu\n%s\n%s", escape, shared, close, sluice_mailbox_sentinel(SLUICE_END));
-    return sluice_mailbox_write(at, kept + (size_t)length);
+    line.length = 0;
+    if (sluice_bytes_add(&line, from, pending - shared)) return -1;
+    for (from += pending - shared; shared > 0;) {
+        size_t start, part = sluice_region_put(from, shared, &start);
+        if (part == 0) {
+            if (write_line()) return -1;
+            if (sluice_region_wait()) continue;
+            if (sluice_mailbox_write(from, shared)) return -1;
+            break;
+        }
+        if (add_part(part, start)) return -1;
+        from += part;
+        shared -= part;
+        if (shared > 0 && write_line()) return -1;
+    }
+    *last_byte() = '\0';
+    return add_text(end) ? -1 : write_line();
+}
+
+/* What does not fit stdout's buffer goes through the region, if there is one. */
+static size_t put_stream(const char *from, size_t bytes)
+{
+    size_t done = 0;
+    for (;;) {
+        size_t pending = __fpending(stdout), room = has_own_buffer() && buffer.bytes > pending + STDIO_OFFSET ? buffer.bytes - STDIO_OFFSET - pending : 0;
+        if (room == 0 || bytes - done < room) return done + fwrite(from + done, 1, bytes - done, stdout);
+        done += fwrite(from + done, 1, room, stdout);
+        pending += room;
+        size_t compared = room < 64 ? room : 64;
+        size_t shared = is_in_stream(pending, from + done - compared, compared) ? sluice_region_share(stream + STDIO_OFFSET, pending) : 0;
+        if (shared == 0) return done + fwrite(from + done, 1, bytes - done, stdout);
+        if (send_shared(pending, shared, "")) return 0;
+    }
+}
+
+size_t sluice_mailbox_put(const char *from, size_t bytes)
+{
+    return sluice_mailbox_keeps_records() ? put_records(from, bytes) : put_stream(from, bytes);
 }
 
 int sluice_mailbox_end(void)
@@ -154,8 +251,9 @@ int sluice_mailbox_end(void)
         return sluice_mailbox_write(end, strlen(end)) || failed ? -1 : 0;
     }
     size_t pending = __fpending(stdout), shared = 0;
-    if (print_end(end, pending)) shared = sluice_region_fill(stream + STDIO_OFFSET, pending);
-    return shared ? end_with_region(pending - shared, shared) : sluice_mailbox_flush();
+    if (buffer.bytes == SHARED_BUFFER_BYTES && *last_byte()) buffer.smaller_count = SMALLER_REPLIES;
+    if (print_end(end, pending)) shared = sluice_region_share(stream + STDIO_OFFSET, pending);
+    return shared ? send_shared(pending, shared, end) : sluice_mailbox_flush();
 }
 
 static int write_text(const char *text)

@@ -118,13 +118,17 @@ fn a_large_reply_of_the_library_is_the_same_with_and_without_regions() {
     }
 }
 
-/// Replies below and above the library's threshold and its buffer, flushed at any place.
+/// Replies below and above the library's threshold, its buffer and a region, flushed at any place.
 fn replies() -> Vec<String> {
     let mut paths = Vec::new();
     for length in [
-        0, 100, 16_300, 16_384, 16_500, 65_536, 131_000, 131_072, 200_000, 300_001,
+        0, 100, 16_300, 16_384, 16_500, 65_536, 131_000, 131_072, 200_000, 300_001, 524_000, 524_288, 600_000,
+        1_300_000,
     ] {
-        for letters in ["", "l", "f", "m", "lm", "h", "lh", "n", "e", "fe", "k"] {
+        for letters in [
+            "", "l", "f", "m", "lm", "h", "lh", "n", "e", "fe", "k", "w", "wl", "b", "bf", "wc", "wx", "wfxc", "bc",
+            "uw",
+        ] {
             paths.push(format!("/cgiplus-bin/large?{length}{letters}"));
         }
     }

@@ -1,10 +1,12 @@
 /* A large reply by stdio: <bytes>+<letters>. Letters: l Content-Length; f flush after the head; m flush within the head; h flush half-way in the
    body; o stdout has a buffer of the script; n status line of its own (NPH); e an empty line begins the body;
-   k chunks of its own. "blocks" instead: the blocks of memory behind descriptor 4, as the previous replies have left them. */
+   k chunks of its own; w sluice_write() for each 9999 bytes, b once for all of the body; c a callout, x write(2) half-way between these; u a child
+   of the script writes the body. "blocks" instead: the blocks of memory behind descriptor 4, as the previous replies have left them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sluice.h"
@@ -26,8 +28,47 @@ static void head(size_t bytes)
     if (has('f')) fflush(stdout);
 }
 
+/* The same bytes by the functions of the library. */
+static void written_body(size_t bytes)
+{
+    size_t at_once = has('w') ? 9999 : bytes;
+    char *text = malloc(bytes + 4);
+    for (size_t at = 0; at < bytes; at += 4) {
+        unsigned number = (unsigned)(at / 4);
+        memcpy(text + at, &number, 4);
+    }
+    for (size_t at = 0; at < bytes; at += at_once) {
+        size_t part = bytes - at < at_once ? bytes - at : at_once;
+        int is_middle = at <= bytes / 2 && bytes / 2 < at + part;
+        if (is_middle && has('x')) {
+            sluice_flush();
+            if (write(1, text + at, part) != (ssize_t)part) _exit(1);
+        } else {
+            sluice_write(text + at, part);
+        }
+        if (is_middle && has('c')) sluice_callout(NULL, 0, "NOOP:");
+    }
+    free(text);
+}
+
 static void body(size_t bytes)
 {
+    if (has('u')) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child) {
+            waitpid(child, NULL, 0);
+            return;
+        }
+    }
+    if (has('w') || has('b')) {
+        written_body(bytes);
+        if (has('u')) {
+            fflush(stdout);
+            _exit(0);
+        }
+        return;
+    }
     for (size_t at = 0; at < bytes; at += 4) {
         unsigned number = (unsigned)(at / 4);
         if (has('e') && at == 0) number = 0x0a0a0a0a;
