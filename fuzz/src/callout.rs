@@ -89,7 +89,7 @@ fn render(callout: &Callout) -> Option<String> {
             let ring = if *kind == BufferKind::Ring { "ring" } else { "" };
             format!("BUFFER-BEGIN: {size}{ring}")
         }
-        Callout::BufferWrite { bytes, offset } => format!("BUFFER-WRITE: {bytes} {offset}"),
+        Callout::BufferWrite(BufferPart { bytes, offset }) => format!("BUFFER-WRITE: {bytes} {offset}"),
         Callout::BufferEnd => "BUFFER-END:".to_owned(),
         Callout::BufferRegion(Some(BufferPart { bytes, offset })) => format!("BUFFER-REGION: {bytes} {offset}"),
         Callout::BufferRegion(None) => "BUFFER-REGION:".to_string(),

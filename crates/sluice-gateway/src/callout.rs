@@ -58,12 +58,7 @@ pub enum Callout {
         kind: BufferKind,
     },
     /// Sends a part of a plain memory buffer (`BUFFER-WRITE`).
-    BufferWrite {
-        /// Length of the part in bytes.
-        bytes: u64,
-        /// Start of the part, bytes from the start of the buffer.
-        offset: u64,
-    },
+    BufferWrite(BufferPart),
     /// Ends the memory buffer; the server answers when all of it has been sent (`BUFFER-END`).
     BufferEnd,
     /// Inserts bytes from the region that the request announced into the output, at this place (`BUFFER-REGION`). `None` if they are
@@ -89,7 +84,7 @@ impl Callout {
     pub fn is_of_buffer(&self) -> bool {
         matches!(
             self,
-            Callout::BufferBegin { .. } | Callout::BufferWrite { .. } | Callout::BufferEnd
+            Callout::BufferBegin { .. } | Callout::BufferWrite(_) | Callout::BufferEnd
         )
     }
 }
@@ -172,13 +167,10 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "HTTP-STATUS" => Ok(Callout::HttpStatus),
         "SCRIPT-CONTROL" => script_control(parameters).map(Callout::ScriptControl),
         "BUFFER-BEGIN" => buffer_begin(parameters),
-        "BUFFER-WRITE" => buffer_write(parameters),
+        "BUFFER-WRITE" => wanted_part("BUFFER-WRITE", parameters).map(Callout::BufferWrite),
         "BUFFER-END" => Ok(Callout::BufferEnd),
         "BUFFER-REGION" => Ok(Callout::BufferRegion(part(parameters))),
-        "BUFFER-FREE" => match part(parameters) {
-            Some(part) => Ok(Callout::BufferFree(part)),
-            None => Err("BUFFER-FREE wants decimal numbers: bytes [offset]".to_string()),
-        },
+        "BUFFER-FREE" => wanted_part("BUFFER-FREE", parameters).map(Callout::BufferFree),
         _ => Err(UNKNOWN.to_string()),
     }
 }
@@ -236,11 +228,8 @@ fn buffer_begin(text: &str) -> Result<Callout, String> {
     })
 }
 
-fn buffer_write(text: &str) -> Result<Callout, String> {
-    match part(text) {
-        Some(BufferPart { bytes, offset }) => Ok(Callout::BufferWrite { bytes, offset }),
-        None => Err("BUFFER-WRITE wants decimal numbers: bytes [offset]".to_string()),
-    }
+fn wanted_part(keyword: &str, text: &str) -> Result<BufferPart, String> {
+    part(text).ok_or_else(|| format!("{keyword} wants decimal numbers: bytes [offset]"))
 }
 
 /// `<bytes> [<offset>]`.
@@ -420,26 +409,10 @@ mod tests {
     }
 
     #[test]
-    fn buffer_write_accepts_bytes_and_an_offset() {
-        assert_eq!(
-            request("BUFFER-WRITE: 100"),
-            Callout::BufferWrite { bytes: 100, offset: 0 }
-        );
-        assert_eq!(
-            request("BUFFER-WRITE: 100 4096"),
-            Callout::BufferWrite {
-                bytes: 100,
-                offset: 4096
-            }
-        );
-        for bad in ["", "x", "1 x", "1 2 3", "-1", "0x10"] {
-            reason(&format!("BUFFER-WRITE: {bad}"));
-        }
-    }
-
-    #[test]
-    fn parts_of_a_region_have_bytes_and_an_offset() {
+    fn parts_have_bytes_and_an_offset() {
         let part = |bytes, offset| BufferPart { bytes, offset };
+        assert_eq!(request("BUFFER-WRITE: 100"), Callout::BufferWrite(part(100, 0)));
+        assert_eq!(request("BUFFER-WRITE: 100 4096"), Callout::BufferWrite(part(100, 4096)));
         assert_eq!(request("BUFFER-REGION: 100"), Callout::BufferRegion(Some(part(100, 0))));
         assert_eq!(
             request("BUFFER-REGION: 100 4096"),
@@ -448,7 +421,9 @@ mod tests {
         assert_eq!(request("BUFFER-FREE: 100 4096"), Callout::BufferFree(part(100, 4096)));
         for bad in ["", "x", "1 x", "1 2 3", "-1", "0x10"] {
             assert_eq!(request(&format!("BUFFER-REGION: {bad}")), Callout::BufferRegion(None));
-            reason(&format!("BUFFER-FREE: {bad}"));
+            for keyword in ["BUFFER-WRITE", "BUFFER-FREE"] {
+                assert!(reason(&format!("{keyword}: {bad}")).starts_with(keyword));
+            }
         }
     }
 

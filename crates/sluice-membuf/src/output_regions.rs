@@ -53,6 +53,14 @@ pub struct OutputRegion {
     pub offset: u64,
 }
 
+impl OutputRegion {
+    /// Whether all of a part lies in it: so many bytes, from this one of the region on.
+    #[must_use]
+    pub fn has(self, offset: u64, bytes: u64) -> bool {
+        part_of(offset, bytes).is_some()
+    }
+}
+
 /// The mapping and its use, which chunks in flight hold.
 #[derive(Debug, Default)]
 struct Area {
@@ -145,12 +153,9 @@ impl OutputRegions {
             in_flight.waker = None;
             return Poll::Ready(());
         }
-        if !in_flight
-            .waker
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(context.waker()))
-        {
-            in_flight.waker = Some(context.waker().clone());
+        match &mut in_flight.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
         }
         Poll::Pending
     }

@@ -33,7 +33,7 @@ use crate::client_certificates::ClientAuthorities;
 
 /// Plaintext bytes of the records that the server sends, 64 less than the most that is allowed (RFC 8446 §5.1). rustls copies them after the 5 bytes of
 /// the record's header. With 16 KiB that would be 5 bytes after the same place of a page each time, which makes `rep movsb` fifteen times as slow on AMD's
-/// Zen 3 and 4, where glibc before 2.39 uses it (glibc bug 30994; docs/internals/performance.md, "What can be gained over TLS").
+/// Zen 3 and 4, where glibc 2.36 (Debian 12) uses it (glibc bug 30994; docs/internals/performance.md, "What can be gained over TLS").
 pub(crate) const RECORD_BYTES: usize = (16 << 10) - 64;
 
 /// Bytes of a record's header, which rustls counts as part of the fragment (RFC 8446 §5.1).

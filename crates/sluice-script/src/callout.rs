@@ -132,8 +132,8 @@ impl Callouts {
                 self.answer_begun(begun)
             }
             Callout::BufferBegin { .. } => Answer::new(400, "BUFFER-BEGIN comes before the head of the reply"),
-            Callout::BufferWrite { .. } if self.is_client_gone => Answer::new(410, "the client has left"),
-            Callout::BufferWrite { bytes, offset } => self.buffer.write(bytes, offset, answering)?,
+            Callout::BufferWrite(_) if self.is_client_gone => Answer::new(410, "the client has left"),
+            Callout::BufferWrite(part) => self.buffer.write(part.bytes, part.offset, answering)?,
             Callout::BufferEnd => self.buffer.end(answering)?,
             Callout::Agent(line) => {
                 let Some(agent) = &mut self.agent else {

@@ -350,12 +350,9 @@ impl Process {
         if let Some(exit) = state.exit {
             return Poll::Ready(exit);
         }
-        if !state
-            .waiter
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(context.waker()))
-        {
-            state.waiter = Some(context.waker().clone());
+        match &mut state.waiter {
+            Some(waiter) => waiter.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
         }
         Poll::Pending
     }

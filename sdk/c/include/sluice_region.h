@@ -18,6 +18,9 @@ extern "C" {
 /* A server that announces no more than this takes one part in a request, at the start of the region, and knows no BUFFER-FREE. */
 #define SLUICE_REGION_SINGLE_BYTES ((size_t)128 << 10)
 
+/* The size of the region that `announced`, the value of WWW_GATEWAY_REGION, names, bytes. 0: the value is malformed or NULL. */
+size_t sluice_region_bytes(const char *announced);
+
 /* Maps the region that `announced`, the value of WWW_GATEWAY_REGION, names in the file `memory` (descriptor 4). The mapping stays for the life
    of the process, and `memory` is not used again for the same region. Sets `*size` to its bytes. NULL: the value is malformed, `memory` is not
    the server's file, or mmap(2) failed; then the mailbox serves. Not thread-safe. */

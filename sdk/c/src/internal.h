@@ -81,9 +81,6 @@ int sluice_mailbox_callout(const char *line, size_t length);
 /* Forgets the region of the previous request. */
 void sluice_region_start(void);
 
-/* Bytes in the region of this request, 0 if there is none. */
-size_t sluice_region_announced(void);
-
 /* How many bytes at the end of an output, without the head that it may begin with, are to go through memory shared with the server; 0 if the
    mailbox carries all. */
 size_t sluice_region_share(const char *output, size_t bytes);

@@ -4,6 +4,7 @@
    the server would drop the first LF of the script's output. In a record mailbox every sentinel is a record of its own. */
 #include "internal.h"
 #include "sluice.h"
+#include "sluice_region.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -91,7 +92,7 @@ static char *last_byte(void)
 static size_t stream_buffer_bytes(void)
 {
     static int has_regions = -1;
-    if (has_regions < 0) has_regions = sluice_region_announced() >= SHARED_BUFFER_BYTES;
+    if (has_regions < 0) has_regions = sluice_region_bytes(sluice_variable("WWW_GATEWAY_REGION")) >= SHARED_BUFFER_BYTES;
     if (!has_regions) return STREAM_BUFFER_BYTES;
     if (!buffer.smaller_count) return SHARED_BUFFER_BYTES;
     buffer.smaller_count--;
@@ -173,7 +174,7 @@ static int print_end(const char *end, size_t pending)
     return fits && is_in_stream(pending + length, end, length);
 }
 
-/* Text that is written to the mailbox instead of shared bytes. */
+/* What is written to the mailbox at once: callouts, and what stands before and after them. */
 static struct sluice_bytes line;
 
 static int write_line(void)
@@ -188,12 +189,20 @@ static int add_text(const char *text)
     return sluice_bytes_add(&line, text, strlen(text));
 }
 
+/* Adds a callout of a stream mailbox to `line`. */
+static int add_callout(const char *text, size_t length)
+{
+    return add_text(sluice_mailbox_sentinel(SLUICE_ESCAPE)) || add_text("\n") || sluice_bytes_add(&line, text, length) || add_text("\n") ||
+                   add_text(sluice_mailbox_sentinel(SLUICE_CLOSE)) || add_text("\n")
+               ? -1
+               : 0;
+}
+
 static int add_part(size_t part, size_t start)
 {
     char text[80];
-    if (start) snprintf(text, sizeof text, "\n!BUFFER-REGION: %zu %zu\n", part, start);
-    else snprintf(text, sizeof text, "\n!BUFFER-REGION: %zu\n", part);
-    return add_text(sluice_mailbox_sentinel(SLUICE_ESCAPE)) || add_text(text) || add_text(sluice_mailbox_sentinel(SLUICE_CLOSE)) || add_text("\n") ? -1 : 0;
+    int length = start ? snprintf(text, sizeof text, "!BUFFER-REGION: %zu %zu", part, start) : snprintf(text, sizeof text, "!BUFFER-REGION: %zu", part);
+    return add_callout(text, (size_t)length);
 }
 
 /* Sends the first `pending` bytes of `stream`, the last `shared` of them through the region, and then `end`. Each callout is written at once, but the
@@ -261,7 +270,7 @@ static int write_text(const char *text)
     return sluice_mailbox_write(text, strlen(text));
 }
 
-int sluice_mailbox_callout(const char *line, size_t length)
+int sluice_mailbox_callout(const char *text, size_t length)
 {
     const char *escape = sluice_mailbox_sentinel(SLUICE_ESCAPE), *close = sluice_mailbox_sentinel(SLUICE_CLOSE);
     if (!escape || !close || !sluice_cgiplusin_exists()) {
@@ -270,15 +279,7 @@ int sluice_mailbox_callout(const char *line, size_t length)
     }
     if (sluice_mailbox_flush()) return -1;
     if (sluice_mailbox_keeps_records())
-        return write_text(escape) || sluice_mailbox_write(line, length) || write_text(close) ? -1 : 0;
-    static struct sluice_bytes whole;
-    size_t wanted = strlen(escape) + strlen(close) + length + 4;
-    if (whole.capacity < wanted) {
-        char *at = realloc(whole.at, wanted);
-        if (!at) return -1;
-        whole.at = at;
-        whole.capacity = wanted;
-    }
-    whole.length = (size_t)snprintf(whole.at, whole.capacity, "%s\n%.*s\n%s\n", escape, (int)length, line, close);
-    return sluice_mailbox_write(whole.at, whole.length);
+        return write_text(escape) || sluice_mailbox_write(text, length) || write_text(close) ? -1 : 0;
+    line.length = 0;
+    return add_callout(text, length) ? -1 : write_line();
 }

@@ -22,7 +22,7 @@
 /* The region of this request. */
 static struct {
     int is_sought; /* it has been mapped, or cannot be */
-    char *at;      /* NULL: there is none */
+    char *at;      /* NULL: it was not announced, or cannot be mapped; then the mailbox carries all */
     size_t size;
     size_t used;   /* where the next part begins */
     size_t limit;  /* the end of the bytes that may be filled */
@@ -34,13 +34,6 @@ void sluice_region_start(void)
     region.is_sought = 0;
     region.at = NULL;
     if (!region.owner) region.owner = getpid();
-}
-
-size_t sluice_region_announced(void)
-{
-    const char *text = sluice_variable("WWW_GATEWAY_REGION");
-    unsigned long long offset, bytes;
-    return text && sscanf(text, "%llu %llu", &offset, &bytes) == 2 && bytes <= SIZE_MAX / 2 ? (size_t)bytes : 0;
 }
 
 /* The memory of the region that was announced, which is mapped once. NULL if that fails: then the mailbox serves. */
@@ -68,7 +61,7 @@ static int is_usable(void)
     return region.at && region.owner == getpid();
 }
 
-/* The bytes of the head with the empty line that ends it; 0 if there is none. */
+/* The bytes of the head with the empty line that ends it; 0 if the output begins with no complete head. */
 static size_t head_bytes(const char *output, size_t bytes)
 {
     const char *end = output + (bytes < HEAD_BYTES_MAX ? bytes : HEAD_BYTES_MAX);

@@ -23,10 +23,22 @@ static int is_servers_file(int memory, unsigned long long end)
     return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(memory, &file) && end <= (unsigned long long)file.st_size;
 }
 
+/* Reads the value of WWW_GATEWAY_REGION. 0: it is malformed. */
+static int parse(const char *announced, unsigned long long *offset, unsigned long long *bytes)
+{
+    return announced && sscanf(announced, "%llu %llu", offset, bytes) == 2 && *bytes <= SIZE_MAX / 2;
+}
+
+size_t sluice_region_bytes(const char *announced)
+{
+    unsigned long long offset, bytes;
+    return parse(announced, &offset, &bytes) ? (size_t)bytes : 0;
+}
+
 char *sluice_region_map(int memory, const char *announced, size_t *size)
 {
     unsigned long long offset, bytes;
-    if (!announced || sscanf(announced, "%llu %llu", &offset, &bytes) != 2 || bytes > SIZE_MAX / 2) return NULL;
+    if (!parse(announced, &offset, &bytes)) return NULL;
     *size = (size_t)bytes;
     struct mapping *mapping = mappings;
     for (; mapping < mappings + REGIONS_MAX && mapping->at; mapping++)

@@ -7,14 +7,15 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use sluice_gateway::{Answer, BufferPart, Callout, CalloutRequest};
 use sluice_http::fault::Fault;
-use sluice_membuf::{OutputRegion, REGION_BYTES};
+use sluice_membuf::OutputRegion;
 
 use super::{Relay, ReplyEvent};
 use crate::process_fault::Violation;
 
-/// The region that was announced with a request. `None` if there is none.
+/// The region that a request announced, and what the script waits for there.
 #[derive(Default)]
 pub(super) struct AnnouncedRegion {
+    /// `None` if the process has no regions, or the client of an earlier reply still has to get bytes from each.
     region: Option<OutputRegion>,
     /// The script waits until this part was sent (BUFFER-FREE).
     awaited: Option<BufferPart>,
@@ -65,11 +66,11 @@ impl Relay {
 
     /// BUFFER-FREE: the answer comes when the client has got these bytes.
     fn await_freed(&mut self, part: BufferPart) -> Result<(), Fault> {
-        let is_within = part
-            .offset
-            .checked_add(part.bytes)
-            .is_some_and(|end| end <= REGION_BYTES);
-        if self.region.region.is_none() || !is_within || self.region.is_awaited() {
+        let is_within = self
+            .region
+            .region
+            .is_some_and(|region| region.has(part.offset, part.bytes));
+        if !is_within || self.region.is_awaited() {
             let text = "BUFFER-FREE wants bytes of the announced region (WWW_GATEWAY_REGION), one part at a time";
             return self.answer(Some(Answer::new(400, text)));
         }
