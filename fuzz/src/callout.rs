@@ -3,7 +3,9 @@
 //! Properties: what was understood, written canonically, is understood the same; case, blanks around the line and the mark for
 //! "no answer" change nothing else; text for a log and every answer is free of control characters.
 
-use sluice_gateway::{Answer, BodyMode, BufferKind, BufferPart, Callout, Lifetime, RequestEncoding, ScriptControl, parse_callout};
+use sluice_gateway::{
+    Answer, BodyMode, BufferKind, BufferPart, Callout, Lifetime, RequestEncoding, ScriptControl, parse_callout,
+};
 
 /// Input: the line.
 pub fn check(line: &[u8]) {
