@@ -32,19 +32,19 @@ pub(crate) struct Channels {
     pub(crate) server: ServerEnds,
 }
 
-/// The script's ends, in the order of their descriptor numbers; 4 is the memory buffer.
+/// The script's ends, in the order of their descriptor numbers; 4 is the memory buffer, or `/dev/null`.
 #[derive(Debug)]
 pub(crate) struct ScriptEnds {
-    pub(crate) stdin: ScriptStdin,
+    pub(crate) stdin: ScriptEnd,
     pub(crate) mailbox: OwnedFd,
     pub(crate) stderr: OwnedFd,
     pub(crate) cgiplusin: OwnedFd,
-    pub(crate) memory: OwnedFd,
+    pub(crate) memory: ScriptEnd,
 }
 
-/// The script's descriptor 0: the shared `/dev/null`, or one of its own.
+/// A descriptor that a script may have no use for: the shared `/dev/null`, or one of its own.
 #[derive(Debug)]
-pub(crate) enum ScriptStdin {
+pub(crate) enum ScriptEnd {
     Null(Arc<OwnedFd>),
     Own(OwnedFd),
 }
@@ -60,14 +60,20 @@ pub(crate) struct ServerEnds {
 
 impl Channels {
     /// Creates the channels that a program needs. `null` is `/dev/null`, open for reading.
-    pub(crate) fn open(stdin: Stdin, mailbox: Mailbox, memory: OwnedFd, null: &Arc<OwnedFd>) -> io::Result<Channels> {
+    pub(crate) fn open(
+        stdin: Stdin,
+        mailbox: Mailbox,
+        memory: Option<OwnedFd>,
+        null: &Arc<OwnedFd>,
+    ) -> io::Result<Channels> {
+        let null = || ScriptEnd::Null(Arc::clone(null));
         let (script_stdin, server_stdin) = match stdin {
-            Stdin::Null => (ScriptStdin::Null(Arc::clone(null)), None),
-            Stdin::File(file) => (ScriptStdin::Own(file), None),
+            Stdin::Null => (null(), None),
+            Stdin::File(file) => (ScriptEnd::Own(file), None),
             Stdin::Pipe => {
                 let (read, write) = pipe()?;
                 set_nonblocking(&write)?;
-                (ScriptStdin::Own(read), Some(write))
+                (ScriptEnd::Own(read), Some(write))
             }
         };
         let (server_mailbox, script_mailbox) = match mailbox {
@@ -85,7 +91,7 @@ impl Channels {
                 mailbox: script_mailbox,
                 stderr: script_stderr,
                 cgiplusin: script_cgiplusin,
-                memory,
+                memory: memory.map_or_else(null, ScriptEnd::Own),
             },
             server: ServerEnds {
                 stdin: server_stdin,
@@ -100,11 +106,22 @@ impl Channels {
 impl ScriptEnds {
     /// The descriptors that become 0, 1, 2, 3 and 4.
     pub(crate) fn in_order(&self) -> [&OwnedFd; 5] {
-        let stdin = match &self.stdin {
-            ScriptStdin::Null(null) => null,
-            ScriptStdin::Own(own) => own,
-        };
-        [stdin, &self.mailbox, &self.stderr, &self.cgiplusin, &self.memory]
+        [
+            self.stdin.fd(),
+            &self.mailbox,
+            &self.stderr,
+            &self.cgiplusin,
+            self.memory.fd(),
+        ]
+    }
+}
+
+impl ScriptEnd {
+    fn fd(&self) -> &OwnedFd {
+        match self {
+            ScriptEnd::Null(null) => null,
+            ScriptEnd::Own(own) => own,
+        }
     }
 }
 

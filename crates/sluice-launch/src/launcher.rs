@@ -399,7 +399,7 @@ mod tests {
             directory: text("/"),
             stdin: Stdin::Null,
             mailbox: Mailbox::Stream,
-            memory: tempfile::tempfile().unwrap().into(),
+            memory: None,
             run_as: crate::run_as::RunAs::Usual,
             credentials: None,
             limits: crate::limits::ProcessLimits::default(),

@@ -29,7 +29,7 @@ use crate::wire::{Malformed, Reader, Writer};
 
 /// The version of these messages. `sluice upgrade` refuses a program with another one, because an old server process, which still ends its
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
-pub const MESSAGES_VERSION: u32 = 1;
+pub const MESSAGES_VERSION: u32 = 2;
 
 /// A message of the server.
 #[derive(Debug)]
@@ -435,7 +435,7 @@ mod tests {
             directory: c"/d".into(),
             stdin: Stdin::Pipe,
             mailbox: Mailbox::Record { record_bytes_max: 7 },
-            memory: tempfile::tempfile().unwrap().into(),
+            memory: Some(tempfile::tempfile().unwrap().into()),
             run_as: RunAs::Owner(c"/s".into()),
             credentials: None,
             limits: ProcessLimits {
@@ -527,7 +527,7 @@ mod tests {
         });
         assert_eq!(
             (MESSAGES_VERSION, format!("{hash:016x}").as_str()),
-            (1, "d747126ab5ec1ee0"),
+            (2, "f971c08f5e46b165"),
             "the messages have changed: raise MESSAGES_VERSION, and write both here"
         );
     }

@@ -29,8 +29,8 @@ pub struct Program {
     pub stdin: Stdin,
     /// The channel for output: descriptor 1.
     pub mailbox: Mailbox,
-    /// The memory buffer (a memfd), which becomes descriptor 4. The caller passes a duplicate.
-    pub memory: OwnedFd,
+    /// The memory buffer (a memfd), which becomes descriptor 4; the caller passes a duplicate. `None`: `/dev/null` does.
+    pub memory: Option<OwnedFd>,
     /// As whom it is to run: a wish, of which a [`crate::UserPolicy`] makes the credentials.
     pub run_as: RunAs,
     /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get those of the policy.

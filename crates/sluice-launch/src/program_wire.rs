@@ -30,13 +30,15 @@ const MARK_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 const NICE_MAX: u8 = 19;
 const UMASK_MAX: u64 = 0o777;
 
-/// Writes a program, and lists the descriptors that go with it: the memory buffer, and the file that is its standard input.
+/// Writes a program, and lists the descriptors that go with it: the memory buffer if it has one, and the file that is its
+/// standard input.
 pub(crate) fn write<'a>(out: &mut Writer, program: &'a Program, mark: &str) -> Vec<BorrowedFd<'a>> {
     out.text(program.path.as_bytes());
     out.texts(program.arguments.iter().map(CString::as_bytes));
     out.text(&program.environment);
     out.text(program.directory.as_bytes());
-    let mut fds = vec![program.memory.as_fd()];
+    let mut fds: Vec<_> = program.memory.iter().map(OwnedFd::as_fd).collect();
+    out.flag(program.memory.is_some());
     out.byte(match &program.stdin {
         Stdin::Null => 0,
         Stdin::Pipe => 1,
@@ -116,7 +118,7 @@ pub(crate) fn descriptors_of(program: Program) -> Vec<OwnedFd> {
         Stdin::File(file) => Some(file),
         Stdin::Null | Stdin::Pipe => None,
     };
-    [program.memory].into_iter().chain(stdin).collect()
+    program.memory.into_iter().chain(stdin).collect()
 }
 
 /// Reads a program and its mark, with the descriptors that came with it. Its user is not decided yet.
@@ -126,7 +128,9 @@ pub(crate) fn read(from: &mut Reader<'_>, fds: Vec<OwnedFd>) -> Result<(Program,
     let arguments = from.c_strings("the arguments")?;
     let environment = from.text("the environment")?.to_vec();
     let directory = from.c_string("the directory")?;
-    let memory = fds.next().ok_or(Malformed("the memory buffer"))?;
+    const MEMORY: &str = "the memory buffer";
+    let has_memory = from.flag(MEMORY)?;
+    let memory = has_memory.then(|| fds.next().ok_or(Malformed(MEMORY))).transpose()?;
     let stdin = match from.byte("standard input")? {
         0 => Stdin::Null,
         1 => Stdin::Pipe,

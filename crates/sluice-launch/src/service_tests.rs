@@ -29,7 +29,7 @@ fn program(words: &[&str]) -> Program {
         directory: text("/"),
         stdin: Stdin::Null,
         mailbox: Mailbox::Stream,
-        memory: tempfile::tempfile().unwrap().into(),
+        memory: Some(tempfile::tempfile().unwrap().into()),
         run_as: RunAs::Usual,
         credentials: None,
         limits: ProcessLimits::default(),

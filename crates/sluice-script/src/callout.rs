@@ -77,6 +77,11 @@ impl Callouts {
         }
     }
 
+    /// Whether the route allows memory buffers.
+    pub(crate) fn allows_buffers(&self) -> bool {
+        self.memory_buffer_max > 0
+    }
+
     /// Carries out a callout. `None` if no answer is wanted, or if it comes later, from the memory buffer.
     pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Option<Segment>) -> Option<Answer> {
         let CalloutRequest { wants_answer, request } = request;

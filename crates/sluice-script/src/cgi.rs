@@ -45,7 +45,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
         true => job.request.arguments(),
         false => Vec::new(),
     };
-    let program = job.program(arguments, environment, input, &segment)?;
+    let program = job.program(arguments, environment, input, segment.as_ref())?;
     lease.take();
     let ended = lease.exit_notice();
     let ended = move |exit| {

@@ -149,7 +149,7 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
     let segment = job.segment()?;
     events.begin_process(&sentinels);
     events.environment(&environment);
-    let program = job.program(Vec::new(), environment.bytes(), Stdin::Pipe, &segment)?;
+    let program = job.program(Vec::new(), environment.bytes(), Stdin::Pipe, segment.as_ref())?;
     let ended = lease.exit_notice();
     job.request.progress.set_step(Step::StartingProcess);
     let (process, mut channels) =

@@ -373,11 +373,15 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
         note_end(scripts, &process, &events);
         return None;
     }
-    let Some(segment) = &mut channels.segment else {
-        process.stop(EndCause::Unusable);
-        return None;
-    };
-    segment.end_exchange();
+    match &mut channels.segment {
+        Some(segment) => segment.end_exchange(),
+        // A thread that prepared a buffer has lost it.
+        None if callouts.allows_buffers() => {
+            process.stop(EndCause::Unusable);
+            return None;
+        }
+        None => {}
+    }
     scanner.restart();
     channels.mailbox.end_reply(&scripts.spare_room);
     let idle = IdleProcess {

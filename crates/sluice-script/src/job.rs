@@ -212,7 +212,7 @@ impl Job {
         arguments: Vec<Vec<u8>>,
         environment: Vec<u8>,
         stdin: Stdin,
-        segment: &Segment,
+        segment: Option<&Segment>,
     ) -> Result<Program, Fault> {
         let settings = self.settings();
         let arguments = arguments
@@ -234,7 +234,7 @@ impl Job {
                     record_bytes_max: settings.output.record_bytes_max,
                 },
             },
-            memory: duplicate(segment)?,
+            memory: segment.map(duplicate).transpose()?,
             run_as: self.run_as()?,
             credentials: None,
             limits: self.limits(),
@@ -301,13 +301,13 @@ impl Job {
         stored
     }
 
-    /// A memory buffer without memory.
-    pub(crate) fn segment(&self) -> Result<Segment, Fault> {
-        let segment = self
-            .scripts
-            .resources()
-            .segment(self.settings().output.memory_buffer_max);
-        segment.map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
+    /// A memory buffer without memory. `None` if the route allows none (`memory_buffer_max = 0`).
+    pub(crate) fn segment(&self) -> Result<Option<Segment>, Fault> {
+        let bytes_max = self.settings().output.memory_buffer_max;
+        let segment = (bytes_max > 0).then(|| self.scripts.resources().segment(bytes_max));
+        segment
+            .transpose()
+            .map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
     }
 
     /// The clock of its exchange; `timer` is that of the last exchange of its process.

@@ -142,7 +142,7 @@ pub(crate) struct Channels {
     pub input: Option<Input>,
     pub mailbox: Mailbox,
     pub cgiplusin: RequestPipe,
-    /// `None` while a thread prepares a memory buffer.
+    /// `None` if the route allows no memory buffer, and while a thread prepares one.
     pub segment: Option<Segment>,
 }
 
@@ -155,7 +155,7 @@ pub(crate) async fn start(
     scripts: &Rc<Scripts>,
     spec: ProcessSpec,
     program: Program,
-    segment: Segment,
+    segment: Option<Segment>,
     events: &ScriptEvents,
     ended: impl FnOnce(EndedProcess) + Send + 'static,
 ) -> Result<(Arc<Process>, Box<Channels>), Fault> {
@@ -195,7 +195,7 @@ pub(crate) async fn start(
             input: started.stdin.map(Input::new).transpose()?,
             mailbox: Mailbox::new(started.mailbox, kind, record_bytes_max)?,
             cgiplusin: RequestPipe::new(started.cgiplusin),
-            segment: Some(segment),
+            segment,
         }))
     })();
     let channels = channels

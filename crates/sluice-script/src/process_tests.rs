@@ -29,7 +29,7 @@ fn sleeper() -> Program {
         directory: text("/"),
         stdin: Stdin::Null,
         mailbox: sluice_launch::Mailbox::Stream,
-        memory: tempfile::tempfile().unwrap().into(),
+        memory: None,
         run_as: sluice_launch::RunAs::Usual,
         credentials: None,
         limits: ProcessLimits::default(),

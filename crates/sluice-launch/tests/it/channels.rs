@@ -1,7 +1,6 @@
 //! The channels of a script process, from both ends.
 
 use std::io::Write;
-use std::os::fd::OwnedFd;
 
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{FdFlags, fcntl_getfd};
@@ -47,12 +46,19 @@ fn a_file_is_read_from_its_current_offset() {
 #[test]
 fn descriptor_4_is_the_given_memory_buffer() {
     let mut program = shell("printf shared >/dev/fd/4");
-    let ours: OwnedFd = program.memory.try_clone().unwrap();
+    let ours = program.memory.as_ref().unwrap().try_clone().unwrap();
     program.mailbox = Mailbox::Stream;
     assert_eq!(output_of(program), "");
     let mut text = [0; 16];
     let bytes = rustix::io::pread(&ours, &mut text, 0).unwrap();
     assert_eq!(&text[..bytes], b"shared");
+}
+
+#[test]
+fn descriptor_4_is_dev_null_without_a_memory_buffer() {
+    let mut program = shell("readlink /proc/self/fd/4 && cat <&4");
+    program.memory = None;
+    assert_eq!(output_of(program), "/dev/null\n");
 }
 
 #[test]

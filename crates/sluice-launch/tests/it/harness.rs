@@ -31,7 +31,7 @@ pub(crate) fn program(path: &str, arguments: &[&str]) -> Program {
         directory: text("/"),
         stdin: Stdin::Null,
         mailbox: Mailbox::Stream,
-        memory: memory(),
+        memory: Some(memory()),
         run_as: sluice_launch::RunAs::Usual,
         credentials: None,
         limits: ProcessLimits::default(),

@@ -103,7 +103,7 @@ fn descriptors_numbered_0_to_4_do_not_collide() {
                 libc::close(number);
             }
             let mut program = program("/bin/ls", &["ls", "-l", "/proc/self/fd"]);
-            program.memory = OwnedFd::from_raw_fd(0);
+            program.memory = Some(OwnedFd::from_raw_fd(0));
             program.stdin = Stdin::File(OwnedFd::from_raw_fd(4));
             program
         };

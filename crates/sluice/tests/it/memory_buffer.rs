@@ -111,6 +111,35 @@ fn route_without_buffers_says_so() {
     }
 }
 
+/// Where no buffer is allowed none is made: neither for a process of one request nor for one that is kept, and the latter is kept all the same.
+#[test]
+fn without_buffers_descriptor_4_is_dev_null() {
+    const NAME_OF_4: &str = r#"
+import os
+while accept():
+    put(b"Content-Type: text/plain\n\n%d %s" % (os.getpid(), os.readlink("/proc/self/fd/4").encode()))
+    finish()
+"#;
+    let server = Setup::new()
+        .cgi("memory_buffer_max = 0")
+        .cgiplus("max = 1, memory_buffer_max = 0")
+        .script(
+            "name",
+            "echo 'Content-Type: text/plain'; echo; exec readlink /proc/self/fd/4",
+        )
+        .python("kept", NAME_OF_4)
+        .start();
+    assert_eq!(server.get("/cgi-bin/name").text(), "/dev/null\n");
+    let replies: Vec<String> = (0..3)
+        .map(|_| server.get("/cgiplus-bin/kept").text().to_owned())
+        .collect();
+    assert!(replies[0].ends_with(" /dev/null"), "{replies:?}");
+    assert!(
+        replies.iter().all(|reply| *reply == replies[0]),
+        "another process: {replies:?}"
+    );
+}
+
 /// A script for WASD, which looks for its variables in the environment, in both modes.
 #[test]
 fn plain_wasd_source_uses_the_buffer_in_both_modes_and_a_second_begin_fails() {
