@@ -111,9 +111,14 @@ bool output_callout(const char *line, size_t length);
 /* ---- region.c ---- */
 
 void region_begin(void);           /* a request has been read: its region is free */
-bool region_put(const char *from, size_t count); /* false: there is no region, or no room in it for all of it */
-size_t region_used(void);          /* bytes that have been put there, and are not announced to the server */
-void region_close(void);           /* they are announced, or thrown away: the mailbox serves until the next request */
+size_t region_room(void);          /* bytes that the present part can take; 0 if there is no region, too */
+size_t region_put(const char *from, size_t count); /* returns how many bytes the present part has taken */
+size_t region_used(void);          /* bytes of the present part, which is not announced to the server */
+size_t region_start(void);         /* where it begins in the region */
+void region_next(void);            /* it is announced */
+bool region_wait(void);            /* writes the output, and waits until the server has sent the other half of the region, which the next parts may fill.
+                                      False: the mailbox serves */
+void region_close(void);           /* what was not announced is thrown away: the mailbox serves until the next request */
 
 /* ---- sapi.c ---- */
 

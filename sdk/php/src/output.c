@@ -1,7 +1,7 @@
 /* output.c: the mailbox: the reply, the end sentinel, callouts.
 
-   Here: one buffer for head, body and end sentinel, so that a small reply is one write(2). Of a body that does not fit, the beginning goes to
-   the output region (region.c) as long as it has room, and a callout takes its place in the buffer. Not here: the format of the head (sapi.c).
+   Here: one buffer for head, body and end sentinel, so that a small reply is one write(2). A body that does not fit goes to the output region
+   (region.c) in parts, and a callout takes the place of each in the buffer. Not here: the format of the head (sapi.c).
    A record mailbox keeps the boundaries of writes: each write is at most WWW_GATEWAY_MRS bytes there, and a sentinel is a write of its own. */
 #include "engine.h"
 #include "sluice_region.h"
@@ -19,6 +19,9 @@
 #define FAILED_BYTES_MAX 1000
 /* A longer head leaves the body to the mailbox: the head stays in the buffer, with a callout after it. */
 #define REGION_HEAD_BYTES_MAX (32 * 1024)
+/* Two sentinels of some 30 bytes, a keyword and two numbers. */
+#define REGION_CALLOUT_BYTES_MAX 512
+#define REGION_SENTINELS_BYTES_MAX 400
 
 enum state { BETWEEN, OPEN, ENDED };
 
@@ -26,6 +29,7 @@ static struct {
     const char *end, *escape, *close; /* sentinels */
     size_t end_length;
     bool keeps_records, asked_for_struct;
+    bool can_share; /* callouts for the output region can be made */
     enum state state;
     size_t body;     /* bytes of the body that the script has written */
     bool is_sent;    /* a byte of the reply has been written */
@@ -52,6 +56,8 @@ void output_open(void)
     output.close = sentinel("CGIPLUSEOT");
     output.end_length = output.end ? strlen(output.end) : 0;
     output.keeps_records = getsockopt(engine.mailbox, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+    output.can_share = !output.keeps_records && output.escape && output.close &&
+                       strlen(output.escape) + strlen(output.close) <= REGION_SENTINELS_BYTES_MAX;
 }
 
 /* ---- Writing ---- */
@@ -79,33 +85,9 @@ static bool write_all(const char *from, size_t count)
     return !output.is_broken;
 }
 
-/* Announces what the region has to the server: a callout at the end of the buffer. region_take_body() has left room for it. */
-static void place_region(void)
-{
-    size_t shared = region_used(), room = BUFFER_BYTES - output.used;
-    if (shared == 0) return;
-    region_close();
-    int length = snprintf(output.bytes + output.used, room, "%s\n!BUFFER-REGION: %zu\n%s\n", output.escape, shared, output.close);
-    output.used += (size_t)length;
-}
-
-/* Moves the body in the buffer, and `more` after it, to the region. False: it has no room for them, or is not worth it. */
-static bool region_take_body(const char *more, size_t count)
-{
-    size_t body = output.used - output.body_from;
-    if (!output.has_head || output.body_from > REGION_HEAD_BYTES_MAX || output.keeps_records || !output.escape || !output.close) return false;
-    if (region_used() == 0 && body + count < SLUICE_REGION_BYTES_MIN) return false;
-    if (region_used() == 0 && body > 0) {
-        if (!region_put(output.bytes + output.body_from, body)) return false;
-        output.used = output.body_from;
-    }
-    return region_put(more, count);
-}
-
 /* Writes the buffer, and `more` after it without copying it. */
-static bool write_buffer_and(const char *more, size_t count)
+static bool write_out(const char *more, size_t count)
 {
-    place_region();
     output.body_from = 0;
     size_t used = output.used, start = 0;
     if (!engine_is_own_process()) output.used = used = count = 0;
@@ -128,6 +110,55 @@ static bool write_buffer_and(const char *more, size_t count)
     return false;
 }
 
+/* Announces the present part of the region to the server: a callout at the end of the buffer, which is written before if that has no room. */
+static void place_region(void)
+{
+    char text[REGION_CALLOUT_BYTES_MAX], offset[24] = "";
+    if (region_used() == 0) return;
+    /* Servers without parts know no offset. */
+    if (region_start() > 0) snprintf(offset, sizeof offset, " %zu", region_start());
+    int length = snprintf(text, sizeof text, "%s\n!BUFFER-REGION: %zu%s\n%s\n", output.escape, region_used(), offset, output.close);
+    region_next();
+    if ((size_t)length > BUFFER_BYTES - output.used) write_out(NULL, 0);
+    memcpy(output.bytes + output.used, text, (size_t)length);
+    output.used += (size_t)length;
+}
+
+static bool write_buffer_and(const char *more, size_t count)
+{
+    place_region();
+    return write_out(more, count);
+}
+
+/* Whether the body in the buffer, and `count` bytes after it, are to go to the region. May wait for room there, which writes the buffer. */
+static bool goes_to_region(size_t count)
+{
+    size_t body = output.used - output.body_from;
+    if (!output.can_share || !output.has_head || output.body_from > REGION_HEAD_BYTES_MAX) return false;
+    if (region_used() > 0) return true;
+    if (body + count < SLUICE_REGION_BYTES_MIN || !engine_is_own_process()) return false;
+    if (region_room() > 0 && region_room() >= body) return true;
+    /* At the end of a reply the mailbox takes what is left. */
+    return count > 0 && region_wait();
+}
+
+/* Puts the body in the buffer, and `more` after it, into the region, part after part; the mailbox takes what the region does not. */
+static bool put_into_region(const char *more, size_t count)
+{
+    if (region_used() == 0) {
+        region_put(output.bytes + output.body_from, output.used - output.body_from);
+        output.used = output.body_from;
+    }
+    for (;;) {
+        size_t taken = region_put(more, count);
+        more += taken;
+        count -= taken;
+        if (count == 0) return true;
+        if (!write_buffer_and(NULL, 0)) return false;
+        if (region_room() == 0 && !region_wait()) return write_out(more, count);
+    }
+}
+
 static void put(const char *text, size_t length)
 {
     place_region();
@@ -146,7 +177,7 @@ bool output_write(const char *from, size_t count)
     if (output.state == ENDED) return true; /* after fastcgi_finish_request() */
     if (output.is_broken) return false;
     if (count > BUFFER_BYTES - output.used || count >= SLUICE_REGION_BYTES_MIN || region_used() > 0) {
-        if (region_take_body(from, count)) return true;
+        if (goes_to_region(count)) return put_into_region(from, count);
         /* What the region has comes first. */
         if (count > BUFFER_BYTES - output.used || region_used() > 0) {
             if (count >= BUFFER_BYTES / 2) return write_buffer_and(from, count);
@@ -247,7 +278,7 @@ static void put_end(void)
 {
     if (!engine_is_own_process()) return;
     if (output.keeps_records) write_buffer_and(NULL, 0);
-    region_take_body(NULL, 0);
+    if (goes_to_region(0)) put_into_region(NULL, 0);
     if (output.end) put(output.end, output.end_length);
     write_buffer_and(NULL, 0);
     output.state = ENDED;

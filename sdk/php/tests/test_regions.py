@@ -4,7 +4,7 @@ import unittest
 
 import support
 
-SIZES = (0, 1, 16383, 16384, 16385, 32000, 65000, 65535, 65536, 65537, 100_000, 131_071, 131_072, 131_073, 300_001)
+SIZES = (0, 1, 16383, 16384, 16385, 32000, 65000, 65535, 65536, 65537, 100_000, 131_071, 131_072, 131_073, 300_001, 524_287, 524_288, 600_000, 1_300_000)
 
 # QUERY_STRING: a length and words.
 REPLY = r"""
@@ -12,20 +12,24 @@ function reply() {
     $words = explode('+', $_SERVER['QUERY_STRING']);
     $length = (int) array_shift($words);
     $has = fn ($word) => in_array($word, $words, true);
-    $body = substr(str_repeat("0123456789abcde\n", intdiv($length, 16) + 1), 0, $length);
+    $body = '';
+    for ($line = 0; strlen($body) < $length; $line++) $body .= sprintf("%015d\n", $line);
+    $body = substr($body, 0, $length);
     header('Content-Type: text/plain');
     if ($has('length')) header("Content-Length: $length");
     if ($has('long')) header('X-Long: ' . str_repeat('y', 40000));
     if ($has('304')) http_response_code(304);
     if ($has('maps')) $body = substr_count(file_get_contents('/proc/self/maps'), 'memfd') . (getenv('WWW_GATEWAY_REGION') ?: ' none');
+    if ($has('written')) preg_match('/wchar: (\d+)/', file_get_contents('/proc/self/io'), $found) and $body = $found[1];
     if ($has('flush')) { echo substr($body, 0, 20000); flush(); $body = substr($body, 20000); }
+    if ($has('middle')) { echo substr($body, 0, 200000); flush(); sluice_callout('NOOP:'); $body = substr($body, 200000); }
     if ($has('callout')) { echo substr($body, 0, 40000); sluice_callout('NOOP:'); $body = substr($body, 40000); }
     foreach ($has('lines') && $body !== '' ? str_split($body, 1000) : [$body] as $part) echo $part;
     if ($has('finish')) { fastcgi_finish_request(); echo 'lost'; }
     if ($has('fail')) throw new Exception('no luck');
 }
 """
-WORDS = ("", "+length", "+long", "+flush", "+lines", "+callout", "+finish", "+lines+callout")
+WORDS = ("", "+length", "+long", "+flush", "+lines", "+callout", "+finish", "+lines+callout", "+middle", "+lines+middle")
 
 
 class Regions(support.PhpCase):
@@ -71,6 +75,24 @@ class Regions(support.PhpCase):
 
         self.assertIn(maps("with"), ("1 none", "2 none"))
         self.assertEqual(maps("without"), "0 none")
+
+    def test_a_long_reply_is_in_the_region_part_after_part(self):
+        def written(way):
+            return int(self.server.get(f"/{way}-app/?0+written").text)
+
+        for way, words, is_shared in (("with", "", True), ("with", "+lines", True), ("without", "", False)):
+            with self.subTest(way, words=words):
+                before = written(way)
+                self.server.get(f"/{way}-app/?1300000{words}")
+                by_mailbox = written(way) - before
+                self.assertTrue(by_mailbox < 200_000 if is_shared else by_mailbox > 1_300_000, by_mailbox)
+
+    def test_a_client_that_leaves_while_the_script_waits_for_room(self):
+        for _ in range(3):
+            with self.server.connect() as client:
+                client.send("GET /with-app/?8000000 HTTP/1.1\r\nHost: test\r\n\r\n")
+                self.assertTrue(client.socket.recv(1))
+            self.assert_same([f"/{way}-app/?700000" for way in ("with", "without")])
 
 
 if __name__ == "__main__":
