@@ -76,22 +76,21 @@ size_t sluice_mailbox_put(const char *from, size_t bytes);
 /* Writes a callout of one line (without LF). 0, or -1: errno. */
 int sluice_mailbox_callout(const char *line, size_t length);
 
-/* ---- region.c ---- */
+/* ---- reply_region.c ---- */
 
 /* Forgets the region of the previous request. */
-void sluice_region_start(void);
+void sluice_reply_region_start(void);
 
 /* How many bytes at the end of an output, without the head that it may begin with, are to go through memory shared with the server; 0 if the
    mailbox carries all. */
-size_t sluice_region_share(const char *output, size_t bytes);
+size_t sluice_reply_region_share(const char *output, size_t bytes);
 
-/* Copies the start of these bytes to the region. Returns how many: the callout BUFFER-REGION takes their place in the mailbox, with `*start`; 0 if
-   there is no room. */
-size_t sluice_region_put(const char *from, size_t bytes, size_t *start);
+/* Where these bytes go. */
+struct sluice_region;
+struct sluice_region *sluice_reply_region(void);
 
-/* Waits until the server has sent enough of the region that there is room. All of stdout and of the mailbox must have been written. 1; 0 if that
-   is not possible: then the mailbox carries the rest. */
-int sluice_region_wait(void);
+/* As sluice_region_wait(). */
+int sluice_reply_region_wait(void);
 
 /* ---- ring.c ---- */
 

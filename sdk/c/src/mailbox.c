@@ -198,30 +198,25 @@ static int add_callout(const char *text, size_t length)
                : 0;
 }
 
-static int add_part(size_t part, size_t start)
-{
-    char text[80];
-    int length = start ? snprintf(text, sizeof text, "!BUFFER-REGION: %zu %zu", part, start) : snprintf(text, sizeof text, "!BUFFER-REGION: %zu", part);
-    return add_callout(text, (size_t)length);
-}
-
 /* Sends the first `pending` bytes of `stream`, the last `shared` of them through the region, and then `end`. Each callout is written at once, but the
    last with `end`, and the first with what is before it. */
 static int send_shared(size_t pending, size_t shared, const char *end)
 {
+    struct sluice_region *region = sluice_reply_region();
     const char *from = stream + STDIO_OFFSET;
+    char text[SLUICE_REGION_LINE_BYTES];
     __fpurge(stdout);
     line.length = 0;
     if (sluice_bytes_add(&line, from, pending - shared)) return -1;
     for (from += pending - shared; shared > 0;) {
-        size_t start, part = sluice_region_put(from, shared, &start);
+        size_t part = sluice_region_put(region, from, shared);
         if (part == 0) {
             if (write_line()) return -1;
-            if (sluice_region_wait()) continue;
+            if (sluice_reply_region_wait()) continue;
             if (sluice_mailbox_write(from, shared)) return -1;
             break;
         }
-        if (add_part(part, start)) return -1;
+        if (add_callout(text, sluice_region_announce(region, text))) return -1;
         from += part;
         shared -= part;
         if (shared > 0 && write_line()) return -1;
@@ -240,7 +235,7 @@ static size_t put_stream(const char *from, size_t bytes)
         done += fwrite(from + done, 1, room, stdout);
         pending += room;
         size_t compared = room < 64 ? room : 64;
-        size_t shared = is_in_stream(pending, from + done - compared, compared) ? sluice_region_share(stream + STDIO_OFFSET, pending) : 0;
+        size_t shared = is_in_stream(pending, from + done - compared, compared) ? sluice_reply_region_share(stream + STDIO_OFFSET, pending) : 0;
         if (shared == 0) return done + fwrite(from + done, 1, bytes - done, stdout);
         if (send_shared(pending, shared, "")) return 0;
     }
@@ -261,7 +256,7 @@ int sluice_mailbox_end(void)
     }
     size_t pending = __fpending(stdout), shared = 0;
     if (buffer.bytes == SHARED_BUFFER_BYTES && *last_byte()) buffer.smaller_count = SMALLER_REPLIES;
-    if (print_end(end, pending)) shared = sluice_region_share(stream + STDIO_OFFSET, pending);
+    if (print_end(end, pending)) shared = sluice_reply_region_share(stream + STDIO_OFFSET, pending);
     return shared ? send_shared(pending, shared, end) : sluice_mailbox_flush();
 }
 

@@ -1,114 +1,113 @@
-/* region.c: the body of a large reply through memory shared with the server, instead of the mailbox.
-
-   Here: the region that the server announces with a request (WWW_GATEWAY_REGION: its offset in the memory buffer's file, and its size), the decision,
-   the copy, and waiting for room. Not here: the mapping (region_map.c), how the callout is written (mailbox.c), and buffers that a script
-   begins itself (buffer.c). */
-#include "internal.h"
-#include "sluice.h"
+/* region.c: an output region (sluice_region.h): its mapping, and its use in parts. Not here: what goes there, and when (reply_region.c, and engines
+   in other languages). */
 #include "sluice_region.h"
 
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
-/* A longer head is not searched for its end; the server finds it in the region, at the cost of a copy. */
-#define HEAD_BYTES_MAX ((size_t)8 << 10)
+/* Regions of a process; the server announces one of them at a time. */
+#define REGIONS_MAX 2
 
-/* The server sends a part while this process copies the next. */
+/* The server sends a part while this process makes the next. */
 #define PART_BYTES_MAX ((size_t)128 << 10)
 
-/* The region of this request. */
-static struct {
-    int is_sought; /* it has been mapped, or cannot be */
-    char *at;      /* NULL: it was not announced, or cannot be mapped; then the mailbox carries all */
-    size_t size;
-    size_t used;   /* where the next part begins */
-    size_t limit;  /* the end of the bytes that may be filled */
-    pid_t owner;   /* a child of the script must not write to it */
-} region;
+static struct mapping {
+    char *at;
+    unsigned long long offset, size;
+} mappings[REGIONS_MAX];
 
-void sluice_region_start(void)
+/* The server seals its file against shrinking, and it reaches so far. Whatever else a script has put there instead must not be written to. */
+static int is_servers_file(int memory, unsigned long long end)
 {
-    region.is_sought = 0;
-    region.at = NULL;
-    if (!region.owner) region.owner = getpid();
+    struct stat file;
+    int seals = fcntl(memory, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(memory, &file) && end <= (unsigned long long)file.st_size;
 }
 
-/* The memory of the region that was announced, which is mapped once. NULL if that fails: then the mailbox serves. */
-static char *map(const char *announced, size_t *size)
+/* Reads the value of WWW_GATEWAY_REGION. 0: it is malformed or NULL. */
+static int parse(const char *announced, unsigned long long *offset, unsigned long long *bytes)
 {
-    char *at = sluice_region_map(-1, announced, size);
-    const char *name = at ? NULL : getenv("CGIPLUSBUF");
-    int memory = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
-    if (memory < 0) return at;
-    at = sluice_region_map(memory, announced, size);
-    close(memory);
+    return announced && sscanf(announced, "%llu %llu", offset, bytes) == 2 && *bytes <= SIZE_MAX / 2;
+}
+
+size_t sluice_region_bytes(const char *announced)
+{
+    unsigned long long offset, bytes;
+    return parse(announced, &offset, &bytes) ? (size_t)bytes : 0;
+}
+
+/* NULL: errno, or the file is not the server's. */
+static char *map(int memory, unsigned long long offset, unsigned long long bytes)
+{
+    struct mapping *mapping = mappings;
+    for (; mapping < mappings + REGIONS_MAX && mapping->at; mapping++)
+        if (mapping->offset == offset && mapping->size == bytes) return mapping->at;
+    if (mapping == mappings + REGIONS_MAX || !is_servers_file(memory, offset + bytes)) return NULL;
+    void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, (off_t)offset);
+    if (at == MAP_FAILED) return NULL;
+    *mapping = (struct mapping){.at = at, .offset = offset, .size = bytes};
     return at;
 }
 
-static int is_usable(void)
+int sluice_region_open(struct sluice_region *region, int memory, const char *announced)
 {
-    if (!region.is_sought) {
-        const char *announced = sluice_variable("WWW_GATEWAY_REGION");
-        int has_callouts = sluice_mailbox_sentinel(SLUICE_ESCAPE) && sluice_mailbox_sentinel(SLUICE_CLOSE);
-        region.is_sought = 1;
-        region.at = announced && has_callouts ? map(announced, &region.size) : NULL;
-        region.used = 0;
-        region.limit = region.size;
-    }
-    return region.at && region.owner == getpid();
+    unsigned long long offset, bytes;
+    *region = (struct sluice_region){.at = NULL};
+    if (!parse(announced, &offset, &bytes)) return 0;
+    region->at = map(memory, offset, bytes);
+    if (region->at) region->size = region->limit = (size_t)bytes;
+    return region->at != NULL;
 }
 
-/* The bytes of the head with the empty line that ends it; 0 if the output begins with no complete head. */
-static size_t head_bytes(const char *output, size_t bytes)
+void sluice_region_close(struct sluice_region *region)
 {
-    const char *end = output + (bytes < HEAD_BYTES_MAX ? bytes : HEAD_BYTES_MAX);
-    for (const char *line = output; line < end;) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        if (!newline) return 0;
-        if (newline == line || (newline == line + 1 && *line == '\r')) return (size_t)(newline + 1 - output);
-        line = newline + 1;
-    }
-    return 0;
+    *region = (struct sluice_region){.at = NULL};
 }
 
-size_t sluice_region_share(const char *output, size_t bytes)
+size_t sluice_region_room(const struct sluice_region *region)
 {
-    if (bytes < SLUICE_REGION_BYTES_MIN) return 0;
-    size_t shared = bytes - head_bytes(output, bytes);
-    if (shared < SLUICE_REGION_BYTES_MIN || !is_usable()) return 0;
-    /* An older server takes one part. */
-    if (region.size <= SLUICE_REGION_SINGLE_BYTES && shared > region.limit - region.used) return 0;
-    return shared;
+    size_t room = region->limit - region->start - region->used, part = PART_BYTES_MAX - region->used;
+    return room < part ? room : part;
 }
 
-size_t sluice_region_put(const char *from, size_t bytes, size_t *start)
+size_t sluice_region_put(struct sluice_region *region, const char *from, size_t bytes)
 {
-    if (!region.at || region.used == region.limit) return 0;
-    size_t part = region.limit - region.used;
-    if (part > PART_BYTES_MAX) part = PART_BYTES_MAX;
-    if (part > bytes) part = bytes;
-    memcpy(region.at + region.used, from, part);
-    *start = region.used;
-    region.used += part;
+    size_t room = sluice_region_room(region), part = bytes < room ? bytes : room;
+    if (part > 0) memcpy(region->at + region->start + region->used, from, part);
+    region->used += part;
     return part;
 }
 
-int sluice_region_wait(void)
+size_t sluice_region_announce(struct sluice_region *region, char line[SLUICE_REGION_LINE_BYTES])
 {
-    if (!region.at || region.size <= SLUICE_REGION_SINGLE_BYTES) return 0;
-    size_t half = region.size / 2, start = region.used == region.size ? 0 : region.used;
-    size_t wanted = (start < half ? half : region.size) - start;
-    char answer[64], expected[64];
-    snprintf(expected, sizeof expected, "%zu %zu", wanted, start);
+    char start[24] = "";
+    /* Servers without parts know no offset. */
+    if (region->start > 0) snprintf(start, sizeof start, " %zu", region->start);
+    int length = snprintf(line, SLUICE_REGION_LINE_BYTES, "!BUFFER-REGION: %zu%s", region->used, start);
+    region->start += region->used;
+    region->used = 0;
+    if (region->size <= SLUICE_REGION_SINGLE_BYTES) sluice_region_close(region);
+    return (size_t)length;
+}
+
+int sluice_region_wait(struct sluice_region *region, sluice_region_callout *callout)
+{
+    static const char keyword[] = "BUFFER-FREE: ";
+    if (!region->at) return 0;
+    size_t half = region->size / 2;
+    size_t start = region->limit == region->size ? 0 : half, wanted = start == 0 ? half : region->size - half;
+    char line[SLUICE_REGION_LINE_BYTES], answer[SLUICE_REGION_LINE_BYTES];
+    snprintf(line, sizeof line, "%s%zu %zu", keyword, wanted, start);
     /* Another answer may be one that the script has not read; then it is not known what is free. */
-    if (sluice_callout(answer, sizeof answer, "BUFFER-FREE: %s", expected) != 200 || strcmp(answer, expected) != 0) {
-        region.at = NULL;
+    if (callout(line, answer, sizeof answer) != 200 || strcmp(answer, line + strlen(keyword)) != 0) {
+        sluice_region_close(region);
         return 0;
     }
-    region.used = start;
-    region.limit = start + wanted;
+    region->start = start;
+    region->limit = start + wanted;
     return 1;
 }

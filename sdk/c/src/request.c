@@ -189,7 +189,7 @@ int sluice_accept(void)
         errno = 0;
         return 0;
     }
-    sluice_region_start();
+    sluice_reply_region_start();
     sluice_mailbox_open();
     sluice_response_start();
     request.uses++;

@@ -25,6 +25,7 @@
 #include "SAPI.h"
 #include "php_main.h"
 #include "php_variables.h"
+#include "sluice_region.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -111,13 +112,8 @@ bool output_callout(const char *line, size_t length);
 /* ---- region.c ---- */
 
 void region_begin(void);           /* a request has been read: its region is free */
-size_t region_room(void);          /* bytes that the present part can take; 0 if there is no region, too */
-size_t region_put(const char *from, size_t count); /* returns how many bytes the present part has taken */
-size_t region_used(void);          /* bytes of the present part, which is not announced to the server */
-size_t region_start(void);         /* where it begins in the region */
-void region_next(void);            /* it is announced */
-bool region_wait(void);            /* writes the output, and waits until the server has sent the other half of the region, which the next parts may fill.
-                                      False: the mailbox serves */
+struct sluice_region *region_get(void); /* opened for this request if that was not tried yet */
+size_t region_used(void);          /* bytes of the part that has not been announced to the server */
 void region_close(void);           /* what was not announced is thrown away: the mailbox serves until the next request */
 
 /* ---- sapi.c ---- */

@@ -4,7 +4,6 @@
    (region.c) in parts, and a callout takes the place of each in the buffer. Not here: the format of the head (sapi.c).
    A record mailbox keeps the boundaries of writes: each write is at most WWW_GATEWAY_MRS bytes there, and a sentinel is a write of its own. */
 #include "engine.h"
-#include "sluice_region.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 #define FAILED_BYTES_MAX 1000
 /* A longer head leaves the body to the mailbox: the head stays in the buffer, with a callout after it. */
 #define REGION_HEAD_BYTES_MAX (32 * 1024)
-/* Two sentinels of some 30 bytes, a keyword and two numbers. */
+/* Two sentinels, and a line of sluice_region_announce(). */
 #define REGION_CALLOUT_BYTES_MAX 512
 #define REGION_SENTINELS_BYTES_MAX 400
 
@@ -113,12 +112,10 @@ static bool write_out(const char *more, size_t count)
 /* Announces the present part of the region to the server: a callout at the end of the buffer, which is written before if that has no room. */
 static void place_region(void)
 {
-    char text[REGION_CALLOUT_BYTES_MAX], offset[24] = "";
+    char text[REGION_CALLOUT_BYTES_MAX], line[SLUICE_REGION_LINE_BYTES];
     if (region_used() == 0) return;
-    /* Servers without parts know no offset. */
-    if (region_start() > 0) snprintf(offset, sizeof offset, " %zu", region_start());
-    int length = snprintf(text, sizeof text, "%s\n!BUFFER-REGION: %zu%s\n%s\n", output.escape, region_used(), offset, output.close);
-    region_next();
+    sluice_region_announce(region_get(), line);
+    int length = snprintf(text, sizeof text, "%s\n%s\n%s\n", output.escape, line, output.close);
     if ((size_t)length > BUFFER_BYTES - output.used) write_out(NULL, 0);
     memcpy(output.bytes + output.used, text, (size_t)length);
     output.used += (size_t)length;
@@ -137,25 +134,27 @@ static bool goes_to_region(size_t count)
     if (!output.can_share || !output.has_head || output.body_from > REGION_HEAD_BYTES_MAX) return false;
     if (region_used() > 0) return true;
     if (body + count < SLUICE_REGION_BYTES_MIN || !engine_is_own_process()) return false;
-    if (region_room() > 0 && region_room() >= body) return true;
+    size_t room = sluice_region_room(region_get());
+    if (room > 0 && room >= body) return true;
     /* At the end of a reply the mailbox takes what is left. */
-    return count > 0 && region_wait();
+    return count > 0 && sluice_region_wait(region_get(), functions_callout);
 }
 
 /* Puts the body in the buffer, and `more` after it, into the region, part after part; the mailbox takes what the region does not. */
 static bool put_into_region(const char *more, size_t count)
 {
-    if (region_used() == 0) {
-        region_put(output.bytes + output.body_from, output.used - output.body_from);
+    struct sluice_region *region = region_get();
+    if (region->used == 0) {
+        sluice_region_put(region, output.bytes + output.body_from, output.used - output.body_from);
         output.used = output.body_from;
     }
     for (;;) {
-        size_t taken = region_put(more, count);
+        size_t taken = sluice_region_put(region, more, count);
         more += taken;
         count -= taken;
         if (count == 0) return true;
         if (!write_buffer_and(NULL, 0)) return false;
-        if (region_room() == 0 && !region_wait()) return write_out(more, count);
+        if (sluice_region_room(region) == 0 && !sluice_region_wait(region, functions_callout)) return write_out(more, count);
     }
 }
 
