@@ -3,6 +3,7 @@
 import unittest
 
 import support
+from support import testing
 
 SIZES = (0, 1, 16383, 16384, 16385, 32000, 65000, 65535, 65536, 65537, 100_000, 131_071, 131_072, 131_073, 300_001, 524_287, 524_288, 600_000, 1_300_000)
 
@@ -19,6 +20,7 @@ function reply() {
     if ($has('length')) header("Content-Length: $length");
     if ($has('long')) header('X-Long: ' . str_repeat('y', 40000));
     if ($has('304')) http_response_code(304);
+    if ($has('pid')) $body = getmypid();
     if ($has('maps')) $body = substr_count(file_get_contents('/proc/self/maps'), 'memfd') . (getenv('WWW_GATEWAY_REGION') ?: ' none');
     if ($has('written')) preg_match('/wchar: (\d+)/', file_get_contents('/proc/self/io'), $found) and $body = $found[1];
     if ($has('flush')) { echo substr($body, 0, 20000); flush(); $body = substr($body, 20000); }
@@ -30,6 +32,12 @@ function reply() {
 }
 """
 WORDS = ("", "+length", "+long", "+flush", "+lines", "+callout", "+finish", "+lines+callout", "+middle", "+lines+middle")
+
+
+def reads_requests(pid):
+    """Whether a process waits for bytes of descriptor 3: a request, or the answer to a callout (proc_pid_syscall(5))."""
+    with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+        return file.read().split()[1:2] == ["0x3"]
 
 
 class Regions(support.PhpCase):
@@ -89,9 +97,12 @@ class Regions(support.PhpCase):
 
     def test_a_client_that_leaves_while_the_script_waits_for_room(self):
         for _ in range(3):
+            pid = self.server.get("/with-app/?0+pid").text
             with self.server.connect() as client:
-                client.send("GET /with-app/?8000000 HTTP/1.1\r\nHost: test\r\n\r\n")
+                # More than the buffers of both sockets can have (tcp(7): tcp_rmem, tcp_wmem), so the reply does not end.
+                client.send("GET /with-app/?30000000+lines HTTP/1.1\r\nHost: test\r\n\r\n")
                 self.assertTrue(client.socket.recv(1))
+                self.assertTrue(testing.wait_until(lambda: reads_requests(pid)), "no wait for an answer in the middle of the reply")
             self.assert_same([f"/{way}-app/?700000" for way in ("with", "without")])
 
 
