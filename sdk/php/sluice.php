@@ -403,11 +403,10 @@ if (!function_exists('sluice_accept')) {
 
     function sluice_buffer_write(string $data): bool
     {
-        if (!SluiceProcess::$buffer && !SluiceProcess::isCommandLine()) {
-            echo $data;
+        if (!SluiceProcess::$buffer) {
+            sluice_write($data);
             return true;
         }
-        if (!SluiceProcess::$buffer) return false;
         [$stream, $size] = SluiceProcess::$buffer;
         if (!SluiceProcess::isHeadSent()) SluiceProcess::flush();
         foreach (strlen($data) > $size ? str_split($data, $size) : [$data] as $part) {

@@ -92,7 +92,7 @@ function sluice_map_file(string $file): ?string {}
 /** How long this process may be idle: "10" (minutes), "30s", "2h", "none". The seconds, or null if the server refuses. */
 function sluice_lifetime(string $text): ?string {}
 
-/** Requests the memory buffer, before the head is sent. Its size, or false if the server refuses: write the body by echo then. */
+/** Requests the memory buffer, before the head is sent. Its size, or false if the server refuses: sluice_buffer_write() sends by the mailbox then, as echo does. */
 function sluice_buffer_begin(int $bytes = 0): int|false {}
 
 /** Sends data by the memory buffer; the first call sends the head. False if the client has left; after that the next call ends the script,

@@ -3,7 +3,7 @@
    request.c -> cgiplusin.c (CGIPLUSIN), mailbox.c (stdout, which asks request.c for WWW_GATEWAY_MRS), buffer.c
    callout.c -> cgiplusin.c, mailbox.c
    buffer.c  -> callout.c, mailbox.c, ring.c
-   mailbox.c -> region.c -> callout.c
+   mailbox.c -> reply_region.c -> region.c; reply_region.c -> callout.c, to wait
    ring.c    -> mailbox.c; libraries in other languages call it by sluice_ring.h
    response.c -> mailbox.c; form.c -> request.c, multipart.c, upload.c, coding.c; request.c starts and ends each of them with the request
    wasd.c, membuflib.c, cgilib.c, cgilib_form.c, cgilib_response.c: the implementation of the headers in wasd/, on top of all */
@@ -89,7 +89,7 @@ size_t sluice_reply_region_share(const char *output, size_t bytes);
 struct sluice_region;
 struct sluice_region *sluice_reply_region(void);
 
-/* As sluice_region_wait(). */
+/* As sluice_region_wait(), for that region. 1, or 0. */
 int sluice_reply_region_wait(void);
 
 /* ---- ring.c ---- */

@@ -232,6 +232,8 @@ static size_t put_stream(const char *from, size_t bytes)
     for (;;) {
         size_t pending = __fpending(stdout), room = has_own_buffer() && buffer.bytes > pending + STDIO_OFFSET ? buffer.bytes - STDIO_OFFSET - pending : 0;
         if (room == 0 || bytes - done < room) return done + fwrite(from + done, 1, bytes - done, stdout);
+        /* What an earlier reply has left at the end of `stream` must not look like these bytes. */
+        stream[STDIO_OFFSET + pending + room - 1] = (char)~from[done + room - 1];
         done += fwrite(from + done, 1, room, stdout);
         pending += room;
         size_t compared = room < 64 ? room : 64;

@@ -2,6 +2,7 @@
    in other languages). */
 #include "sluice_region.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,12 @@
 
 /* The server sends a part while this process makes the next. */
 #define PART_BYTES_MAX ((size_t)128 << 10)
+
+/* Parts between two waits. The server takes 64 in flight, and those of the half before may still be. */
+#define PARTS_MAX 32
+
+/* A server that announces no more than this takes one part in a request, at the start of the region, and knows no BUFFER-FREE. */
+#define SINGLE_BYTES ((size_t)128 << 10)
 
 static struct mapping {
     char *at;
@@ -71,6 +78,7 @@ void sluice_region_close(struct sluice_region *region)
 size_t sluice_region_room(const struct sluice_region *region)
 {
     size_t room = region->limit - region->start - region->used, part = PART_BYTES_MAX - region->used;
+    if (region->parts == PARTS_MAX) return 0;
     return room < part ? room : part;
 }
 
@@ -85,29 +93,37 @@ size_t sluice_region_put(struct sluice_region *region, const char *from, size_t 
 size_t sluice_region_announce(struct sluice_region *region, char line[SLUICE_REGION_LINE_BYTES])
 {
     char start[24] = "";
+    line[0] = '\0';
+    if (region->used == 0) return 0;
     /* Servers without parts know no offset. */
     if (region->start > 0) snprintf(start, sizeof start, " %zu", region->start);
     int length = snprintf(line, SLUICE_REGION_LINE_BYTES, "!BUFFER-REGION: %zu%s", region->used, start);
     region->start += region->used;
     region->used = 0;
-    if (region->size <= SLUICE_REGION_SINGLE_BYTES) sluice_region_close(region);
+    region->parts++;
+    if (region->size <= SINGLE_BYTES) sluice_region_close(region);
     return (size_t)length;
 }
 
-int sluice_region_wait(struct sluice_region *region, sluice_region_callout *callout)
+int sluice_region_wait(struct sluice_region *region, sluice_region_callout *callout, void *context)
 {
     static const char keyword[] = "BUFFER-FREE: ";
+    if (region->used > 0) {
+        errno = EINVAL;
+        return -1;
+    }
     if (!region->at) return 0;
     size_t half = region->size / 2;
     size_t start = region->limit == region->size ? 0 : half, wanted = start == 0 ? half : region->size - half;
     char line[SLUICE_REGION_LINE_BYTES], answer[SLUICE_REGION_LINE_BYTES];
     snprintf(line, sizeof line, "%s%zu %zu", keyword, wanted, start);
     /* Another answer may be one that the script has not read; then it is not known what is free. */
-    if (callout(line, answer, sizeof answer) != 200 || strcmp(answer, line + strlen(keyword)) != 0) {
+    if (callout(context, line, answer, sizeof answer) != 200 || strcmp(answer, line + strlen(keyword)) != 0) {
         sluice_region_close(region);
         return 0;
     }
     region->start = start;
     region->limit = start + wanted;
+    region->parts = 0;
     return 1;
 }

@@ -74,12 +74,13 @@ struct sluice_region *sluice_reply_region(void)
     return &region;
 }
 
-static int callout(const char *line, char *answer, size_t size)
+static int callout(void *context, const char *line, char *answer, size_t size)
 {
+    (void)context;
     return sluice_callout(answer, size, "%s", line);
 }
 
 int sluice_reply_region_wait(void)
 {
-    return sluice_region_wait(&region, callout);
+    return sluice_region_wait(&region, callout, NULL) > 0;
 }

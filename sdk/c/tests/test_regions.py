@@ -6,6 +6,7 @@ import gzip
 import os
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 
@@ -21,6 +22,7 @@ REGION_BYTES = 524288
 #   head=LINE  a further field (_ for a blank)    inside  the head is in the region, too    split  the first half of the body is in the mailbox
 #   claim=N    BUFFER-REGION names N bytes        scribble  overwrites both regions         again=N  a second callout    exit  ends after it
 #   one        all parts are in the same place of the region
+#   twice      each BUFFER-FREE is followed by another one while the first may wait
 #   die=N      the script is killed when it has written N bytes of the parts
 SCRIPT = r'''#!/usr/bin/env -S python3 -SE
 import mmap, os, sys
@@ -73,8 +75,16 @@ while line := requests.readline():
                 at, is_full = 0, True
             if is_full and at % half == 0:
                 wanted = max(half, 65536)
-                put(b"%s\nBUFFER-FREE: %d %d\n%s\n" % (ESC, wanted, at, EOT))
+                free = b"%s\nBUFFER-FREE: %d %d\n%s\n" % (ESC, wanted, at, EOT)
+                put(free)
+                if "twice" in options:
+                    put(free)
                 answer = requests.readline()
+                if "twice" in options and (other := requests.readline()) != answer:
+                    # The first one waited.
+                    if not answer.startswith(b"400 BUFFER-FREE "):
+                        sys.exit(f"not refused: {answer}")
+                    answer = other
                 if answer != b"200 %d %d\n" % (wanted, at):
                     sys.exit(f"another answer: {answer}")
             if start == int(options.get("die", -1)):
@@ -132,6 +142,12 @@ class Stream:
 
 def frame(kind, flags, stream, payload):
     return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+class Parts(unittest.TestCase):
+    def test_parts_halves_and_answers(self):
+        done = subprocess.run([f"{server.BUILD}/tests/region"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
 
 
 class Regions(testing.ServerCase):
@@ -241,7 +257,7 @@ class Regions(testing.ServerCase):
         self.assertTrue(self.ask("r+65536").body == expected(65536))
 
     def test_parts_are_not_filled_again_before_a_slow_client_has_them(self):
-        for words in ((), ("one",)):
+        for words in ((), ("one",), ("twice",)):
             client = self.held(*words, body="p+3000000")
             self.assertTrue(client.open() == (expected(3_000_000), True))
             client.socket.close()

@@ -3,8 +3,8 @@
    main.c      options, start of PHP, the loop of requests
    records.c   CGIPLUSIN: the records of requests, the environment made of them, answers to callouts
    body.c      the request body
-   output.c    the mailbox: the buffered reply, the end sentinel, callouts, !FAILED
-   region.c    the output region: the body of a large reply in memory shared with the server
+   region.c    the output region of a request: memory shared with the server, for the body of a large reply
+   output.c    the mailbox: the buffered reply, the end sentinel, callouts and their answers, !FAILED
    sapi.c      the callbacks that PHP calls (sapi_module_struct) and the functions of php-fpm (getallheaders() …)
    request.c   one request: a script is run, its failure is reported
    isolate.c   what PHP itself does not put back after a request
@@ -13,11 +13,12 @@
    worker.c    worker mode: sluice_handle_request()
    fork.c      --fresh=fork: a child process for each request
    stdin.c     php://stdin, php://fd/3, php://fd/4
-   fields.c     the fields of the query and of the form in their order, for sluice_parameter()
+   fields.c    the fields of the query and of the form in their order, for sluice_parameter()
    functions.c the functions sluice_… of the library
    memory.c    the memory buffer
 
-   The calls go downwards in this list, with one exception: sapi.c is called by PHP, which request.c and worker.c call. */
+   main.c calls the others; records.c to output.c call only each other, a file those above it. sapi.c, functions.c and memory.c are called by
+   PHP, which request.c and worker.c call. */
 #ifndef SLUICE_PHP_ENGINE_H
 #define SLUICE_PHP_ENGINE_H
 
@@ -107,7 +108,11 @@ void output_note_body(size_t count);
 bool output_has_body(void);        /* the script has written a byte of the body */
 size_t output_body_bytes(void);    /* bytes of the body that it has written */
 bool output_is_sent(void);         /* a part of the reply has been written to the mailbox */
+/* Bytes of the line of a callout, and of its answer, without LF. */
+#define CALLOUT_BYTES_MAX 8191
 bool output_callout(const char *line, size_t length);
+/* Makes a callout that is answered unless it begins with ! or #: the code, with the text in `answer`; 0 without an answer; -1: errno. */
+int output_ask(const char *line, char *answer, size_t size);
 
 /* ---- region.c ---- */
 
@@ -198,7 +203,6 @@ PHP_FUNCTION(sluice_upload_limit);
 PHP_FUNCTION(sluice_buffer_begin);
 PHP_FUNCTION(sluice_buffer_write);
 PHP_FUNCTION(sluice_buffer_end);
-int functions_callout(const char *line, char *answer, size_t size);
 void memory_abandon(void);
 void memory_forget(void);          /* in a child process of a script */
 bool memory_was_used(void);        /* since the last call of memory_begin() */

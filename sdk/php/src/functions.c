@@ -16,7 +16,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define CALLOUT_BYTES_MAX 8191
 
 static unsigned long accepted_use; /* the request that sluice_accept() has returned */
 
@@ -346,22 +345,6 @@ static PHP_FUNCTION(sluice_fail)
 
 /* ---- Callouts ---- */
 
-int functions_callout(const char *line, char *answer, size_t size)
-{
-    char text[CALLOUT_BYTES_MAX + 1];
-    *answer = '\0';
-    if (!output_callout(line, strlen(line))) return -1;
-    if (*line == '!' || *line == '#') return 0;
-    if (records_line(text, sizeof text) < 3) {
-        errno = EPIPE;
-        return -1;
-    }
-    for (int i = 0; i < 3; i++)
-        if (text[i] < '0' || text[i] > '9') return -1;
-    snprintf(answer, size, "%s", text[3] ? text + 4 : "");
-    return (text[0] - '0') * 100 + (text[1] - '0') * 10 + (text[2] - '0');
-}
-
 /* Makes a callout "keyword text"; -1 with an exception. */
 static int callout(const char *keyword, const char *text, size_t length, char *answer, size_t size)
 {
@@ -371,9 +354,16 @@ static int callout(const char *keyword, const char *text, size_t length, char *a
         zend_argument_value_error(1, "must be one line of at most %d bytes", CALLOUT_BYTES_MAX);
         return -1;
     }
-    int code = functions_callout(line, answer, size);
+    int code = output_ask(line, answer, size);
     if (code < 0) zend_throw_exception(spl_ce_RuntimeException, "the server does not answer callouts now", 0);
     return code;
+}
+
+/* Whether a callout names parts of the output region, which hold the bytes of this reply only where the engine has put them. */
+static bool is_of_region(const char *line)
+{
+    line += strspn(line, "!# \t");
+    return strncasecmp(line, "BUFFER-REGION", strlen("BUFFER-REGION")) == 0 || strncasecmp(line, "BUFFER-FREE", strlen("BUFFER-FREE")) == 0;
 }
 
 static PHP_FUNCTION(sluice_callout)
@@ -383,6 +373,10 @@ static PHP_FUNCTION(sluice_callout)
     ZEND_PARSE_PARAMETERS_START(1, 1)
         Z_PARAM_STRING(text, length)
     ZEND_PARSE_PARAMETERS_END();
+    if (is_of_region(text)) {
+        zend_argument_value_error(1, "must not be BUFFER-REGION or BUFFER-FREE, by which the engine sends the reply");
+        RETURN_THROWS();
+    }
     int code = callout("", text, length, answer, sizeof answer);
     if (code < 0) RETURN_THROWS();
     array_init(return_value);

@@ -82,7 +82,7 @@ PHP_FUNCTION(sluice_buffer_begin)
     }
     if (memory.ring) RETURN_FALSE;
     snprintf(line, sizeof line, "BUFFER-BEGIN: %lluk ring", (unsigned long long)bytes / 1024 + (bytes % 1024 != 0));
-    if (functions_callout(line, answer, sizeof answer) != 200) RETURN_FALSE;
+    if (output_ask(line, answer, sizeof answer) != 200) RETURN_FALSE;
     if (sscanf(answer, "%47s %llu %7s", name, &capacity, shape) != 3 || strcmp(shape, "ring") != 0) RETURN_FALSE;
     memory.ring = sluice_ring_attach(MEMORY, capacity);
     if (!memory.ring) {
@@ -103,7 +103,10 @@ PHP_FUNCTION(sluice_buffer_write)
     ZEND_PARSE_PARAMETERS_START(1, 1)
         Z_PARAM_STRING(data, length)
     ZEND_PARSE_PARAMETERS_END();
-    if (!memory.ring) RETURN_FALSE;
+    if (!memory.ring) { /* the route forbids it: the bytes are the body all the same */
+        PHPWRITE(data, length);
+        RETURN_BOOL(!(PG(connection_status) & PHP_CONNECTION_ABORTED));
+    }
     php_output_flush_all(); /* what the script has echoed comes first, by the buffer, too */
     if (memory_write(data, length)) RETURN_TRUE;
     /* The client has left. A script that ignores the result ends here, unless it has called ignore_user_abort(true). */
@@ -123,7 +126,7 @@ PHP_FUNCTION(sluice_buffer_end)
     sapi_send_headers();
     output_flush();
     detach(&committed);
-    if (functions_callout("BUFFER-END:", answer, sizeof answer) != 200) RETURN_FALSE;
+    if (output_ask("BUFFER-END:", answer, sizeof answer) != 200) RETURN_FALSE;
     if (strtoull(answer, NULL, 10) != committed) RETURN_FALSE;
     RETURN_LONG((zend_long)committed);
 }

@@ -36,7 +36,7 @@ static struct {
     size_t used;
     size_t preamble; /* bytes at the start of the buffer that are no part of the reply */
     bool has_head;   /* the head is complete */
-    size_t body_from; /* where the body begins in the buffer, once `has_head` */
+    size_t body_from; /* once `has_head`: where the bytes in the buffer begin that are nothing but body */
     char bytes[BUFFER_BYTES];
 } output;
 
@@ -119,6 +119,7 @@ static void place_region(void)
     if ((size_t)length > BUFFER_BYTES - output.used) write_out(NULL, 0);
     memcpy(output.bytes + output.used, text, (size_t)length);
     output.used += (size_t)length;
+    output.body_from = output.used;
 }
 
 static bool write_buffer_and(const char *more, size_t count)
@@ -127,17 +128,33 @@ static bool write_buffer_and(const char *more, size_t count)
     return write_out(more, count);
 }
 
-/* Whether the body in the buffer, and `count` bytes after it, are to go to the region. May wait for room there, which writes the buffer. */
-static bool goes_to_region(size_t count)
+/* Whether the body in the buffer, and `count` bytes after it, are for the region. */
+static bool suits_region(size_t count)
 {
-    size_t body = output.used - output.body_from;
     if (!output.can_share || !output.has_head || output.body_from > REGION_HEAD_BYTES_MAX) return false;
     if (region_used() > 0) return true;
-    if (body + count < SLUICE_REGION_BYTES_MIN || !engine_is_own_process()) return false;
+    return output.used - output.body_from + count >= SLUICE_REGION_BYTES_MIN && engine_is_own_process();
+}
+
+static int ask(void *unused, const char *line, char *answer, size_t size)
+{
+    (void)unused;
+    return output_ask(line, answer, size);
+}
+
+/* Waits for room in the region; all that was put there has been announced. The buffer is written before. */
+static bool wait_for_room(void)
+{
+    return sluice_region_wait(region_get(), ask, NULL) > 0;
+}
+
+/* Whether the region has room for the body in the buffer, after a wait if `count` bytes follow it: at the end of a reply the mailbox takes what
+   is left. */
+static bool region_takes_body(size_t count)
+{
     size_t room = sluice_region_room(region_get());
-    if (room > 0 && room >= body) return true;
-    /* At the end of a reply the mailbox takes what is left. */
-    return count > 0 && sluice_region_wait(region_get(), functions_callout);
+    if (region_used() > 0 || (room > 0 && room >= output.used - output.body_from)) return true;
+    return count > 0 && wait_for_room();
 }
 
 /* Puts the body in the buffer, and `more` after it, into the region, part after part; the mailbox takes what the region does not. */
@@ -154,16 +171,18 @@ static bool put_into_region(const char *more, size_t count)
         count -= taken;
         if (count == 0) return true;
         if (!write_buffer_and(NULL, 0)) return false;
-        if (sluice_region_room(region) == 0 && !sluice_region_wait(region, functions_callout)) return write_out(more, count);
+        if (sluice_region_room(region) == 0 && !wait_for_room()) return write_out(more, count);
     }
 }
 
+/* Puts a sentinel or the line of a callout, which are no body: the region would hide them from the server. */
 static void put(const char *text, size_t length)
 {
     place_region();
     if (length > BUFFER_BYTES - output.used) write_buffer_and(NULL, 0);
     memcpy(output.bytes + output.used, text, length);
     output.used += length;
+    output.body_from = output.used;
 }
 
 bool output_write(const char *from, size_t count)
@@ -176,7 +195,7 @@ bool output_write(const char *from, size_t count)
     if (output.state == ENDED) return true; /* after fastcgi_finish_request() */
     if (output.is_broken) return false;
     if (count > BUFFER_BYTES - output.used || count >= SLUICE_REGION_BYTES_MIN || region_used() > 0) {
-        if (goes_to_region(count)) return put_into_region(from, count);
+        if (suits_region(count) && region_takes_body(count)) return put_into_region(from, count);
         /* What the region has comes first. */
         if (count > BUFFER_BYTES - output.used || region_used() > 0) {
             if (count >= BUFFER_BYTES / 2) return write_buffer_and(from, count);
@@ -255,6 +274,22 @@ bool output_callout(const char *line, size_t length)
     return is_written;
 }
 
+int output_ask(const char *line, char *answer, size_t size)
+{
+    char text[CALLOUT_BYTES_MAX + 1];
+    *answer = '\0';
+    if (!output_callout(line, strlen(line))) return -1;
+    if (*line == '!' || *line == '#') return 0;
+    if (records_line(text, sizeof text) < 3) {
+        errno = EPIPE;
+        return -1;
+    }
+    for (int i = 0; i < 3; i++)
+        if (text[i] < '0' || text[i] > '9') return -1;
+    snprintf(answer, size, "%s", text[3] ? text + 4 : "");
+    return (text[0] - '0') * 100 + (text[1] - '0') * 10 + (text[2] - '0');
+}
+
 /* ---- Begin and end ---- */
 
 void output_begin(void)
@@ -277,7 +312,7 @@ static void put_end(void)
 {
     if (!engine_is_own_process()) return;
     if (output.keeps_records) write_buffer_and(NULL, 0);
-    if (goes_to_region(0)) put_into_region(NULL, 0);
+    if (suits_region(0) && region_takes_body(0)) put_into_region(NULL, 0);
     if (output.end) put(output.end, output.end_length);
     write_buffer_and(NULL, 0);
     output.state = ENDED;

@@ -155,8 +155,10 @@ class Library(PhpCase):
             answers = json.loads(got.text)
             self.assertEqual((answers[0], answers[1], answers[3]), ([200, "OK"], self.server.path("htdocs/file.txt"), 400))
         self.server.log_line("a notice from PHP")
-        for got in self.each("try { sluice_callout(\"NOOP:\\nX:\"); } catch (ValueError $e) { sluice_write('refused'); }"):
-            self.assertEqual(got.text, "refused")
+        # In the other modes the script writes the mailbox itself.
+        for callout, modes in (("NOOP:\\nX:", self.modes), ("!BUFFER-REGION: 4 0", ("rte",)), ("! buffer-free: 4 0", ("rte",))):
+            for got in self.each(f"try {{ sluice_callout(\"{callout}\"); }} catch (ValueError $e) {{ sluice_write('refused'); }}", modes=modes):
+                self.assertEqual(got.text, "refused")
 
     def test_memory_buffer(self):
         code = """$size = sluice_buffer_begin(1 << 20); sluice_header('X-Size', (string) $size); sluice_respond('application/octet-stream');

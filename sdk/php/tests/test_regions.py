@@ -72,7 +72,19 @@ class Regions(support.PhpCase):
                 with self.subTest(end, method=method, words=words):
                     self.assert_same([f"/{way}{end}?{words}+{method}" for way in ("with", "without")], method)
 
+    def test_a_failure_after_a_part_of_the_reply_was_sent(self):
+        for end in ("/reply.php", "-app/"):
+            for way in ("with", "without"):
+                for words in ("60000+flush+lines", "60000+callout+lines", "100000+flush", "260000+middle+lines", "700000+flush+lines"):
+                    with self.subTest(end, way=way, words=words):
+                        response = self.server.get(f"/{way}{end}?{words}+fail")
+                        # The server may have sent the head already, or not.
+                        self.assertTrue(response.status == 502 or not response.is_complete, response)
+                        for hidden in (b"FAILED", b"no luck", b"$E-", b"$D-", b"$Z-"):
+                            self.assertNotIn(hidden, response.body)
+
     def test_fork_mode(self):
+        self.assertEqual(self.server.get("/fork/reply.php?0+maps").text, "0 none")
         for size in (100, 65536, 131_072):
             self.assert_same([f"/{way}/reply.php?{size}+fork" for way in ("without", "fork")])
 
@@ -103,6 +115,7 @@ class Regions(support.PhpCase):
                 client.send("GET /with-app/?30000000+lines HTTP/1.1\r\nHost: test\r\n\r\n")
                 self.assertTrue(client.socket.recv(1))
                 self.assertTrue(testing.wait_until(lambda: reads_requests(pid)), "no wait for an answer in the middle of the reply")
+            self.assertEqual(self.server.get("/with-app/?0+pid").text, pid)
             self.assert_same([f"/{way}-app/?700000" for way in ("with", "without")])
 
 

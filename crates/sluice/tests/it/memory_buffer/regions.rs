@@ -118,6 +118,18 @@ fn a_large_reply_of_the_library_is_the_same_with_and_without_regions() {
     }
 }
 
+#[test]
+fn what_a_reply_has_left_in_the_library_is_not_sent_with_the_next() {
+    let server = Setup::new().cgiplus("max = 1").c_programs().start();
+    // The script gives stdout another buffer; the library's has the end of the first reply, which is in the second one, too.
+    let [first, second] = ["bf", "bfzO"].map(|letters| server.get(&format!("/cgiplus-bin/large?600000{letters}")));
+    let expected: Vec<u8> = (first.body.iter().enumerate())
+        .map(|(at, byte)| if at < 300_000 { !byte } else { *byte })
+        .collect();
+    assert_eq!((first.status, second.status, second.ending), (200, 200, Ending::Complete));
+    assert!(second.body == expected);
+}
+
 /// Replies below and above the library's threshold, its buffer and a region, flushed at any place.
 fn replies() -> Vec<String> {
     let mut paths = Vec::new();

@@ -1,7 +1,8 @@
 /* A large reply by stdio: <bytes>+<letters>. Letters: l Content-Length; f flush after the head; m flush within the head; h flush half-way in the
-   body; o stdout has a buffer of the script; n status line of its own (NPH); e an empty line begins the body;
-   k chunks of its own; w sluice_write() for each 9999 bytes, b once for all of the body; c a callout, x write(2) half-way between these; u a child
-   of the script writes the body. "blocks" instead: the blocks of memory behind descriptor 4, as the previous replies have left them. */
+   body; o stdout has a buffer of the script, O one as large as the library's; n status line of its own (NPH); e an empty line begins the body;
+   k chunks of its own; w sluice_write() for each 9999 bytes, b once for all of the body; c a callout, x write(2) half-way between these, z other
+   bytes in the first half; u a child of the script writes the body. "blocks" instead: the blocks of memory behind descriptor 4, as the previous
+   replies have left them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ static void written_body(size_t bytes)
     char *text = malloc(bytes + 4);
     for (size_t at = 0; at < bytes; at += 4) {
         unsigned number = (unsigned)(at / 4);
+        if (has('z') && at < bytes / 2) number = ~number;
         memcpy(text + at, &number, 4);
     }
     for (size_t at = 0; at < bytes; at += at_once) {
@@ -80,7 +82,7 @@ static void body(size_t bytes)
 
 int main(void)
 {
-    static char own[200000];
+    static char own[524288];
     while (sluice_accept()) {
         const char *query = sluice_variable("QUERY_STRING");
         char *after;
@@ -91,7 +93,7 @@ int main(void)
             fstat(4, &memory);
             printf("Content-Type: text/plain\n\n%s", memory.st_blocks > 0 ? "some" : "none");
         } else {
-            if (has('o')) setvbuf(stdout, own, _IOFBF, sizeof own);
+            if (has('o') || has('O')) setvbuf(stdout, own, _IOFBF, has('o') ? 200000 : sizeof own);
             head(bytes);
             body(bytes);
         }
