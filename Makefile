@@ -182,7 +182,7 @@ docs: build
 	@$(CARGO) doc --locked --workspace --no-deps
 
 bench: build sdk
-	@echo "Measuring for some 32 minutes: let the machine be quiet (bench/README.md)"
+	@echo "Measuring for some 33 minutes: let the machine be quiet (bench/README.md)"
 	@bench/setup
 	@python3 bench $(BENCH)
 

@@ -43,9 +43,9 @@ fn check_raw(raw: &str) {
         assert_eq!(expected, None, "{raw:?} was refused");
         return;
     };
-    assert_eq!(Some(&target.path), expected.as_ref(), "{raw:?}");
+    assert_eq!(Some(&*target.path), expected.as_deref(), "{raw:?}");
     assert_eq!(target.query.as_deref(), query);
-    assert_eq!(target.raw, whole);
+    assert_eq!(&*target.raw, whole);
     check_path(&target.path);
 }
 

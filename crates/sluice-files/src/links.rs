@@ -39,21 +39,28 @@ pub fn refused_link(error: &io::Error) -> Option<Absent> {
     Some(Absent::Link(Box::new(refused.clone())))
 }
 
-/// Finds a script in a script directory: what the system says about the file now. One system call for a file directly in it.
+/// Finds a script in a script directory: its path, and what the system says about the file now. One system call for a file directly in it.
 ///
 /// # Errors
 /// `NotFound` also for a link that may not be followed (`refused_link`); otherwise the error of the system.
-pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<Metadata> {
+pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<(PathBuf, Metadata)> {
     let file = directory.join(below);
     if follow == FollowLinks::Yes {
-        return file.metadata();
+        let metadata = file.metadata()?;
+        return Ok((file, metadata));
     }
     if below.components().count() == 1 {
         let metadata = file.symlink_metadata()?;
         if !metadata.is_symlink() {
-            return Ok(metadata);
+            return Ok((file, metadata));
         }
     }
+    let metadata = metadata_behind_links(directory, below, follow)?;
+    Ok((file, metadata))
+}
+
+/// What the system says about the file of a path with links, as far as `follow` allows them.
+fn metadata_behind_links(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<Metadata> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open(directory, flags, Mode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -264,7 +271,8 @@ mod tests {
         for name in ["own", "sub/deep", "stays", "absolute"] {
             for follow in [FollowLinks::No, FollowLinks::SameOwner, FollowLinks::Yes] {
                 assert!(
-                    found(name, follow).is_ok_and(|metadata| metadata.is_file()),
+                    found(name, follow)
+                        .is_ok_and(|(file, metadata)| file == at("bin").join(name) && metadata.is_file()),
                     "{name} {follow:?}"
                 );
             }

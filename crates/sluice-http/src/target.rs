@@ -31,15 +31,15 @@ pub const PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// A decoded path and the raw query after it.
+/// A decoded path and the raw query after it. A copy shares its texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The path, decoded; `..` resolved, slashes merged; ends with `/` if the path as sent did.
-    pub path: String,
+    pub path: Arc<str>,
     /// The query as sent, without the `?`.
-    pub query: Option<String>,
+    pub query: Option<Arc<str>>,
     /// Path and query as sent (REQUEST_URI).
-    pub raw: String,
+    pub raw: Arc<str>,
 }
 
 /// Why a request target is not a path; the client's fault (400), or the script's in a local redirect.
@@ -100,6 +100,17 @@ impl fmt::Display for TargetProblem {
     }
 }
 
+/// For messages: the decoded path, and the query.
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.path)?;
+        match &self.query {
+            Some(query) => write!(out, "?{query}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Target {
     /// The target of a request; the client's fault (400) if it cannot be one. An absolute form without a path (`http://host?query`)
     /// has the path `/` (RFC 9110 §4.2.3).
@@ -137,10 +148,13 @@ impl Target {
             }
             before = byte;
         }
-        (before != b' ').then(|| Target {
-            path: raw.to_owned(),
-            query: None,
-            raw: raw.to_owned(),
+        (before != b' ').then(|| {
+            let raw = Arc::<str>::from(raw);
+            Target {
+                path: Arc::clone(&raw),
+                query: None,
+                raw,
+            }
         })
     }
 
@@ -156,7 +170,7 @@ impl Target {
         // A request must not have a fragment (RFC 9112 §3.2); a local redirect may have one.
         let whole = raw.split('#').next().unwrap_or_default();
         let (path, query) = match whole.split_once('?') {
-            Some((path, query)) => (path, Some(query.to_owned())),
+            Some((path, query)) => (path, Some(query.into())),
             None => (whole, None),
         };
         if !path.starts_with('/') {
@@ -168,9 +182,9 @@ impl Target {
         }
         let path = resolve(&path).ok_or_else(|| bad(TargetProblem::AboveRoot))?;
         Ok(Target {
-            path,
+            path: path.into(),
             query,
-            raw: whole.to_owned(),
+            raw: whole.into(),
         })
     }
 }
@@ -212,9 +226,9 @@ pub fn encode_invisible(path: &str) -> Cow<'_, str> {
 
 /// Removes dot segments (RFC 3986 §5.2.4) from a decoded path, and empty segments too, because `//cgi-bin/x` would otherwise
 /// bypass the routes for `/cgi-bin/x`. `None` if the path climbs above the root.
-fn resolve(path: &str) -> Option<String> {
+fn resolve(path: &str) -> Option<Cow<'_, str>> {
     if is_plain(path) {
-        return Some(path.to_owned());
+        return Some(path.into());
     }
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -235,7 +249,7 @@ fn resolve(path: &str) -> Option<String> {
     if is_directory || kept.is_empty() {
         resolved.push('/');
     }
-    Some(resolved)
+    Some(resolved.into())
 }
 
 /// Whether there is nothing to resolve, the usual case.
@@ -247,7 +261,7 @@ fn is_plain(path: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn path(raw: &str) -> Option<String> {
+    fn path(raw: &str) -> Option<Arc<str>> {
         Target::parse(raw).ok().map(|target| target.path)
     }
 
@@ -326,7 +340,7 @@ mod tests {
         }
         assert_eq!(path("/100%.txt"), None);
         let lenient = Target::parse_lenient("/100%.txt%20").unwrap();
-        assert_eq!(lenient.path, "/100%.txt ");
+        assert_eq!(&*lenient.path, "/100%.txt ");
     }
 
     #[test]
@@ -349,6 +363,6 @@ mod tests {
     fn query_is_not_decoded() {
         let target = Target::parse("/x?a=%41+b&c#frag").unwrap();
         assert_eq!(target.query.as_deref(), Some("a=%41+b&c"));
-        assert_eq!(target.raw, "/x?a=%41+b&c");
+        assert_eq!(&*target.raw, "/x?a=%41+b&c");
     }
 }

@@ -84,7 +84,7 @@ mod loom_model;
 pub use budget::{Budget, OverBudget, Reservation};
 pub use cursor::RingFault;
 #[cfg(not(loom))]
-pub use output_regions::{OutputRegion, REGION_BYTES};
+pub use output_regions::{OutputRegion, PARTS_MAX, REGION_BYTES};
 #[cfg(not(loom))]
 pub use page_cache::{append_cached, read_cached};
 #[cfg(not(loom))]

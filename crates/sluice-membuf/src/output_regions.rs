@@ -35,7 +35,7 @@ pub(crate) const AREA_BYTES: u64 = REGION_BYTES * REGIONS as u64;
 
 /// Parts of one region that may be in flight. 64: libraries name parts of 16 KiB and more, so a region has 32 of them; each is an
 /// allocation of the server.
-const PARTS_MAX: usize = 64;
+pub const PARTS_MAX: usize = 64;
 
 /// The regions of one memfd.
 #[derive(Debug)]

@@ -70,9 +70,9 @@ impl Starter {
     pub fn start_wanted(self, mut next_id: impl FnMut() -> UniqueId) {
         for lease in self.route.pools.take_advance() {
             let root = Target {
-                path: "/".to_owned(),
+                path: "/".into(),
                 query: None,
-                raw: "/".to_owned(),
+                raw: "/".into(),
             };
             let first = self.job(lease.script().clone(), root, next_id());
             let key = lease.script().pool_key().to_owned();

@@ -8,7 +8,7 @@ use http::StatusCode;
 use sluice_gateway::{BufferPart, ChunkFault, ErrorRequest, HeadFault, OutputFault};
 use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, ScriptFault, ServerFault};
 use sluice_launch::{Exit, StartError};
-use sluice_membuf::RingFault;
+use sluice_membuf::{PARTS_MAX, RingFault};
 
 use crate::shebang::ShebangProblem;
 
@@ -82,6 +82,8 @@ pub(crate) enum Violation {
     MailboxDuringRing(usize),
     /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
     Region(Option<BufferPart>),
+    /// It names a further part of its output region while too many are in flight.
+    RegionParts(BufferPart),
     /// The mailbox cannot be read.
     Mailbox(io::Error),
     /// Answers to callouts cannot be written.
@@ -260,7 +262,12 @@ impl Display for Violation {
             Violation::Region(Some(BufferPart { bytes, offset })) => write!(
                 out,
                 "BUFFER-REGION of {bytes} bytes at offset {offset}, but its request has announced no region with them \
-                 (WWW_GATEWAY_REGION), or too many parts are being sent"
+                 (WWW_GATEWAY_REGION)"
+            ),
+            Violation::RegionParts(BufferPart { bytes, offset }) => write!(
+                out,
+                "BUFFER-REGION of {bytes} bytes at offset {offset}, while {PARTS_MAX} parts are still being sent to the client; \
+                 the script should name larger parts, or wait by BUFFER-FREE"
             ),
             Violation::MailboxDuringRing(bytes) => write!(
                 out,

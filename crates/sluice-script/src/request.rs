@@ -21,7 +21,7 @@ pub struct ScriptRequest {
     /// Path and query.
     pub target: Target,
     /// REDIRECT_URL: the path that the client asked for, if another one leads to the script.
-    pub redirect_url: Option<String>,
+    pub redirect_url: Option<Arc<str>>,
     /// REQUEST_METHOD.
     pub method: Method,
     /// SERVER_PROTOCOL.

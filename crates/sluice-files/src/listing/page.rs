@@ -159,7 +159,7 @@ impl ListingRequest {
             _ => Column::Name,
         };
         ListingRequest {
-            path: target.path.clone(),
+            path: target.path.as_ref().to_owned(),
             column,
             order: match value("order") {
                 Some("asc") => Order::Ascending,

@@ -163,7 +163,7 @@ fn names_are_escaped_in_text_and_links() {
     for name in names {
         let link = links.iter().find(|link| {
             let target = link.strip_prefix('.').and_then(|path| Target::parse(path).ok());
-            target.is_some_and(|target| target.path == format!("/{name}") && target.query.is_none())
+            target.is_some_and(|target| *target.path == *format!("/{name}") && target.query.is_none())
         });
         assert!(link.is_some(), "{name:?} in {links:?}");
     }

@@ -59,18 +59,24 @@ impl Relay {
                 Ok(ReplyEvent::Region(output))
             }
             Ok(Some(output)) => Ok(ReplyEvent::Mailbox(Bytes::copy_from_slice(&output))),
-            Ok(None) => Err(self.fault(Violation::Region(part))),
+            Ok(None) => Err(self.fault(match part {
+                Some(part) if !self.callouts.buffer.is_ring() && self.announces(part) => Violation::RegionParts(part),
+                _ => Violation::Region(part),
+            })),
             Err(error) => Err(self.fault(Violation::Mailbox(error))),
         }
     }
 
+    /// Whether the request has announced a region with these bytes.
+    fn announces(&self, part: BufferPart) -> bool {
+        self.region
+            .region
+            .is_some_and(|region| region.has(part.offset, part.bytes))
+    }
+
     /// BUFFER-FREE: the answer comes when the client has got these bytes.
     fn await_freed(&mut self, part: BufferPart) -> Result<(), Fault> {
-        let is_within = self
-            .region
-            .region
-            .is_some_and(|region| region.has(part.offset, part.bytes));
-        if !is_within || self.region.is_awaited() {
+        if !self.announces(part) || self.region.is_awaited() {
             let text = "BUFFER-FREE wants bytes of the announced region (WWW_GATEWAY_REGION), one part at a time";
             return self.answer(Some(Answer::new(400, text)));
         }

@@ -94,13 +94,13 @@ fn descend(route: &Route, script: &ScriptRoute, directory: &Path, captured: &str
         let length = captured[end..].find('/').unwrap_or(captured.len() - end);
         end += length;
         let (below, rest) = captured.split_at(end);
-        let file = directory.join(path_of(below));
+        let below_directory = path_of(below);
         // Such files belong to editors and tools and are never scripts.
         if is_hidden {
-            return Err(not_found(&file));
+            return Err(not_found(&directory.join(below_directory)));
         }
-        let found = find_script(directory, &path_of(below), route.follow_links);
-        let metadata = found.map_err(|error| fault_of(&file, error))?;
+        let found = find_script(directory, &below_directory, route.follow_links);
+        let (file, metadata) = found.map_err(|error| fault_of(&directory.join(&below_directory), error))?;
         if !metadata.is_dir() {
             let runner = Runner::of_found_file(script, &file, &metadata);
             let name = [route.pattern.prefix(), below].concat();

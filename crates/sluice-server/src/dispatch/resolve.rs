@@ -163,7 +163,7 @@ impl Site {
         for (number, route) in self.routes.iter().enumerate().skip(start.route) {
             let (path, query) = match &rewritten {
                 None => (path, query),
-                Some(target) => (target.path.as_str(), target.query.as_deref()),
+                Some(target) => (&*target.path, target.query.as_deref()),
             };
             let index_of = start.index_of.as_deref();
             let Some(capture) = try_route(route, path, query, attributes, index_of, &mut adjustments, trace) else {
@@ -325,7 +325,7 @@ fn redirects_to(
     };
     uri.host().is_none_or(|host| host.eq_ignore_ascii_case(attributes.host))
         && uri.scheme_str().is_none_or(|named| named == scheme)
-        && Target::from_uri(&uri).is_ok_and(|target| target.path == directory)
+        && Target::from_uri(&uri).is_ok_and(|target| *target.path == *directory)
 }
 
 /// The rewritten target. The query stays if the replacement has none.
@@ -343,11 +343,16 @@ pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option
     }
     let mut target = Target::parse(&text)?;
     // `/app/*` also matches `/app`; that path stays without a trailing slash.
-    if route.pattern.bare() == Some(path) && target.path.len() > 1 && target.path.ends_with('/') {
-        target.path.pop();
+    let is_bare = route.pattern.bare() == Some(path);
+    if let Some(without) = target
+        .path
+        .strip_suffix('/')
+        .filter(|without| is_bare && !without.is_empty())
+    {
+        target.path = without.into();
     }
     if target.query.is_none() {
-        target.query = query.map(str::to_owned);
+        target.query = query.map(Into::into);
     }
     Ok(target)
 }

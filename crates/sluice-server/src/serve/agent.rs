@@ -190,7 +190,7 @@ impl PendingAnswer {
             ..
         } = answer;
         // For the agent's own log: what it says of a name and a password holds for every path.
-        target.raw = request.raw_target().to_owned();
+        target.raw = request.raw_target().into();
         let mut fields = http::HeaderMap::clone(&request.fields);
         for name in [
             http::header::CONTENT_LENGTH,

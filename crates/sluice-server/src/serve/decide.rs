@@ -133,7 +133,7 @@ pub(crate) struct ScriptAnswer {
     /// The directories of the files that it may name.
     pub send_directories: Arc<SendDirectories>,
     /// REDIRECT_URL: the path that the client asked for, if a fallback led to the script.
-    pub redirect_url: Option<String>,
+    pub redirect_url: Option<Arc<str>>,
     /// Whether it gets the field Authorization.
     pub pass_authorization: bool,
 }
@@ -362,7 +362,7 @@ fn decide_by_route<'s>(
     let resolved = resolution.rewritten.as_deref().unwrap_or(target);
     let (handler, answer) = match &resolution.resolved {
         Resolved::Nowhere => {
-            let absent = Absent::Route(resolved.path.as_str().into());
+            let absent = Absent::Route((&*resolved.path).into());
             (None, Err(ClientFault::NotFound(absent).into()))
         }
         Resolved::Route(route, RouteKind::Redirect { to, status }, _) => {
@@ -421,7 +421,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
     }
     Ok(Answer::Later(Later::Report(Box::new(ReportAnswer {
         name: name.to_owned(),
-        query: resolved.query.clone(),
+        query: resolved.query.as_deref().map(str::to_owned),
     }))))
 }
 

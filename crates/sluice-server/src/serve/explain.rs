@@ -332,7 +332,7 @@ impl Trace for Rounds {
 
     fn matched(&mut self, route: &Route, rewritten: Option<&Target>) {
         let outcome = match (rewritten, route.kind()) {
-            (Some(target), _) => StepOutcome::Rewritten(shown(target)),
+            (Some(target), _) => StepOutcome::Rewritten(target.to_string()),
             (None, None) => StepOutcome::Set,
             (None, Some(_)) => StepOutcome::Answers,
         };
@@ -344,7 +344,7 @@ impl Trace for Rounds {
         round.fallback = Some(FallbackStep {
             origin: route.origin.clone(),
             to: match to {
-                FallbackTo::Path(target) => Some(shown(target)),
+                FallbackTo::Path(target) => Some(target.to_string()),
                 FallbackTo::NextRoute => None,
             },
         });
@@ -378,7 +378,7 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, 
     };
     let decision = decide(site, &asked, &mut rounds);
     let path = match subject {
-        Subject::Target(target) => target.path.as_str(),
+        Subject::Target(target) => &*target.path,
         Subject::Server | Subject::Https(..) => "",
     };
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
@@ -453,13 +453,6 @@ fn error(fault: &Fault) -> Answer {
             Some(text) => format!("{fault}: {text}"),
             None => fault.to_string(),
         },
-    }
-}
-
-fn shown(target: &Target) -> String {
-    match &target.query {
-        Some(query) => format!("{}?{query}", target.path),
-        None => target.path.clone(),
     }
 }
 

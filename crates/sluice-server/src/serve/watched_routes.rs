@@ -92,7 +92,7 @@ impl Trace for WatchedRoutes<'_> {
     fn matched(&mut self, route: &Route, rewritten: Option<&Target>) {
         let changes = route.changes.lines();
         match (rewritten, route.kind()) {
-            (Some(target), _) => self.note_route(route, format_args!("rewrites to {}", shown(target)), &changes),
+            (Some(target), _) => self.note_route(route, format_args!("rewrites to {target}"), &changes),
             (None, None) => self.note_route(route, format_args!("matches; the next one is tried"), &changes),
             (None, Some(_)) => self.note_route(route, format_args!("answers"), &changes),
         }
@@ -101,8 +101,7 @@ impl Trace for WatchedRoutes<'_> {
     fn falls_back(&mut self, route: &Route, to: FallbackTo<'_>) {
         match to {
             FallbackTo::Path(target) => {
-                let to = shown(target);
-                self.note_route(route, format_args!("nothing there; its fallback is {to}"), &[]);
+                self.note_route(route, format_args!("nothing there; its fallback is {target}"), &[]);
             }
             FallbackTo::NextRoute => {
                 self.note_route(
@@ -135,13 +134,6 @@ fn near_miss(pattern: &str, path: &str) -> &'static str {
             "; it would if the route's path ended with /*"
         }
         _ => "",
-    }
-}
-
-fn shown(target: &Target) -> String {
-    match &target.query {
-        Some(query) => format!("{}?{query}", target.path),
-        None => target.path.clone(),
     }
 }
 

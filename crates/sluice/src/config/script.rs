@@ -376,7 +376,7 @@ const MEMORY_BUFFER_MAX: Key<Draft> = Key {
     name: "memory_buffer_max",
     kind: Kind::Size(ANY, |script, size| script.settings.output.memory_buffer_max = size),
     default: Value("\"256MiB\""),
-    text: "Largest memory buffer that a script may request; 0 for none.",
+    text: "Largest memory buffer that a script may request; 0 for none, and no output regions: all goes through the mailbox.",
     example: "\"1GiB\"",
 };
 

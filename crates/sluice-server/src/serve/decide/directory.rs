@@ -224,7 +224,7 @@ fn list<'s>(
     match served.resolution.resolved.directory(&target.path) {
         Some((directory, relative)) if !directory.is_listed() => forbidden(Forbidden::NotListed(relative.into())),
         // The links of the listing are relative to the path that the client knows.
-        _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly(original.path.as_str().into())),
+        _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly((&*original.path).into())),
         _ => {
             let mut request = ListingRequest::of(original, asked.attributes.fields);
             request.is_watched = asked.file_events.is_on();
@@ -236,7 +236,7 @@ fn list<'s>(
 /// A directory by a path without a slash: the client is redirected to the path with one, unless a rewrite has removed it.
 fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Unanswered> {
     let mut target = path.target.clone();
-    target.path.push('/');
+    target.path = format!("{}/", target.path).into();
     let with_slash = AskedPath {
         target: &target,
         ..path
@@ -321,7 +321,7 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             if found.located.is_ok() {
                 return Ok(Index::Script(Box::new(Restart {
                     target: Target {
-                        path: page,
+                        path: page.into(),
                         query: target.query.clone(),
                         raw: target.raw.clone(),
                     },

@@ -126,7 +126,10 @@ fn what_a_reply_has_left_in_the_library_is_not_sent_with_the_next() {
     let expected: Vec<u8> = (first.body.iter().enumerate())
         .map(|(at, byte)| if at < 300_000 { !byte } else { *byte })
         .collect();
-    assert_eq!((first.status, second.status, second.ending), (200, 200, Ending::Complete));
+    assert_eq!(
+        (first.status, second.status, second.ending),
+        (200, 200, Ending::Complete)
+    );
     assert!(second.body == expected);
 }
 
