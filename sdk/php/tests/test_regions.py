@@ -26,6 +26,7 @@ function reply() {
     if ($has('flush')) { echo substr($body, 0, 20000); flush(); $body = substr($body, 20000); }
     if ($has('middle')) { echo substr($body, 0, 200000); flush(); sluice_callout('NOOP:'); $body = substr($body, 200000); }
     if ($has('callout')) { echo substr($body, 0, 40000); sluice_callout('NOOP:'); $body = substr($body, 40000); }
+    if ($has('buffer')) { sluice_buffer_begin(); sluice_buffer_write(substr($body, 0, 5000)); sluice_buffer_write(substr($body, 5000)); sluice_buffer_end(); return; }
     foreach ($has('lines') && $body !== '' ? str_split($body, 1000) : [$body] as $part) echo $part;
     if ($has('finish')) { fastcgi_finish_request(); echo 'lost'; }
     if ($has('fail')) throw new Exception('no luck');
@@ -72,6 +73,13 @@ class Regions(support.PhpCase):
                 with self.subTest(end, method=method, words=words):
                     self.assert_same([f"/{way}{end}?{words}+{method}" for way in ("with", "without")], method)
 
+    def test_a_memory_buffer_where_the_route_allows_none(self):
+        for end in ("/reply.php", "-app/"):
+            for size in (6000, 300_000):
+                with_buffer, without = (self.server.get(f"/{way}{end}?{size}+buffer") for way in ("with", "without"))
+                self.assertEqual((without.status, len(without.body)), (200, size))
+                self.assertTrue(with_buffer.body == without.body)
+
     def test_a_failure_after_a_part_of_the_reply_was_sent(self):
         for end in ("/reply.php", "-app/"):
             for way in ("with", "without"):
@@ -93,7 +101,8 @@ class Regions(support.PhpCase):
             self.server.get(f"/{way}-app/?65536")
             return self.server.get(f"/{way}-app/?0+maps").text
 
-        self.assertIn(maps("with"), ("1 none", "2 none"))
+        # Two regions at most, and the memory buffer.
+        self.assertIn(maps("with"), ("1 none", "2 none", "3 none"))
         self.assertEqual(maps("without"), "0 none")
 
     def test_a_long_reply_is_in_the_region_part_after_part(self):
