@@ -26,9 +26,9 @@ pub struct CompressionSettings {
 pub enum Precompressed {
     /// None.
     Off,
-    /// Those stored beside the files (`NAME.gz`).
+    /// The variants stored beside the files (`NAME.gz`).
     Static,
-    /// Those stored beside the files, and those that the server compresses and keeps in its cache.
+    /// The variants stored beside the files, and those that the server compresses and keeps in its cache.
     OnDemand,
 }
 

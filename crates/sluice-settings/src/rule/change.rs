@@ -217,7 +217,7 @@ impl Adjustments {
 }
 
 impl CertificateUse {
-    /// What two paths require that lead to one answer, such as a directory and its index page; `None` stands for the site's
+    /// The stricter of the requirements of two paths that lead to one answer, such as a directory and its index page; `None` stands for the site's
     /// setting. A requirement of either holds, and an exception only if both have it.
     #[must_use]
     pub fn stricter(one: Option<CertificateUse>, other: Option<CertificateUse>) -> Option<CertificateUse> {
