@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::floors;
-use super::source::Text;
+use crate::floors;
+use crate::source::Text;
 
 /// Lines that ARCHITECTURE.md may have: it is read as a whole, and details belong in docs/internals.
 const ARCHITECTURE_LINES_MAX: usize = 200;

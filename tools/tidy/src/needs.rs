@@ -1,6 +1,6 @@
 //! The programs that tests start against the list that `make test` passes to tools/needs, which installs what is missing.
 
-use super::source::Text;
+use crate::source::Text;
 
 /// What every Debian has (Essential: yes), and make, without which nothing of this runs.
 const ESSENTIAL: [&str; 12] = [
@@ -11,7 +11,7 @@ const ESSENTIAL: [&str; 12] = [
 const STARTS: [&str; 3] = ["Command::new(\"", "shutil.which(\"", "for command in ([\""];
 
 /// Programs that a test starts and that neither every Debian has nor `make test` installs.
-pub(crate) fn check(makefile: &Text, tests: &[Text]) -> Vec<String> {
+pub(crate) fn check(makefile: &Text, tests: &[&Text]) -> Vec<String> {
     let mut lines = makefile.text.lines().skip_while(|line| *line != "test:").skip(1);
     let Some(needs) = lines.next().and_then(|line| line.split_once("tools/needs ")) else {
         return vec!["Makefile: the first command of `test:` must be tools/needs".to_owned()];
@@ -39,19 +39,24 @@ pub(crate) fn check(makefile: &Text, tests: &[Text]) -> Vec<String> {
     findings
 }
 
-#[test]
-fn unknown_programs_are_found() {
-    let text = |path: &str, text: &str| Text {
-        path: path.to_owned(),
-        text: text.to_owned(),
-    };
-    let makefile = text("Makefile", "test:\n\t@tools/needs curl\n");
-    let tests = [text(
-        "a.rs",
-        "Command::new(\"curl\"); Command::new(\"gdb\"); Command::new(\"/bin/x\")",
-    )];
-    let findings = check(&makefile, &tests);
-    assert_eq!(findings.len(), 1, "{findings:?}");
-    assert!(findings[0].starts_with("a.rs: starts gdb"), "{findings:?}");
-    assert_eq!(check(&text("Makefile", "all:\n"), &[]).len(), 1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_programs_are_found() {
+        let text = |path: &str, text: &str| Text {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        let makefile = text("Makefile", "test:\n\t@tools/needs curl\n");
+        let tests = text(
+            "a.rs",
+            "Command::new(\"curl\"); Command::new(\"gdb\"); Command::new(\"/bin/x\")",
+        );
+        let findings = check(&makefile, &[&tests]);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].starts_with("a.rs: starts gdb"), "{findings:?}");
+        assert_eq!(check(&text("Makefile", "all:\n"), &[]).len(), 1);
+    }
 }

@@ -76,7 +76,7 @@ impl Source {
         let is_named_so = ["tests.rs", "test.rs", "loom_model.rs"].contains(&name)
             || name.ends_with("_tests.rs")
             || name.ends_with("_test.rs");
-        self.path.contains("/tests/") || is_named_so
+        is_test_path(&self.path) || is_named_so
     }
 
     /// The line from which on everything is a test; past the end if the file has none. Files of tests are tests from the
@@ -97,6 +97,11 @@ impl Source {
         }
         usize::MAX
     }
+}
+
+/// Whether a file lies in a directory of tests.
+pub(crate) fn is_test_path(path: &str) -> bool {
+    path.contains("/tests/")
 }
 
 fn is_word(letter: char) -> bool {
@@ -199,46 +204,51 @@ pub(crate) fn sample(path: &str, text: &str) -> Source {
     })
 }
 
-#[test]
-fn code_comments_and_quoted_text_are_distinguished() {
-    let source = sample(
-        "a.rs",
-        "let a = \"un//safe \\\" x\"; // note \"here\nlet b = r#\"raw \" // in\"#; /* one /* two */ three */ fn c<'a>(d: char) { d == '\"' || d == '\\'' }",
-    );
-    let code = source.code.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(code, "let a = ; let b = ; fn c<'a>(d: char) { d == || d == }");
-    let comments = source.comments.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(comments, "// note \"here /* one /* two */ three */");
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[test]
-fn tokens_know_their_line() {
-    let source = sample("a.rs", "fn é_1() {\n  x::y\n}");
-    let tokens: Vec<_> = source
-        .tokens()
-        .iter()
-        .map(|token| (token.text.to_owned(), token.line))
-        .collect();
-    let expected = [
-        ("fn", 1),
-        ("é_1", 1),
-        ("(", 1),
-        (")", 1),
-        ("{", 1),
-        ("x", 2),
-        (":", 2),
-        (":", 2),
-        ("y", 2),
-        ("}", 3),
-    ];
-    assert_eq!(tokens, expected.map(|(text, line)| (text.to_owned(), line)));
-}
+    #[test]
+    fn code_comments_and_quoted_text_are_distinguished() {
+        let source = sample(
+            "a.rs",
+            "let a = \"un//safe \\\" x\"; // note \"here\nlet b = r#\"raw \" // in\"#; /* one /* two */ three */ fn c<'a>(d: char) { d == '\"' || d == '\\'' }",
+        );
+        let code = source.code.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(code, "let a = ; let b = ; fn c<'a>(d: char) { d == || d == }");
+        let comments = source.comments.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(comments, "// note \"here /* one /* two */ three */");
+    }
 
-#[test]
-fn tests_begin_where_their_module_does() {
-    let text =
-        "fn a() {}\n#[cfg(test)]\nmod helpers;\nfn b() {}\n#[cfg(all(test, unix))]\n#[allow(x)]\nmod tests {\n}\n";
-    assert_eq!(sample("crates/a/src/b.rs", text).first_test_line(), 7);
-    assert_eq!(sample("crates/a/tests/it/b.rs", text).first_test_line(), 1);
-    assert_eq!(sample("crates/a/src/b.rs", "fn a() {}").first_test_line(), usize::MAX);
+    #[test]
+    fn tokens_know_their_line() {
+        let source = sample("a.rs", "fn é_1() {\n  x::y\n}");
+        let tokens: Vec<_> = source
+            .tokens()
+            .iter()
+            .map(|token| (token.text.to_owned(), token.line))
+            .collect();
+        let expected = [
+            ("fn", 1),
+            ("é_1", 1),
+            ("(", 1),
+            (")", 1),
+            ("{", 1),
+            ("x", 2),
+            (":", 2),
+            (":", 2),
+            ("y", 2),
+            ("}", 3),
+        ];
+        assert_eq!(tokens, expected.map(|(text, line)| (text.to_owned(), line)));
+    }
+
+    #[test]
+    fn tests_begin_where_their_module_does() {
+        let text =
+            "fn a() {}\n#[cfg(test)]\nmod helpers;\nfn b() {}\n#[cfg(all(test, unix))]\n#[allow(x)]\nmod tests {\n}\n";
+        assert_eq!(sample("crates/a/src/b.rs", text).first_test_line(), 7);
+        assert_eq!(sample("crates/a/tests/it/b.rs", text).first_test_line(), 1);
+        assert_eq!(sample("crates/a/src/b.rs", "fn a() {}").first_test_line(), usize::MAX);
+    }
 }

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
-use super::source::Text;
+use crate::source::Text;
 
 /// Where a word is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,29 +235,34 @@ pub(crate) fn sample(rows: &str) -> Glossary {
     })
 }
 
-#[test]
-fn identifiers_are_split_into_parts() {
-    for (name, expected) in [
-        ("file_name", vec!["file", "name"]),
-        ("FileName", vec!["file", "name"]),
-        ("HTTPServer2", vec!["http", "server2"]),
-        ("FILE_MAX", vec!["file", "max"]),
-        ("looked at", vec!["looked", "at"]),
-        ("_", vec![""]),
-    ] {
-        assert_eq!(parts(name), expected);
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[test]
-fn rows_that_cannot_be_read_and_exceptions_that_nobody_needs_are_found() {
-    let mistakes = sample("| `a` | b | part |\n| `c` | d | sometimes |\n| `e` | | name |\n").mistakes();
-    assert_eq!(mistakes.len(), 2, "{mistakes:?}");
-    assert!(sample("").mistakes()[0].contains("holds no table"));
-    let page = "| `a` | b | part |\n\n## Where a word stays\n\n| `a` | `x_a` | a reason |\n| `a` | `y.rs` | |\n";
-    let glossary = sample(page);
-    assert_eq!(glossary.mistakes().len(), 2, "{:?}", glossary.mistakes());
-    let found = glossary.in_name("x_a", &[Scope::Part]);
-    assert!(glossary.allows(found[0], "z.rs", "x_a") && !glossary.allows(found[0], "z.rs", "a"));
-    assert_eq!(glossary.mistakes().len(), 1, "{:?}", glossary.mistakes());
+    #[test]
+    fn identifiers_are_split_into_parts() {
+        for (name, expected) in [
+            ("file_name", vec!["file", "name"]),
+            ("FileName", vec!["file", "name"]),
+            ("HTTPServer2", vec!["http", "server2"]),
+            ("FILE_MAX", vec!["file", "max"]),
+            ("looked at", vec!["looked", "at"]),
+            ("_", vec![""]),
+        ] {
+            assert_eq!(parts(name), expected);
+        }
+    }
+
+    #[test]
+    fn rows_that_cannot_be_read_and_exceptions_that_nobody_needs_are_found() {
+        let mistakes = sample("| `a` | b | part |\n| `c` | d | sometimes |\n| `e` | | name |\n").mistakes();
+        assert_eq!(mistakes.len(), 2, "{mistakes:?}");
+        assert!(sample("").mistakes()[0].contains("holds no table"));
+        let page = "| `a` | b | part |\n\n## Where a word stays\n\n| `a` | `x_a` | a reason |\n| `a` | `y.rs` | |\n";
+        let glossary = sample(page);
+        assert_eq!(glossary.mistakes().len(), 2, "{:?}", glossary.mistakes());
+        let found = glossary.in_name("x_a", &[Scope::Part]);
+        assert!(glossary.allows(found[0], "z.rs", "x_a") && !glossary.allows(found[0], "z.rs", "a"));
+        assert_eq!(glossary.mistakes().len(), 1, "{:?}", glossary.mistakes());
+    }
 }

@@ -3,8 +3,8 @@
 //! Here: where words are looked for in Rust, in other languages and in docs; `unsafe`, `sleep`, unfinished work.
 //! Not here: the words, which are in the glossary (`glossary`), and telling code from comments (`source`).
 
-use super::glossary::{Entry, Glossary, Scope};
-use super::source::{Source, Text, Token};
+use crate::glossary::{Entry, Glossary, Scope};
+use crate::source::{Source, Text, Token};
 
 /// Marks of unfinished work.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "XXX"];
@@ -222,9 +222,9 @@ fn check_unfinished(path: &str, text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::glossary;
-    use super::super::source::sample;
     use super::*;
+    use crate::glossary;
+    use crate::source::sample;
 
     const ROWS: &str = "| `box`, `boxes` | crate | part, prose |\n| `Lid` | Cover | name |\n| `open` | start | definition |\n| `look at` | check | prose |\n\n## Where a word stays\n\n| `box` | `old.md` | a quotation |\n| `box` | `BoxBody` | a library's |\n";
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::source::{Source, Token};
+use crate::source::{Source, Token};
 
 /// A module by its path from the crate's root; the root is empty.
 type Module = Vec<String>;
@@ -264,8 +264,8 @@ fn absolute(path: &[&str], here: &[String]) -> Option<Module> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::sample;
     use super::*;
+    use crate::source::sample;
 
     const ROOT: &str = "crates/x/src/";
 

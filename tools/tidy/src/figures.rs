@@ -1,13 +1,13 @@
 //! Figures about the source: sizes of files and functions, comments, cycles of imports, words not to use.
 //!
-//! They are printed, not checked: `cargo test -p sluice --test tidy -- --nocapture figures`. Tests are left out, but for the
+//! They are printed, not checked: `cargo run -p tidy figures`. Tests are left out, but for the
 //! count of words. Lines are those that are not blank.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::cycles;
-use super::source::Source;
+use crate::cycles;
+use crate::source::Source;
 
 /// The tables of figures. `words` are the findings of the glossary, which begin with their path.
 pub(crate) fn table(sources: &[Source], words: &[String]) -> String {
@@ -152,8 +152,8 @@ fn share(part: usize, whole: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::sample;
     use super::*;
+    use crate::source::sample;
 
     #[test]
     fn functions_are_measured_by_their_lines_of_code() {

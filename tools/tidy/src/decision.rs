@@ -3,7 +3,7 @@
 //! `dispatch/route.rs` defines `RouteKind`, makes it from settings and has its methods. Every other file of the server uses those
 //! methods, so that authorization has one place to check an answer.
 
-use super::source::Source;
+use crate::source::Source;
 
 /// The beginnings of the paths of files that may name the variants of `RouteKind`: the definition, and the decision with its parts.
 const HOMES: [&str; 2] = ["dispatch/route.rs", "serve/decide"];
@@ -28,8 +28,8 @@ pub(crate) fn check(source: &Source) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::sample;
     use super::*;
+    use crate::source::sample;
 
     #[test]
     fn a_match_on_the_kind_of_a_route_is_found_outside_of_the_decision() {

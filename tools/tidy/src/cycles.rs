@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::imports::Graph;
-use super::source::Source;
+use crate::imports::Graph;
+use crate::source::Source;
 
 /// Files in one cycle: enough for a type and the parts that its implementation is split into.
 pub(crate) const CYCLE_FILES_MAX: usize = 4;
@@ -134,8 +134,8 @@ fn reached_from(start: usize, edges: &[BTreeSet<usize>]) -> BTreeSet<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::sample;
     use super::*;
+    use crate::source::sample;
 
     const ROOT: &str = "crates/x/src/";
 

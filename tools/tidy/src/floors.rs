@@ -2,7 +2,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::source::Text;
+use crate::source::Text;
 
 /// The crates and their floors. A new crate gets its line here and in ARCHITECTURE.md.
 const FLOORS: [(&str, u8); 14] = [

@@ -1,6 +1,6 @@
 //! Heads and lengths: a file opens with a comment about its content, and is short enough to be read as a whole.
 
-use super::source::Source;
+use crate::source::Source;
 
 /// A file with more lines must be on the list below.
 const LINES_TO_JUSTIFY: usize = 600;
@@ -50,8 +50,8 @@ fn check_length_with(source: &Source, long: &[(&str, &str)]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::sample;
     use super::*;
+    use crate::source::sample;
 
     #[test]
     fn a_file_without_a_sentence_at_its_head_is_found() {
