@@ -16,10 +16,10 @@ use sluice_http::target::Target;
 use sluice_membuf::{BeginError, Segment};
 
 use crate::buffer::{Answering, BeginRequest, Buffer};
+use crate::line_source::LineSource;
 use crate::process::Process;
 use crate::resources::Resources;
 use crate::route::Map;
-use crate::stderr::LineSource;
 
 /// Lines that an exchange may have logged in an interval, as for standard error; further ones are counted.
 const LINES_MAX: u32 = 100;

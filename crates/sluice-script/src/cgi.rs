@@ -53,8 +53,15 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
         drop(reservation);
     };
     job.request.progress.set_step(Step::StartingProcess);
-    let (process, channels) =
-        process::start(&job.scripts, job.spec(sentinels), program, segment, &events, ended).await?;
+    let (process, channels) = process::start(
+        &job.scripts.processes,
+        job.spec(sentinels),
+        program,
+        segment,
+        &events,
+        ended,
+    )
+    .await?;
     lease.note_process(&process);
     job.subject.note_phase(Phase::Process);
     process.begin_exchange(job.request.id, None);

@@ -152,8 +152,15 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
     let program = job.program(Vec::new(), environment.bytes(), Stdin::Pipe, segment.as_ref())?;
     let ended = lease.exit_notice();
     job.request.progress.set_step(Step::StartingProcess);
-    let (process, mut channels) =
-        process::start(&job.scripts, job.spec(sentinels), program, segment, events, ended).await?;
+    let (process, mut channels) = process::start(
+        &job.scripts.processes,
+        job.spec(sentinels),
+        program,
+        segment,
+        events,
+        ended,
+    )
+    .await?;
     lease.note_process(&process);
     if job
         .script

@@ -6,9 +6,10 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use crate::end_cause::EndedProcess;
 use crate::idle_process::IdleProcess;
 use crate::pool::{Career, Pool, ProcessId, Release, Trial};
-use crate::pool_record::{EndedProcess, PoolRecord};
+use crate::pool_record::PoolRecord;
 use crate::process::Process;
 use crate::process_limit::{Member as _, Permit};
 use crate::script::Script;

@@ -26,13 +26,14 @@ use std::time::{Duration, Instant};
 use sluice_settings::PoolSettings;
 
 use crate::client_id::ClientId;
+use crate::end_cause::Reason;
 use crate::recent_scripts::RecentScripts;
 pub(crate) use advance::{TimeUse, Trial};
 use backoff::Backoff;
 pub(crate) use decision::{Action, Claim, Decision, Idle, Need, Refusal, Release, Room};
 pub(crate) use queue::Ticket;
 use queue::{Queue, Waiting};
-pub(crate) use reason::{Cause, Departure, Reason};
+pub(crate) use reason::{Cause, Departure};
 use slot::{Advance, MemoryUse, Slot};
 pub(crate) use slot::{Applicant, ProcessId};
 pub(crate) use view::{Career, PoolView, SlotView};

@@ -13,7 +13,7 @@ use sluice_launch::Exit;
 use sluice_report::scripts as report;
 use sluice_settings::Mode;
 
-use crate::end_cause::EndCause;
+use crate::end_cause::{EndCause, EndedProcess};
 use crate::recent_scripts::ScriptId;
 
 /// Processes that have ended, of one record.
@@ -122,18 +122,6 @@ impl RareCount {
     }
 }
 
-/// A process that has ended.
-pub(crate) struct EndedProcess {
-    pub pid: i32,
-    /// `None` if it has ended by itself.
-    pub cause: Option<EndCause>,
-    pub exit: Exit,
-    pub uses: u64,
-    pub lived: Duration,
-    /// The limit that has ended it, if one has: `used more than cpu_time = 2s (SIGXCPU)`.
-    pub limit: Option<Box<str>>,
-}
-
 impl PoolRecords {
     /// The record with this label.
     pub(crate) fn of(&self, label: PoolLabel) -> Arc<PoolRecord> {
@@ -223,7 +211,7 @@ impl PoolRecord {
             ended: self
                 .lock_ended()
                 .iter()
-                .map(|(at, process)| process.report(*at, mode))
+                .map(|(at, process)| report_end(process, *at, mode))
                 .collect(),
             ..report::Pool::default()
         }
@@ -238,25 +226,24 @@ impl PoolRecord {
     }
 }
 
-impl EndedProcess {
-    fn report(&self, at: SystemTime, mode: &str) -> report::Ended {
-        let why = match self.cause {
-            _ if self.limit.is_some() => self.limit.iter().map(|limit| format!("it {limit}")).collect(),
-            Some(cause) => cause.to_string(),
-            // A process of CGI exits when its request is served.
-            None if mode == Mode::Cgi.name() && self.exit == Exit::Code(0) => EndCause::Served.to_string(),
-            None => "it ended by itself".to_owned(),
-        };
-        report::Ended {
-            pid: self.pid,
-            at: at
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-            why,
-            exit: self.exit.to_string(),
-            uses: self.uses,
-            lived_ms: milliseconds(self.lived),
-        }
+/// A process that has ended at this time, as reports show it.
+fn report_end(process: &EndedProcess, at: SystemTime, mode: &str) -> report::Ended {
+    let why = match process.cause {
+        _ if process.limit.is_some() => process.limit.iter().map(|limit| format!("it {limit}")).collect(),
+        Some(cause) => cause.to_string(),
+        // A process of CGI exits when its request is served.
+        None if mode == Mode::Cgi.name() && process.exit == Exit::Code(0) => EndCause::Served.to_string(),
+        None => "it ended by itself".to_owned(),
+    };
+    report::Ended {
+        pid: process.pid,
+        at: at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+        why,
+        exit: process.exit.to_string(),
+        uses: process.uses,
+        lived_ms: milliseconds(process.lived),
     }
 }
 

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_settings::ScriptSettings;
 use tokio::task::spawn_blocking;
 
+use crate::end_cause::Reason;
 use crate::engine::{Engines, watched_paths};
 use crate::lease::Lease;
-use crate::pool::Reason;
 use crate::pool_record::PoolLabel;
 use crate::process_limit::{PoolLimits, ProcessLimit};
 use crate::resources::Resources;

@@ -37,20 +37,18 @@ use sluice_settings::Confinement;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::end_cause::EndCause;
+use crate::end_cause::{EndCause, EndedProcess, Reason};
 use crate::input::Input;
 use crate::limit_reached::limit_reached;
+use crate::line_source::LineSource;
 use crate::mailbox::Mailbox;
 use crate::observed_process::time_text;
-use crate::pool::Reason;
-use crate::pool_record::EndedProcess;
 use crate::process_fault::{ProcessState, launch_fault};
+use crate::processes::Processes;
 use crate::request_pipe::RequestPipe;
 use crate::script_events::{ScriptEvents, StartNote};
 use crate::script_log::ScriptLog;
-use crate::scripts::Scripts;
 use crate::shebang;
-use crate::stderr::LineSource;
 use crate::unread_errors::UnreadErrors;
 use crate::unwatched::Unclaimed;
 pub(crate) use view::ProcessView;
@@ -152,7 +150,7 @@ pub(crate) struct Channels {
 /// Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the
 /// server's.
 pub(crate) async fn start(
-    scripts: &Rc<Scripts>,
+    processes: &Rc<Processes>,
     spec: ProcessSpec,
     program: Program,
     segment: Option<Segment>,
@@ -162,7 +160,7 @@ pub(crate) async fn start(
     let note = StartNote::begin(events, &program);
     let mark = spec.sentinels.end().to_owned();
     let (announce, started) = oneshot::channel();
-    scripts.launcher().launch(program, &mark, move |result| {
+    processes.launcher.launch(program, &mark, move |result| {
         // Fails if the request has gone; then the drop of the result ends the process.
         let _ = announce.send(result.map(|started| (Unclaimed::new(started, ended), note.end())));
     });
@@ -189,7 +187,7 @@ pub(crate) async fn start(
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
     let watched = Watched::register(started.process, started.stderr, &process, ended);
     let watched = watched.map_err(unusable)?;
-    scripts.track(&process, watch(Arc::clone(&process), watched, received));
+    processes.track(&process, watch(Arc::clone(&process), watched, received));
     let channels = (|| {
         Ok(Box::new(Channels {
             input: started.stdin.map(Input::new).transpose()?,

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::pool::{Claim, Idle, Need, Reason};
+use crate::end_cause::Reason;
+use crate::pool::{Claim, Idle, Need};
 
 /// Time between two log lines about a bound that is reached.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);

@@ -20,12 +20,11 @@ use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::{Notify, oneshot};
 
 use crate::client_id::ClientId;
+use crate::end_cause::Reason;
 use crate::idle_process::{IdleProcess, IdleProcesses};
 use crate::lease::Lease;
 use crate::memory_use::private_bytes;
-use crate::pool::{
-    Action, Applicant, Decision, Idle, Need, Pool, PoolView, ProcessId, Reason, Release, Room, Ticket, TimeUse,
-};
+use crate::pool::{Action, Applicant, Decision, Idle, Need, Pool, PoolView, ProcessId, Release, Room, Ticket, TimeUse};
 use crate::pool_note::PoolNote;
 use crate::pool_record::PoolRecord;
 use crate::process::Process;

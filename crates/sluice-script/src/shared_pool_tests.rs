@@ -4,7 +4,8 @@ use sluice_launch::Exit;
 use sluice_settings::{Mode, ScriptSource};
 
 use super::*;
-use crate::pool_record::{EndedProcess, PoolLabel, PoolRecords};
+use crate::end_cause::EndedProcess;
+use crate::pool_record::{PoolLabel, PoolRecords};
 use crate::process_limit::ProcessLimit;
 
 fn pool(max: usize) -> Arc<SharedPool> {

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
-use sluice_http::request_id::UniqueId;
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
+use crate::line_source::LineSource;
 use crate::process::Process;
 
 /// Longer lines are split after so many bytes.
@@ -40,27 +40,6 @@ pub(crate) struct StderrReader {
     source: LineSource,
     is_open: bool,
     limited: RateLimitedLog,
-}
-
-/// Who has written a line of standard error.
-#[derive(PartialEq)]
-pub(crate) struct LineSource {
-    /// The file of the script, or of the program between two exchanges.
-    pub script: String,
-    pub exchange: Option<UniqueId>,
-    /// The script is one of many that the process runs.
-    pub is_run_by_engine: bool,
-}
-
-impl LineSource {
-    /// `script` is the one that an engine runs, if the program is one.
-    pub(crate) fn new(script: Option<&str>, program: &str, exchange: Option<UniqueId>) -> LineSource {
-        LineSource {
-            is_run_by_engine: script.is_some(),
-            script: script.unwrap_or(program).to_owned(),
-            exchange,
-        }
-    }
 }
 
 impl StderrReader {

@@ -7,7 +7,8 @@
 use std::time::{Duration, Instant};
 
 use super::slot::{Advance, MemoryUse};
-use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Reason, Release, Room};
+use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Release, Room};
+use crate::end_cause::Reason;
 
 /// The part of a limit by which that of one process may be lower.
 const JITTER: u64 = 10;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::queue::Ticket;
-use super::reason::Reason;
 use super::slot::ProcessId;
+use crate::end_cause::Reason;
 
 /// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
 /// taken, and the process is started.

@@ -1,53 +1,10 @@
-//! Why the pool starts a process, ends one, and how the last one has left it.
+//! Why the pool starts a process, and how the last one has left it.
 //!
-//! Not here: why a process ends that its pool has not ended (`end_cause`).
+//! Not here: why a process ends (`end_cause`).
 
 use std::fmt;
 
-/// Why the pool ends a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// It was idle for its lifetime.
-    Idle,
-    /// It has served its number of requests.
-    Requests,
-    /// It has run for its lifetime.
-    Lifetime,
-    /// It uses more memory than it may between requests.
-    Memory,
-    /// It has used most of the processor time after which the kernel ends it.
-    ProcessorTime,
-    /// The script's file has changed.
-    ScriptChanged,
-    /// A watched file has changed.
-    WatchedFileChanged,
-    /// The server ends or has another configuration.
-    Shutdown,
-    /// Requests for other scripts wait for room.
-    RoomForOthers,
-    /// The server has more processes than it keeps idle.
-    SoftLimit,
-    /// The administrator has retired the script.
-    Asked,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Reason::Idle => "idle for its lifetime",
-            Reason::Requests => "served its number of requests",
-            Reason::Lifetime => "ran for its lifetime",
-            Reason::Memory => "uses more memory than memory_soft",
-            Reason::ProcessorTime => "has used most of its cpu_time",
-            Reason::ScriptChanged => "its file has changed",
-            Reason::WatchedFileChanged => "a watched file has changed",
-            Reason::Shutdown => "the server ends or has another configuration",
-            Reason::RoomForOthers => "requests for other scripts wait for a process",
-            Reason::SoftLimit => "idle, and the server has more processes than limits.processes_soft",
-            Reason::Asked => "retired by the administrator",
-        })
-    }
-}
+use crate::end_cause::Reason;
 
 /// Why the pool starts a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

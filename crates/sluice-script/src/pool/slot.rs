@@ -11,8 +11,9 @@
 use std::time::{Duration, Instant};
 
 use super::backoff::ADVANCE_MAX;
-use super::reason::{Cause, Reason};
+use super::reason::Cause;
 use crate::client_id::ClientId;
+use crate::end_cause::Reason;
 use crate::recent_scripts::{RecentScripts, ScriptId};
 
 /// A process that ends before its first reply has not failed to start if it has run for so long.

@@ -8,8 +8,7 @@ use sluice_http::request_id::UniqueId;
 use sluice_launch::Exit;
 
 use super::Process;
-use crate::end_cause::EndCause;
-use crate::pool_record::EndedProcess;
+use crate::end_cause::{EndCause, EndedProcess};
 
 /// A process at one moment, for reports.
 pub(crate) struct ProcessView {

@@ -11,8 +11,8 @@ use sluice_launch::{End, Exit, RemoteProcess};
 use tokio::sync::{oneshot, watch};
 
 use super::{Command, Process};
+use crate::end_cause::EndedProcess;
 use crate::escalation::Escalation;
-use crate::pool_record::EndedProcess;
 use crate::stderr::StderrReader;
 use crate::unwatched::end_unwatched;
 

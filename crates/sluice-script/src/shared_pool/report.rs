@@ -10,7 +10,8 @@ use sluice_http::request_id::UniqueId;
 use sluice_report::scripts::{Phase, Pool as PoolReport, Process as ProcessReport, Request, Waiter as WaiterReport};
 
 use super::SharedPool;
-use crate::pool::{ProcessId, Reason, SlotView};
+use crate::end_cause::Reason;
+use crate::pool::{ProcessId, SlotView};
 use crate::pool_record::{ReportedPool, Retired, milliseconds};
 use crate::process::{Process, ProcessView};
 use crate::recent_scripts::ScriptId;
