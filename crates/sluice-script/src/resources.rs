@@ -16,11 +16,11 @@ use sluice_settings::open_error::OpenError;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::default_environment::default_environment;
-use crate::default_processes::default_processes;
-use crate::pool_record::PoolRecords;
-use crate::process_limit::ProcessLimit;
-use crate::script_log::ScriptLogs;
+use crate::pool::default_processes::default_processes;
+use crate::pool::pool_record::PoolRecords;
+use crate::pool::process_limit::ProcessLimit;
+use crate::process::default_environment::default_environment;
+use crate::process::script_log::ScriptLogs;
 
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;

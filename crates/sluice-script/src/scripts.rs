@@ -15,8 +15,8 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
 
-use crate::misbehaviour::MisbehaviourLog;
-use crate::processes::Processes;
+use crate::process::misbehaviour::MisbehaviourLog;
+use crate::process::processes::Processes;
 use crate::resources::Resources;
 
 /// Lines about processes that cannot be kept, within 10 seconds; further ones are counted.
