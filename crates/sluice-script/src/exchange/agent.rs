@@ -11,7 +11,7 @@ use sluice_http::fault::{Fault, ScriptFault};
 
 use crate::exchange::cgiplus;
 use crate::exchange::job::Job;
-use crate::exchange::request_body::RequestBody;
+use sluice_http::request_body::RequestBody;
 
 /// Asks an agent, in its kept process. Waits at most as long as its route lets a script take.
 ///

@@ -4,8 +4,11 @@
 use std::rc::Rc;
 
 use sluice_gateway::{EndMark, Environment, Reply};
+use sluice_http::body_source::BodySource;
 use sluice_http::fault::Fault;
 use sluice_http::progress::Step;
+use sluice_http::request_body::RequestBody;
+use sluice_http::stored_body::StoredBody;
 use sluice_launch::Stdin;
 use sluice_membuf::Reservation;
 use sluice_settings::RequestBody as BodyChoice;
@@ -13,9 +16,8 @@ use sluice_watch::Phase;
 
 use crate::exchange::conversation::Conversation;
 use crate::exchange::job::{Job, new_sentinels};
-use crate::exchange::pump::{BodySource, Pump};
+use crate::exchange::pump::Pump;
 use crate::exchange::relay::Relay;
-use crate::exchange::request_body::{RequestBody, Stored};
 use crate::exchange::session::Session;
 use crate::process::idle_timer::KeptTimer;
 use crate::process::script_process;
@@ -104,7 +106,7 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<Body, Fault> {
     if announced.is_none() && !body.is_over() && job.settings().request_body == BodyChoice::Spool {
         return Ok(match job.store(body).await? {
             // The file itself is the standard input: no byte is copied.
-            (Stored::File(file), length) => {
+            (StoredBody::File(file), length) => {
                 let (file, reservation) = file.into_parts();
                 Body {
                     input: Stdin::File(file),

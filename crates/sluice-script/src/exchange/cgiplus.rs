@@ -12,9 +12,8 @@ use sluice_watch::Phase;
 
 use crate::exchange::conversation::Conversation;
 use crate::exchange::job::{Job, new_sentinels};
-use crate::exchange::pump::{BodySource, Pump};
+use crate::exchange::pump::Pump;
 use crate::exchange::relay::Relay;
-use crate::exchange::request_body::RequestBody;
 use crate::exchange::request_state::Age;
 use crate::exchange::session::Session;
 use crate::pool::idle_process::IdleProcess;
@@ -28,6 +27,8 @@ use crate::process::mailbox::Silence;
 use crate::process::misbehaviour::Output;
 use crate::process::script_events::ScriptEvents;
 use crate::process::script_process;
+use sluice_http::body_source::BodySource;
+use sluice_http::request_body::RequestBody;
 
 /// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its
 /// first request is a fault of the script at once.
@@ -83,7 +84,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
                     job.scripts.misbehaviour.log(process, Output::BeforeRequest);
                     overtaken += 1;
                 }
-                pump = session.take_pump().map(Pump::rewind);
+                pump = session.take_pump().and_then(Pump::rewind);
                 attempt += 1;
             }
         }

@@ -33,7 +33,6 @@ use sluice_watch::{Item, Phase, Secrets, Subject};
 
 use crate::exchange::callout::Callouts;
 use crate::exchange::request::ScriptRequest;
-use crate::exchange::request_body::{RequestBody, Stored};
 use crate::process::default_environment::default_environment;
 use crate::process::idle_timer::{IdleTimer, KeptTimer};
 use crate::process::script_events::{ScriptEvents, WatchableJob};
@@ -41,6 +40,8 @@ use crate::process::script_process::{Process, ProcessSpec};
 use crate::program::search_path::find_program;
 use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;
+use sluice_http::request_body::RequestBody;
+use sluice_http::stored_body::StoredBody;
 
 /// Variables about the user of a process.
 const USER_VARIABLES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
@@ -291,12 +292,12 @@ impl Job {
     }
 
     /// Stores a request body, unless the request would then be refused because the script's queue is full.
-    pub(crate) async fn store(&self, body: RequestBody) -> Result<(Stored, u64), Fault> {
+    pub(crate) async fn store(&self, body: RequestBody) -> Result<(StoredBody, u64), Fault> {
         let resources = self.scripts.resources();
         let pool = self.route.pools.pool(&self.script, self.settings(), resources);
         pool.check_room()?;
         self.request.progress.set_step(Step::ReadingBody);
-        let stored = body.store(resources).await;
+        let stored = body.store(&resources.stored_bodies).await;
         self.subject.note_phase(Phase::Stored);
         stored
     }

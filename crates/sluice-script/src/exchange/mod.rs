@@ -7,18 +7,16 @@
 //! ```text
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤    in_advance: processes before there is a request; agent: scripts that verify passwords
-//!     │                  ├─ job ── request       the request, the program, the variables
-//!     │                  │    └─ confinement     what its process may use and reach
-//!     │                  └─ request_body ── framing     the body as the client sends it
+//!     │                  └─ job ── request       the request, the program, the variables
+//!     │                       └─ confinement     what its process may use and reach
 //!     │
-//!     ├─ session ─┬─ conversation ─┬─ relay ─┬─ callout        requests of the script, and their answers
-//!     │           │                │         ├─ buffer         bulk output in shared memory
-//!     │           │                │         ├─ request_state  how far the request is
-//!     │           │                │         └─ pump           the request body on its way to the script
-//!     │           │                ├─ body_filter   newlines of records, Content-Length
-//!     │           │                └─ block         output that is collected before it is sent
-//!     │           └─ ending        what happens to the process afterwards
-//!     └─ reply_encoding            compression of replies
+//!     └─ session ─┬─ conversation ─┬─ relay ─┬─ callout        requests of the script, and their answers
+//!                 │                │         ├─ buffer         bulk output in shared memory
+//!                 │                │         ├─ request_state  how far the request is
+//!                 │                │         └─ pump           the request body on its way to the script
+//!                 │                ├─ body_filter   newlines of records, Content-Length
+//!                 │                └─ block         output that is collected before it is sent
+//!                 └─ ending        what happens to the process afterwards
 //! ```
 
 pub mod agent;
@@ -31,14 +29,11 @@ mod cgiplus;
 pub mod confinement;
 mod conversation;
 mod ending;
-mod framing;
 pub mod in_advance;
 pub mod job;
 mod pump;
 mod relay;
-mod reply_encoding;
 pub mod request;
-pub mod request_body;
 mod request_state;
 pub mod serve;
 mod session;

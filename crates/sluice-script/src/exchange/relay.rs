@@ -186,7 +186,7 @@ impl Relay {
             RequestState::Overtaken => true,
             RequestState::InEnvironment | RequestState::Read => false,
         };
-        is_unread && self.pump.as_ref().is_none_or(Pump::can_rewind) && self.channels.cgiplusin.take_back()
+        is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back()
     }
 
     /// The request body, for another process.

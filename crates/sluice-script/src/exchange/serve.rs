@@ -1,7 +1,7 @@
 //! The entry of this crate: runs a script in its mode, and makes a response of its reply.
 //!
 //! Here: the dispatch by mode, and the head of the response. The body follows by itself (`session`), compressed if the route
-//! allows it (`reply_encoding`). Not here: which program a path names (the server's `dispatch::locate`).
+//! allows it (`sluice_http::encoding::reply`). Not here: which program a path names (the server's `dispatch::locate`).
 
 use std::io;
 use std::rc::Rc;
@@ -18,10 +18,10 @@ use sluice_http::head::may_have_body;
 use sluice_settings::Mode;
 
 use crate::exchange::job::Job;
-use crate::exchange::reply_encoding::AcceptedEncodings;
-use crate::exchange::request_body::RequestBody;
 use crate::exchange::session::Session;
 use crate::exchange::{cgi, cgiplus};
+use sluice_http::encoding::reply::{AcceptedEncodings, ReplyToEncode};
+use sluice_http::request_body::RequestBody;
 
 /// A script to run for a request.
 pub struct Task {
@@ -62,8 +62,11 @@ impl SendFileReply {
 pub async fn serve(task: Task) -> Result<Outcome, Fault> {
     let Task { job, body } = task;
     let method = job.request.method.clone();
-    let compression = job.compression.as_ref();
-    let accepted = compression.map(|compression| AcceptedEncodings::new(compression, &job.request.fields));
+    let compression = job.compression.clone();
+    let accepted = compression.as_deref().map(|compression| {
+        let accepted = AcceptedEncodings::new(compression.rank(&job.request.fields), compression.least_bytes);
+        (compression, accepted)
+    });
     // The only match on the mode in this crate.
     let (session, reply) = match job.settings().mode {
         // Boxed: the future of a request for a kept process stays small.
@@ -85,7 +88,15 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
         return Ok(Outcome::SendFile(SendFileReply { head, session }));
     }
     let accepted = accepted.filter(|_| head.control.compresses != Some(false));
-    let encoding = accepted.and_then(|accepted| accepted.apply(&mut head));
+    let encoding = accepted.and_then(|(compression, accepted)| {
+        let mut reply = ReplyToEncode {
+            status: head.status,
+            fields: &mut head.fields,
+            content_length: head.content_length,
+            is_requested: head.control.compresses == Some(true),
+        };
+        accepted.apply(&mut reply, |kind| compression.is_for(kind))
+    });
     respond(session, head, &method, encoding).await.map(Outcome::Response)
 }
 

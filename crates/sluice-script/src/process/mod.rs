@@ -1,6 +1,6 @@
 //! A script process: its start, the server's ends of its descriptors, and its end.
 //!
-//! Not here: which request gets it (`pool`), and what it is told and says in an exchange (`exchange`).
+//! Not here: which request gets it (`pool`), and what passes in an exchange (`exchange`).
 //!
 //! ```text
 //!   script_process ─┬─ processes             those of a worker

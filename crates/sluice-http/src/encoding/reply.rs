@@ -1,15 +1,13 @@
-//! Compression of replies, if the route allows it.
+//! Compression of the replies of scripts, if the route allows it.
 //!
-//! Here: which replies are compressed, and their heads. Not here: the compression itself (`sluice_http::encoding`). A reply is not
+//! Here: which replies are compressed, and their heads. Not here: the compression itself (`encoder`, `body`), and which media types a site
+//! compresses (`sluice_settings::compression`). A reply is not
 //! compressed if its head describes its exact bytes: by an encoding, a range, a digest, or `no-transform`.
 
-use std::sync::Arc;
-
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use sluice_gateway::ReplyHead;
-use sluice_http::encoding::Encoding;
-use sluice_http::encoding::accept::Ranked;
-use sluice_settings::compression::Compression;
+
+use crate::encoding::Encoding;
+use crate::encoding::accept::Ranked;
 
 /// Fields that describe the exact bytes of a reply (RFC 9110 §8.4, §14.4; RFC 9530).
 const EXACT_BYTES_FIELDS: [HeaderName; 6] = [
@@ -21,39 +19,50 @@ const EXACT_BYTES_FIELDS: [HeaderName; 6] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// The encodings that the client of a request accepts.
-pub(crate) struct AcceptedEncodings {
-    compression: Arc<Compression>,
+/// The encodings that the client of a request accepts, of those that its site offers.
+pub struct AcceptedEncodings {
     ranked: Ranked,
+    /// Smallest reply that is compressed, bytes, if its length is known.
+    least_bytes: u64,
+}
+
+/// The head of a reply that may be compressed.
+pub struct ReplyToEncode<'a> {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields, which change with the encoding.
+    pub fields: &'a mut HeaderMap,
+    /// The length of its body, if it is known.
+    pub content_length: Option<u64>,
+    /// The script or upstream asks for it, whatever the media type is.
+    pub is_requested: bool,
 }
 
 impl AcceptedEncodings {
-    /// For a request with these fields.
-    pub(crate) fn new(compression: &Arc<Compression>, fields: &HeaderMap) -> AcceptedEncodings {
-        AcceptedEncodings {
-            compression: Arc::clone(compression),
-            ranked: compression.rank(fields),
-        }
+    /// The codings that a client accepts, for replies from so many bytes on.
+    #[must_use]
+    pub fn new(ranked: Ranked, least_bytes: u64) -> AcceptedEncodings {
+        AcceptedEncodings { ranked, least_bytes }
     }
 
     /// The encoding for the body, if it is compressed; sets the fields of the head. HEAD is answered like GET, so only the head
-    /// decides: a reply without Content-Length is compressed, however short its body is.
-    pub(crate) fn apply(&self, head: &mut ReplyHead) -> Option<Encoding> {
+    /// decides: a reply without Content-Length is compressed, however short its body is. `is_for` tells which media types are compressed.
+    pub fn apply(&self, head: &mut ReplyToEncode<'_>, is_for: impl Fn(&HeaderValue) -> bool) -> Option<Encoding> {
         let best = self.ranked[0].map(|(encoding, _)| encoding);
         if head.status == StatusCode::NOT_MODIFIED {
             // The client's stored response may be compressed: its tag is the one that was sent then (RFC 9111 §4.3.4).
-            vary(&mut head.fields);
+            vary(head.fields);
             if best.is_some() {
-                weaken_tag(&mut head.fields);
+                weaken_tag(head.fields);
             }
             return None;
         }
-        if !self.is_for(head) {
+        if !self.is_encodable(head, is_for) {
             return None;
         }
-        vary(&mut head.fields);
+        vary(head.fields);
         let encoding = best?;
-        weaken_tag(&mut head.fields);
+        weaken_tag(head.fields);
         head.fields.remove(header::ACCEPT_RANGES);
         let token = HeaderValue::from_static(encoding.token());
         head.fields.insert(header::CONTENT_ENCODING, token);
@@ -61,20 +70,18 @@ impl AcceptedEncodings {
     }
 
     /// Whether the reply may be compressed for clients that accept it.
-    fn is_for(&self, head: &ReplyHead) -> bool {
-        let fields = &head.fields;
+    fn is_encodable(&self, head: &ReplyToEncode<'_>, is_for: impl Fn(&HeaderValue) -> bool) -> bool {
+        let fields = &*head.fields;
         let has_content = !head.status.is_informational()
             && !matches!(
                 head.status,
                 StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT
             );
-        let is_long = head
-            .content_length
-            .is_none_or(|bytes| bytes >= self.compression.least_bytes);
+        let is_long = head.content_length.is_none_or(|bytes| bytes >= self.least_bytes);
         let kind = fields.get(header::CONTENT_TYPE);
-        let is_worthwhile = is_long && kind.is_some_and(|kind| self.compression.is_for(kind));
+        let is_worthwhile = is_long && kind.is_some_and(is_for);
         has_content
-            && (is_worthwhile || head.control.compresses == Some(true))
+            && (is_worthwhile || head.is_requested)
             && !EXACT_BYTES_FIELDS.iter().any(|name| fields.contains_key(name))
             && !lists(fields, &header::CACHE_CONTROL, "no-transform")
     }
@@ -108,31 +115,47 @@ fn lists(fields: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sluice_gateway::ScriptControl;
-    use sluice_settings::CompressionSettings;
-
     use super::*;
+    use crate::encoding::accept::Accepted;
 
-    fn head(status: u16, lines: &[(&'static str, &'static str)], content_length: Option<u64>) -> ReplyHead {
+    /// The status, fields and length of a reply.
+    struct Head {
+        status: StatusCode,
+        fields: HeaderMap,
+        content_length: Option<u64>,
+    }
+
+    fn head(status: u16, lines: &[(&'static str, &'static str)], content_length: Option<u64>) -> Head {
         let mut fields = HeaderMap::new();
         for (name, value) in lines {
             fields.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        ReplyHead {
+        Head {
             status: StatusCode::from_u16(status).unwrap(),
             fields,
             content_length,
-            is_chunked: false,
-            control: ScriptControl::default(),
-            dropped: Vec::new(),
-            names_file: false,
         }
     }
 
-    fn accepted(accept: &'static str) -> AcceptedEncodings {
-        let compression = Arc::new(Compression::new(&CompressionSettings::default()));
+    /// A client with this field, of a site that compresses text of 1 KiB or more.
+    struct Client(AcceptedEncodings);
+
+    impl Client {
+        fn apply(&self, head: &mut Head) -> Option<Encoding> {
+            let mut reply = ReplyToEncode {
+                status: head.status,
+                fields: &mut head.fields,
+                content_length: head.content_length,
+                is_requested: false,
+            };
+            self.0.apply(&mut reply, |kind| kind.as_bytes().starts_with(b"text/"))
+        }
+    }
+
+    fn accepted(accept: &'static str) -> Client {
         let field = (header::ACCEPT_ENCODING, HeaderValue::from_static(accept));
-        AcceptedEncodings::new(&compression, &HeaderMap::from_iter([field]))
+        let accepted = Accepted::read(&HeaderMap::from_iter([field]));
+        Client(AcceptedEncodings::new(accepted.rank(&Encoding::ALL), 1 << 10))
     }
 
     const HTML: (&str, &str) = ("content-type", "text/html");

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use sluice_http::received::{Received, Receiver};
+use crate::received::{Received, Receiver};
 
 /// Bytes of framing that each chunk may have: `1`, an extension of a few bytes, and two line ends.
 const CHUNK_FRAMING_BYTES: u64 = 16;
