@@ -2,7 +2,7 @@
 //!
 //! Here: the bytes read and the exchanges begun in one turn. hyper goes on as long as there are bytes to parse, and a client
 //! can send bytes without end that make no request and no body: chunk sizes with leading zeros, frames without data. Not
-//! here: how many of them a request may have (`sluice_script::framing`).
+//! here: how many of them a request may have (`sluice_http::framing`).
 
 use crate::connection::Connection;
 

@@ -47,4 +47,4 @@ pub use sluice_launch::{
 };
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
-pub use sluice_script::engine::missing_engines;
+pub use sluice_script::program::engine::missing_engines;

@@ -187,7 +187,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
     if let Some(why) = origin::of_action(&ask.fields, &ask.origin) {
         return refuse(why);
     }
-    let body = std::mem::replace(&mut ask.body, sluice_script::request_body::RequestBody::none());
+    let body = std::mem::replace(&mut ask.body, sluice_http::request_body::RequestBody::none());
     let body = body.read(BODY_BYTES_MAX).await?;
     let values = Values::parse(&String::from_utf8_lossy(&body));
     let token = values.get("token").unwrap_or_default();

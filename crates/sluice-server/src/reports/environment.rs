@@ -9,7 +9,7 @@ use sluice_report::environment::{
     Engine, Environment, Hardware, Library, Process, Program, System, distribution, limits, processor_seconds,
 };
 use sluice_report::frame::Link;
-use sluice_script::engine::missing_engines;
+use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
 
 use crate::reports::page::{Collected, Content, Page, Wanted, later};

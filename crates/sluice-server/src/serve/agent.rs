@@ -1,7 +1,7 @@
 //! Asking an authentication agent: a CGIplus script of the site, or one that comes with the server, that says whether a password or token
 //! is right.
 //!
-//! Not here: how it is asked (`sluice_script::agent`), and what is remembered of its answers (`sluice_access::control`).
+//! Not here: how it is asked (`sluice_script::exchange::agent`), and what is remembered of its answers (`sluice_access::control`).
 
 use std::path::Path;
 use std::rc::Rc;
@@ -16,9 +16,10 @@ use sluice_access::users::{NAME_BYTES_MAX, check_name};
 use sluice_gateway::AgentAnswer;
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::target::Target;
-use sluice_script::job::Job;
-use sluice_script::request::{AgentQuestion, ScriptRequest, ScriptUser};
-use sluice_script::{agent, own_agent};
+use sluice_script::exchange::agent;
+use sluice_script::exchange::job::Job;
+use sluice_script::exchange::request::{AgentQuestion, ScriptRequest, ScriptUser};
+use sluice_script::own_agent;
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettings, UserSource};

@@ -12,10 +12,10 @@ use sluice_files::file_events::FileEvents;
 use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
 use sluice_http::received::Receiver;
+use sluice_http::request_body::RequestBody;
 use sluice_http::target::{Target, TargetError, TargetProblem, check_escapes};
 use sluice_net::connection::Connection;
-use sluice_script::in_advance;
-use sluice_script::request_body::RequestBody;
+use sluice_script::exchange::in_advance;
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
 use sluice_watch::mask::Masks;
@@ -194,7 +194,7 @@ impl Request {
     /// The client's: it announced a larger body (413).
     pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
         match (&self.subject, &mut self.body) {
-            (RequestSubject::Target(_), Some(body)) => body.bound(bounds, &self.config.limits),
+            (RequestSubject::Target(_), Some(body)) => body.bound(bounds.within(&self.config.limits)),
             // Without a target no route takes part, and nobody reads the body.
             _ => Ok(()),
         }
@@ -256,7 +256,7 @@ fn body(
 ) -> RequestBody {
     let (is_over, has_length) = (incoming.is_end_stream(), incoming.size_hint().exact().is_some());
     let mask = |masks: &Masks| watched::body_mask(masks, fields);
-    let mut body = RequestBody::new(incoming, limits).watched(&exchange.subject, mask);
+    let mut body = RequestBody::new(incoming, limits.body()).watched(&exchange.subject, mask);
     if !is_over {
         body = body
             .counting(Arc::clone(&exchange.context.counts.received_bytes))

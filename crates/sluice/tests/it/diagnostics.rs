@@ -74,7 +74,7 @@ fn modules_are_shown_at_level_debug_only() {
         .start();
     assert_eq!(server.get("/cgi-bin/warns").text(), "done");
     let line = server.log_line("script process started");
-    let expected = " DEBUG sluice_script::lease: script process started: a request came, and there was none pid=";
+    let expected = " DEBUG sluice_script::pool::lease: script process started: a request came, and there was none pid=";
     assert!(line.contains(expected), "{line}");
     let line = server.log_line("out of order");
     assert!(line.contains(" WARN  script: out of order site="), "{line}");

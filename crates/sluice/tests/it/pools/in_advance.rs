@@ -176,7 +176,7 @@ fn processes_are_recycled_under_load_without_a_lost_request_or_a_wait_for_a_star
 done"#;
     let server = Setup::new()
         .cgiplus("max = 1, requests = 10")
-        .environment("RUST_LOG", "info,sluice_script::lease=debug")
+        .environment("RUST_LOG", "info,sluice_script::pool::lease=debug")
         .script("0", script)
         .script("1", script)
         .script("2", script)
