@@ -8,7 +8,6 @@ pub mod accounts;
 mod activity;
 mod addresses;
 pub mod commands;
-pub mod confinement;
 mod context;
 mod descriptors;
 mod dispatch;
@@ -23,6 +22,7 @@ mod process_usage;
 mod reports;
 #[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;
+mod script_cgroups;
 pub mod script_users;
 mod serve;
 mod server;
