@@ -7,6 +7,7 @@
 pub mod address;
 mod cache;
 pub mod compression;
+pub mod error_page;
 pub mod limits;
 pub mod log_format;
 pub mod open_error;
