@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use sluice_launch::{End, Exit};
-use sluice_settings::{Confinement, size_text};
+use sluice_settings::Confinement;
+use sluice_settings::notation::format_size;
 
 /// The limit that explains how a process has ended, as the rest of a sentence about it: `used more than cpu_time = 2s (SIGXCPU)`.
 pub(crate) fn limit_reached(confinement: &Confinement, end: &End) -> Option<String> {
@@ -16,7 +17,7 @@ pub(crate) fn limit_reached(confinement: &Confinement, end: &End) -> Option<Stri
     let memory = || {
         let most = cgroup.memory_bytes_max.filter(|_| end.memory_kills > 0)?;
         used(
-            &format!("cgroup_memory = {}", size_text(most)),
+            &format!("cgroup_memory = {}", format_size(most)),
             "the kernel's out-of-memory killer",
         )
     };
@@ -27,13 +28,13 @@ pub(crate) fn limit_reached(confinement: &Confinement, end: &End) -> Option<Stri
         used(&format!("cpu_time = {seconds}s"), signal)
     };
     let address_space = |signal: &str| {
-        let most = size_text(process.memory_bytes_max?);
+        let most = format_size(process.memory_bytes_max?);
         Some(format!("may need more than memory_max = {most} ({signal})"))
     };
     match (exit, exit.signal_name()) {
         (_, Some("SIGXCPU")) => time("SIGXCPU"),
         (_, Some("SIGXFSZ")) => {
-            let most = size_text(process.file_bytes_max?);
+            let most = format_size(process.file_bytes_max?);
             Some(format!("wrote a file larger than file_size = {most} (SIGXFSZ)"))
         }
         (_, Some("SIGSYS")) if confinement.is_offline => {

@@ -10,6 +10,7 @@ pub mod compression;
 pub mod error_page;
 pub mod limits;
 pub mod log_format;
+pub mod notation;
 pub mod open_error;
 pub mod record_format;
 pub mod rule;
@@ -30,5 +31,5 @@ pub use settings::{
     OwnerSettings, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings,
     ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings, ScriptVariables,
     ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts, TlsSettings, UnknownHosts, User,
-    UserSettings, WatchSettings, size_text, suffix_of,
+    UserSettings, WatchSettings, suffix_of,
 };

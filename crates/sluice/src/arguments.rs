@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_http::escape::escaped_lines;
 use sluice_settings::limits::Limits;
+use sluice_settings::notation;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
@@ -170,7 +171,7 @@ pub(crate) struct Serve {
     /// The directory to serve.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
+    #[arg(long, value_name = "ADDR", value_parser = notation::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     listen: Vec<ListenAddress>,
     /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
     /// answer to every name.
@@ -284,7 +285,7 @@ impl ConfigFile {
 /// `sluice demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
+    #[arg(long, value_name = "ADDR", value_parser = notation::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     pub(crate) listen: Vec<ListenAddress>,
     /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
     /// answer to every name.
@@ -389,16 +390,16 @@ impl Serve {
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let shown = self.directory.display();
         let about = std::fs::metadata(&self.directory)
-            .map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
+            .map_err(|error| format!("cannot serve {shown}: {}", notation::reason(&error)))?;
         if !about.is_dir() {
             return Err(format!(
                 "cannot serve {shown}: it is not a directory; name the directory that holds it"
             ));
         }
         let root =
-            absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
+            absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", notation::reason(&error)))?;
         let sdk = self.sdk.as_deref().map(absolute).transpose();
-        let sdk = sdk.map_err(|error| format!("--sdk: {}", config::reason(&error)))?;
+        let sdk = sdk.map_err(|error| format!("--sdk: {}", notation::reason(&error)))?;
         Ok(Settings {
             listen: listeners(&self.listen, self.tls)?,
             workers: self.workers.unwrap_or_else(config::default_workers),
@@ -455,7 +456,7 @@ impl Serve {
             Some("-") => LogTarget::Stdout,
             Some("off") => LogTarget::Off,
             _ => LogTarget::File(
-                absolute(&self.access_log).map_err(|error| format!("--access-log: {}", config::reason(&error)))?,
+                absolute(&self.access_log).map_err(|error| format!("--access-log: {}", notation::reason(&error)))?,
             ),
         };
         Ok(AccessLog {

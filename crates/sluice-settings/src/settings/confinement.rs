@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use sluice_launch::{CgroupLimits, IoPriority, ProcessLimits};
 
 use super::users::ScriptUser;
+use crate::notation::format_size;
 
 /// What a script process may use and reach. `Default`: what the server may, as far as its user may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Confinement {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let (limits, cgroup) = (&self.limits, &self.cgroup);
-        let size = |bytes: Option<u64>| bytes.map(size_text);
+        let size = |bytes: Option<u64>| bytes.map(format_size);
         let paths = |paths: &[PathBuf]| {
             let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             (!shown.is_empty()).then(|| shown.join(" "))
@@ -101,19 +102,6 @@ impl Confinement {
     }
 }
 
-/// A size in the largest unit of which it is a whole number.
-#[must_use]
-pub fn size_text(bytes: u64) -> String {
-    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let whole = UNITS
-        .iter()
-        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
-    match whole {
-        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +132,5 @@ mod tests {
         ];
         assert_eq!(confinement.lines(), expected);
         assert_eq!(Confinement::default().lines(), Vec::<String>::new());
-        assert_eq!(size_text(1000), "1000");
     }
 }

@@ -6,10 +6,11 @@
 use std::path::Path;
 
 use sluice_settings::ControlSocket;
+use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use toml::de::{DeTable, DeValue};
 
-use super::document::{decode, read_config, reason};
+use super::document::{decode, read_config};
 
 /// What a configuration file says about the control socket.
 pub(crate) struct NamedSocket {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::document::reason;
+use sluice_settings::notation::reason;
 
 /// The places where a configuration is looked for.
 const PLACES: [&str; 2] = ["sluice.toml", "/etc/sluice/sluice.toml"];

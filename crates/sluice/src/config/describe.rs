@@ -10,7 +10,7 @@ use sluice_settings::{
     UnknownHosts,
 };
 
-use super::value::{format_duration, format_size};
+use sluice_settings::notation::{format_duration, format_size};
 
 /// Describes what is served where: addresses, sites and their routes, one per line, in columns. Ends with a newline.
 pub(crate) fn describe(settings: &Settings) -> String {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use sluice_settings::EngineSettings;
+use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
@@ -461,12 +462,6 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
-
-/// The system's reason in words, without the error number.
-pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
 
 /// Whether any execute bit is set; any, because `sluice check` may run as another user than the server.
 fn is_program(about: &std::fs::Metadata) -> bool {

@@ -61,7 +61,6 @@ mod table;
 mod tests;
 mod throttle;
 mod users;
-mod value;
 mod variables;
 mod warnings;
 mod watch;
@@ -69,6 +68,7 @@ mod watch;
 use std::path::Path;
 
 use sluice_settings::Settings;
+use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 
 pub(crate) use control_key::control_socket;
@@ -76,13 +76,12 @@ pub(crate) use default_file::choose_file;
 pub(crate) use describe::{addresses, describe, summary};
 #[cfg(test)]
 pub(crate) use description::{Described, Entry, Fallback};
-pub(crate) use document::{ConfigErrors, reason};
+pub(crate) use document::ConfigErrors;
 pub(crate) use listen::DEFAULT as DEFAULT_ADDRESS;
 pub(crate) use report::report;
 pub(crate) use server::default_workers;
 pub(crate) use site::{INDEX, parse_host};
 pub(crate) use start::{contents, sources};
-pub(crate) use value::{format_duration, parse_address, parse_duration};
 pub(crate) use warnings::warnings;
 
 use document::{Document, SourceFiles, decode, read_config};

@@ -13,7 +13,7 @@ use sluice_settings::{
 use super::access_warnings;
 use super::client_certificates::is_served_on;
 use super::confinement_warnings;
-use super::value::format_size;
+use sluice_settings::notation::format_size;
 
 /// The warnings about a configuration, each one line.
 pub(crate) fn warnings(settings: &Settings) -> Vec<String> {

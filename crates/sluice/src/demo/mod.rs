@@ -20,6 +20,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sluice_settings::limits::Limits;
+use sluice_settings::notation;
 use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, FollowLinks, ListenSettings,
@@ -53,7 +54,7 @@ impl Site {
             format!(
                 "cannot unpack the demo into {}: {}; set TMPDIR to a writable directory",
                 std::env::temp_dir().display(),
-                config::reason(&error)
+                notation::reason(&error)
             )
         };
         let directory = tempfile::Builder::new()

@@ -17,6 +17,7 @@ use sluice_report::environment::{Exercise, Rating};
 use crate::control::place;
 use crate::workout::{parse_time, thousands};
 use exercises::Rated;
+use sluice_settings::notation;
 
 const HELP: &str = "\
 Each exercise is repeated, and takes as long each time:
@@ -135,7 +136,7 @@ fn render(rated: &[Rated], arguments: &Rate) -> String {
     let _ = writeln!(
         out,
         "{samples} samples of {} each",
-        crate::config::format_duration(arguments.time)
+        notation::format_duration(arguments.time)
     );
     out
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sluice_server::{AddressSockets, Bound};
 use sluice_settings::Settings;
+use sluice_settings::notation;
 use sluice_settings::source::Source;
 
 use super::Role;
@@ -138,7 +139,7 @@ impl Role<'_> {
 fn listening(settings: &Settings, bound: &[Listen]) -> Settings {
     let mut settings = settings.clone();
     for (listen, bound) in settings.listen.iter_mut().zip(bound) {
-        if let Ok(address) = config::parse_address(&bound.address) {
+        if let Ok(address) = notation::parse_address(&bound.address) {
             listen.address = address;
         }
     }
