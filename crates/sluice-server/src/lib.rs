@@ -4,7 +4,6 @@
 //! `worker` and [`server`] are the threads; `reports` shows what the server does, and `overall` is what all workers know of it.
 #![forbid(unsafe_code)]
 
-pub mod accounts;
 mod activity;
 mod addresses;
 pub mod commands;
@@ -46,4 +45,3 @@ pub use sluice_launch::{
 };
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
-pub use sluice_script::engine::missing_engines;

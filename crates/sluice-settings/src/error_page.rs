@@ -11,7 +11,7 @@ use sluice_http::request_id::UniqueId;
 use crate::template::{Template, TemplateError};
 
 /// The variables of a template. Documented in docs/guides/listings-and-error-pages.md: their names cannot change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct ErrorPage<'a> {
     /// The status code.
     pub status: u16,

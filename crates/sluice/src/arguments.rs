@@ -23,7 +23,7 @@ use crate::passwd::Passwd;
 use crate::rate::Rate;
 use crate::top::Top;
 use crate::workout::Workout;
-use crate::{certificates, config, control, exposed, rte_directory};
+use crate::{certificates, control, exposed, rte_directory};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -175,7 +175,7 @@ pub(crate) struct Serve {
     listen: Vec<ListenAddress>,
     /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
     /// answer to every name.
-    #[arg(long, value_name = "NAME", value_parser = config::parse_host)]
+    #[arg(long, value_name = "NAME", value_parser = sluice_config::parse_host)]
     host: Vec<String>,
     /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
@@ -278,7 +278,7 @@ impl ConfigFile {
     /// # Errors
     /// One line: there is no default file, or it may be another user's.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
-        config::choose_file(self.file.as_deref())
+        sluice_config::choose_file(self.file.as_deref())
     }
 }
 
@@ -289,7 +289,7 @@ pub(crate) struct Demo {
     pub(crate) listen: Vec<ListenAddress>,
     /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
     /// answer to every name.
-    #[arg(long, value_name = "NAME", value_parser = config::parse_host)]
+    #[arg(long, value_name = "NAME", value_parser = sluice_config::parse_host)]
     pub(crate) host: Vec<String>,
     /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
@@ -402,7 +402,7 @@ impl Serve {
         let sdk = sdk.map_err(|error| format!("--sdk: {}", notation::reason(&error)))?;
         Ok(Settings {
             listen: listeners(&self.listen, self.tls)?,
-            workers: self.workers.unwrap_or_else(config::default_workers),
+            workers: self.workers.unwrap_or_else(sluice_config::default_workers),
             sites: vec![self.site(root, sdk)],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
             limits: Limits::default(),
@@ -516,7 +516,7 @@ fn directory_site(
         client_certificates: CertificateUse::Optional,
         client_authorities: None,
         hsts: None,
-        index: vec![config::INDEX.to_owned()],
+        index: vec![sluice_config::INDEX.to_owned()],
         routes,
         files,
         compression: CompressionSettings::default(),

@@ -94,7 +94,7 @@ pub(crate) fn response(
         ..ErrorPage::new(status, &subject.id)
     };
     let page = match &process {
-        Some(process) => with_process(page, process),
+        Some(process) => with_process(&page, process),
         None => page,
     };
     let rendered = match choose(subject.fields, MEDIA_TYPES, default) {
@@ -149,7 +149,7 @@ pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
     .into_bytes()
 }
 
-fn with_process<'a>(page: ErrorPage<'a>, process: &'a ProcessReport) -> ErrorPage<'a> {
+fn with_process<'a>(page: &ErrorPage<'a>, process: &'a ProcessReport) -> ErrorPage<'a> {
     ErrorPage {
         pid: process.pid,
         ended: process
@@ -157,7 +157,7 @@ fn with_process<'a>(page: ErrorPage<'a>, process: &'a ProcessReport) -> ErrorPag
             .as_deref()
             .unwrap_or("still running when the fault was found"),
         stderr: &process.error_lines,
-        ..page
+        ..*page
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Rate {
 /// # Errors
 /// One line: the server of the exercise cannot be started or fails, or Ctrl-C.
 pub(crate) fn run(arguments: &Rate, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
-    let workers = crate::config::default_workers();
+    let workers = sluice_config::default_workers();
     print(&format!("{}\n", machine::describe(workers)))?;
     let rated = exercises::run(arguments.samples, arguments.time)?;
     print(&render(&rated, arguments))?;

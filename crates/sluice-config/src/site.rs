@@ -22,7 +22,7 @@ use super::table::{Table, Written, expect_directory};
 use sluice_settings::notation;
 
 /// The index page of a site that names none.
-pub(crate) const INDEX: &str = "index.html";
+pub const INDEX: &str = "index.html";
 
 /// A site while it is read.
 pub(super) struct Draft {
@@ -403,7 +403,7 @@ fn read_hosts(names: Vec<At<String>>, document: &Document<'_>) -> Vec<At<String>
 }
 
 /// The host name of a command line, in lower case. The error says what to write instead.
-pub(crate) fn parse_host(text: &str) -> Result<String, String> {
+pub fn parse_host(text: &str) -> Result<String, String> {
     check_host(text)?;
     match text.contains('*') {
         true => Err("write each name out, without a star".to_owned()),

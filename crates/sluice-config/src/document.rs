@@ -113,7 +113,7 @@ pub(crate) enum FileKind {
 
 /// The mistakes of a configuration in the order of their lines, 20 at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfigErrors {
+pub struct ConfigErrors {
     lines: Vec<String>,
 }
 
@@ -397,7 +397,7 @@ impl IncludedFiles for SourceFiles {
 
 /// The engines of a route that cannot be started: why, and what to do.
 fn missing_engines(engines: &EngineSettings) -> Vec<String> {
-    let missing = sluice_server::missing_engines(engines).into_iter();
+    let missing = sluice_script::engine::missing_engines(engines).into_iter();
     missing.map(|missing| missing.to_string()).collect()
 }
 

@@ -16,7 +16,7 @@ use super::confinement_warnings;
 use sluice_settings::notation::format_size;
 
 /// The warnings about a configuration, each one line.
-pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
+pub fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));
