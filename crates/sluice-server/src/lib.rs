@@ -4,11 +4,9 @@
 //! `worker` and [`server`] are the threads; `reports` shows what the server does, and `overall` is what all workers know of it.
 #![forbid(unsafe_code)]
 
-pub mod accounts;
 mod activity;
 mod addresses;
 pub mod commands;
-pub mod confinement;
 mod context;
 mod descriptors;
 mod dispatch;
@@ -23,6 +21,7 @@ mod process_usage;
 mod reports;
 #[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;
+mod script_cgroups;
 pub mod script_users;
 mod serve;
 mod server;
@@ -36,7 +35,6 @@ pub use activity::FILE_NAME as STATE_FILE;
 pub use addresses::{AddressSockets, bind, bind_all};
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;
-pub use serve::error_page::error_template;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
@@ -47,4 +45,3 @@ pub use sluice_launch::{
 };
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
-pub use sluice_script::program::engine::missing_engines;

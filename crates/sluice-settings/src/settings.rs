@@ -20,7 +20,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 pub use client::{DnsSettings, ForwardedField, ProxySettings};
-pub use confinement::{CgroupLimits, Confinement, FileRules, IoPriority, size_text};
+pub use confinement::{Confinement, FileRules};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
 pub use engine::{Engine, EngineSettings};
 pub use links::FollowLinks;

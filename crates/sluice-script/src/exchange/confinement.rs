@@ -9,21 +9,17 @@ use std::sync::Arc;
 
 use sluice_http::fault::Fault;
 use sluice_launch::{self as launch, ProcessLimits, RunAs};
-use sluice_settings::{Confinement, IoPriority, ScriptSource, ScriptUser};
+use sluice_settings::{Confinement, ScriptSource, ScriptUser};
 
 use crate::exchange::job::{Job, c_string};
 
 impl Job {
     /// The resource limits of a process.
     pub(crate) fn limits(&self) -> ProcessLimits {
-        let confinement = &self.settings().confinement;
+        let limits = self.settings().confinement.limits;
         ProcessLimits {
-            memory_bytes_max: confinement.memory_max,
-            cpu_seconds_max: confinement.cpu_seconds_max,
-            open_files_max: confinement.open_files_max.or(self.scripts.open_files_max),
-            processes_max: confinement.user_processes_max,
-            file_bytes_max: confinement.file_bytes_max,
-            core_bytes_max: None,
+            open_files_max: limits.open_files_max.or(self.scripts.open_files_max),
+            ..limits
         }
     }
 
@@ -41,7 +37,6 @@ impl Job {
         let Some(confinement) = &self.route.confinement else {
             return Ok(None);
         };
-        let cgroup = confinement.cgroup;
         let files = match &confinement.files {
             Some(files) => Some(launch::FileRules {
                 read: c_strings(files.read.iter().cloned().chain(self.own_files()))?,
@@ -51,22 +46,14 @@ impl Job {
         };
         Ok(Some(Arc::new(launch::Confinement {
             nice: confinement.nice,
-            io_priority: confinement.io_priority.map(|priority| match priority {
-                IoPriority::Low => launch::IoPriority::Low,
-                IoPriority::Idle => launch::IoPriority::Idle,
-            }),
+            io_priority: confinement.io_priority,
             umask: confinement.umask,
             has_private_tmp: confinement.has_private_tmp,
             covers_tmp: !self.own_files().iter().any(|file| is_in_tmp(file)),
             chroot: confinement.chroot.as_ref().map(c_string).transpose()?,
             files,
             is_offline: confinement.is_offline,
-            cgroup: launch::CgroupLimits {
-                memory_bytes_max: cgroup.memory_bytes_max,
-                processes_max: cgroup.processes_max,
-                cpu_percent: cgroup.cpu_percent,
-                cpu_weight: cgroup.cpu_weight,
-            },
+            cgroup: confinement.cgroup,
         })))
     }
 

@@ -98,7 +98,7 @@ impl SharedPool {
             record,
             settings: settings.pool,
             kill_grace: settings.timeouts.kill_grace,
-            cpu_max: settings.confinement.cpu_seconds_max.map(Duration::from_secs),
+            cpu_max: settings.confinement.limits.cpu_seconds_max.map(Duration::from_secs),
             limits,
             script: script.clone(),
             wanted,

@@ -6,37 +6,38 @@
 use std::time::Duration;
 
 use sluice_launch::{End, Exit};
-use sluice_settings::{Confinement, size_text};
+use sluice_settings::Confinement;
+use sluice_settings::notation::format_size;
 
 /// The limit that explains how a process has ended, as the rest of a sentence about it: `used more than cpu_time = 2s (SIGXCPU)`.
-pub(crate) fn limit_reached(limits: &Confinement, end: &End) -> Option<String> {
+pub(crate) fn limit_reached(confinement: &Confinement, end: &End) -> Option<String> {
     let (exit, usage) = (end.exit, end.usage);
-    let cgroup = &limits.cgroup;
+    let (process, cgroup) = (&confinement.limits, &confinement.cgroup);
     let used = |limit: &str, how: &str| Some(format!("used more than {limit} ({how})"));
     let memory = || {
         let most = cgroup.memory_bytes_max.filter(|_| end.memory_kills > 0)?;
         used(
-            &format!("cgroup_memory = {}", size_text(most)),
+            &format!("cgroup_memory = {}", format_size(most)),
             "the kernel's out-of-memory killer",
         )
     };
     let time = |signal: &str| {
-        let seconds = limits.cpu_seconds_max?;
+        let seconds = process.cpu_seconds_max?;
         let is_over = usage.user + usage.system >= Duration::from_secs(seconds);
         (is_over || signal == "SIGXCPU").then_some(())?;
         used(&format!("cpu_time = {seconds}s"), signal)
     };
     let address_space = |signal: &str| {
-        let most = size_text(limits.memory_max?);
+        let most = format_size(process.memory_bytes_max?);
         Some(format!("may need more than memory_max = {most} ({signal})"))
     };
     match (exit, exit.signal_name()) {
         (_, Some("SIGXCPU")) => time("SIGXCPU"),
         (_, Some("SIGXFSZ")) => {
-            let most = size_text(limits.file_bytes_max?);
+            let most = format_size(process.file_bytes_max?);
             Some(format!("wrote a file larger than file_size = {most} (SIGXFSZ)"))
         }
-        (_, Some("SIGSYS")) if limits.is_offline => {
+        (_, Some("SIGSYS")) if confinement.is_offline => {
             Some("made a system call that network = false forbids (SIGSYS)".to_owned())
         }
         (_, Some("SIGKILL")) => memory()
@@ -53,8 +54,7 @@ pub(crate) fn limit_reached(limits: &Confinement, end: &End) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use sluice_launch::Usage;
-    use sluice_settings::CgroupLimits;
+    use sluice_launch::{CgroupLimits, ProcessLimits, Usage};
 
     use super::*;
 
@@ -80,9 +80,12 @@ mod tests {
     #[test]
     fn a_limit_is_named_if_it_explains_the_end() {
         let limits = Confinement {
-            cpu_seconds_max: Some(2),
-            memory_max: Some(64 << 20),
-            file_bytes_max: Some(1000),
+            limits: ProcessLimits {
+                cpu_seconds_max: Some(2),
+                memory_bytes_max: Some(64 << 20),
+                file_bytes_max: Some(1000),
+                ..ProcessLimits::default()
+            },
             cgroup: CgroupLimits {
                 memory_bytes_max: Some(1 << 20),
                 processes_max: Some(3),

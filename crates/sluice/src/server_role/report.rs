@@ -3,7 +3,6 @@
 use sluice_server::Server;
 use sluice_settings::Settings;
 
-use crate::config;
 use crate::control::Answer;
 
 /// What a command does, for the log and for who has given it.
@@ -64,11 +63,11 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
         workers = settings.workers,
         pid,
         "sluice {version}, {}",
-        config::sources(&settings)
+        sluice_config::sources(&settings)
     );
-    tracing::info!("listening on {}", config::addresses(&settings));
-    tracing::info!("serving {}", config::contents(&settings));
-    for line in config::describe(&settings).lines() {
+    tracing::info!("listening on {}", sluice_config::addresses(&settings));
+    tracing::info!("serving {}", sluice_config::contents(&settings));
+    for line in sluice_config::describe(&settings).lines() {
         tracing::debug!("{line}");
     }
     warn(&settings);
@@ -84,7 +83,7 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
 }
 
 pub(super) fn warn(settings: &Settings) {
-    for warning in config::warnings(settings) {
+    for warning in sluice_config::warnings(settings) {
         tracing::warn!("{warning}");
     }
 }

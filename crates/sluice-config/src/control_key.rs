@@ -6,24 +6,25 @@
 use std::path::Path;
 
 use sluice_settings::ControlSocket;
+use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use toml::de::{DeTable, DeValue};
 
-use super::document::{decode, read_config, reason};
+use super::document::{decode, read_config};
 
 /// What a configuration file says about the control socket.
-pub(crate) struct NamedSocket {
+pub struct NamedSocket {
     /// The value of the key; `None` if it was not found.
-    pub(crate) socket: Option<ControlSocket>,
+    pub socket: Option<ControlSocket>,
     /// The first mistake, if the file is not TOML, so that the key may have been missed.
-    pub(crate) mistake: Option<String>,
+    pub mistake: Option<String>,
 }
 
 /// Reads the key `control` of a configuration file.
 ///
 /// # Errors
 /// One line: the file cannot be read.
-pub(crate) fn control_socket(file: &Path) -> Result<NamedSocket, String> {
+pub fn control_socket(file: &Path) -> Result<NamedSocket, String> {
     let shown = file.display();
     let bytes = read_config(file, &Source::DISK).map_err(|reason| format!("{shown}: {reason}"))?;
     let absolute =

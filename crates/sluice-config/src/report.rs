@@ -7,11 +7,11 @@ use sluice_settings::rule::CertificateUse;
 use sluice_settings::{Settings, SiteSettings, UnknownHosts};
 
 use super::describe::{addresses, describe_log, describe_root, describe_route, describe_server_log};
-use super::value::{format_duration, format_size};
 use super::warnings::warnings;
+use sluice_settings::notation::{format_duration, format_size};
 
 /// The configuration in force.
-pub(crate) fn report(settings: &Settings) -> Configuration {
+pub fn report(settings: &Settings) -> Configuration {
     let files = settings.config_files.iter();
     Configuration {
         files: files.map(|file| file.display().to_string()).collect(),

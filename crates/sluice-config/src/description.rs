@@ -2,7 +2,7 @@
 //! keys (`suggest`) need of them.
 
 /// A section without the type that it is read into: what the reference page and the answers to unknown keys need of it.
-pub(crate) trait Described: Sync {
+pub trait Described: Sync {
     /// As `Section::title`.
     fn title(&self) -> &'static str;
     /// As `Section::text`.
@@ -12,23 +12,23 @@ pub(crate) trait Described: Sync {
 }
 
 /// A key without the type of its section.
-pub(crate) struct Entry {
+pub struct Entry {
     /// As `Key::name`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What its value may be, as the reference page shows it.
-    pub(crate) value: String,
+    pub value: String,
     /// As `Key::default`.
-    pub(crate) default: &'static Fallback,
+    pub default: &'static Fallback,
     /// As `Key::text`.
-    pub(crate) text: &'static str,
+    pub text: &'static str,
     /// As `Key::example`.
-    pub(crate) example: &'static str,
+    pub example: &'static str,
     /// The section that is its value, if it is one.
-    pub(crate) below: Option<&'static dyn Described>,
+    pub below: Option<&'static dyn Described>,
 }
 
 /// What holds when a key is absent.
-pub(crate) enum Fallback {
+pub enum Fallback {
     /// The same as with this value.
     Value(&'static str),
     /// In words, where no value says it.

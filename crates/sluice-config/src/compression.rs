@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_guide_lists_every_type_that_is_compressed() {
-        let guide = include_str!("../../../../docs/guides/compression.md");
+        let guide = include_str!("../../../docs/guides/compression.md");
         for kind in CompressionSettings::default().types {
             assert!(guide.contains(&format!("`{kind}`")), "{kind}");
         }

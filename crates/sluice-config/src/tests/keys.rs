@@ -10,7 +10,7 @@ use super::super::root::ROOT;
 use super::read;
 
 /// The example of the manual.
-const EXAMPLE: &str = include_str!("../../../../../examples/sluice.toml");
+const EXAMPLE: &str = include_str!("../../../../examples/sluice.toml");
 
 /// Every key, with its section.
 fn all_keys(section: &'static dyn Described) -> Vec<(&'static dyn Described, Entry)> {

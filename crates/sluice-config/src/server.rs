@@ -99,7 +99,7 @@ impl Server {
 }
 
 /// One thread for each processor that this process may use.
-pub(crate) fn default_workers() -> NonZeroUsize {
+pub fn default_workers() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 

@@ -17,7 +17,7 @@ use super::server::read_peers;
 use super::table::{Table, require_file, require_parent};
 
 /// The default address: this machine alone.
-pub(crate) const DEFAULT: ListenAddress = ListenAddress::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080));
+pub const DEFAULT: ListenAddress = ListenAddress::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080));
 
 /// The port of https.
 const HTTPS_PORT: u16 = 443;

@@ -12,7 +12,7 @@ use sluice_settings::ListenAddress;
 use super::description::{Described, Entry, Fallback};
 use super::document::At;
 use super::table::{Table, Written};
-use super::value::{format_duration, format_size};
+use sluice_settings::notation::{format_duration, format_size};
 
 /// A key of a section that is read into an `S`.
 pub(crate) struct Key<S: 'static> {

@@ -19,10 +19,10 @@ use super::pages;
 use super::route::{self, FOLLOW_LINKS_TEXT, ROUTE};
 use super::route_lint::{ParsedRoute, SiteRoot};
 use super::table::{Table, Written, expect_directory};
-use super::value;
+use sluice_settings::notation;
 
 /// The index page of a site that names none.
-pub(crate) const INDEX: &str = "index.html";
+pub const INDEX: &str = "index.html";
 
 /// A site while it is read.
 pub(super) struct Draft {
@@ -375,7 +375,7 @@ const ERROR_DETAIL: Key<Draft> = Key {
 fn read_addresses(texts: Vec<At<String>>, document: &Document<'_>) -> Vec<At<ListenAddress>> {
     let mut addresses = Vec::new();
     for At { value: text, line } in texts {
-        let resolved = value::parse_address(&text).map(|address| match address {
+        let resolved = notation::parse_address(&text).map(|address| match address {
             ListenAddress::Unix(path) => ListenAddress::Unix(document.resolve(&path.to_string_lossy())),
             inet => inet,
         });
@@ -403,7 +403,7 @@ fn read_hosts(names: Vec<At<String>>, document: &Document<'_>) -> Vec<At<String>
 }
 
 /// The host name of a command line, in lower case. The error says what to write instead.
-pub(crate) fn parse_host(text: &str) -> Result<String, String> {
+pub fn parse_host(text: &str) -> Result<String, String> {
     check_host(text)?;
     match text.contains('*') {
         true => Err("write each name out, without a star".to_owned()),

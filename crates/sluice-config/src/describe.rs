@@ -10,10 +10,10 @@ use sluice_settings::{
     UnknownHosts,
 };
 
-use super::value::{format_duration, format_size};
+use sluice_settings::notation::{format_duration, format_size};
 
 /// Describes what is served where: addresses, sites and their routes, one per line, in columns. Ends with a newline.
-pub(crate) fn describe(settings: &Settings) -> String {
+pub fn describe(settings: &Settings) -> String {
     let mut out = String::new();
     line(&mut out, "listening on", &addresses(settings));
     line(&mut out, "workers", &settings.workers.to_string());
@@ -51,7 +51,7 @@ pub(crate) fn describe(settings: &Settings) -> String {
 }
 
 /// The addresses with their protocols: `http://127.0.0.1:8080/`.
-pub(crate) fn addresses(settings: &Settings) -> String {
+pub fn addresses(settings: &Settings) -> String {
     let addresses: Vec<String> = settings
         .listen
         .iter()
@@ -71,7 +71,7 @@ pub(crate) fn addresses(settings: &Settings) -> String {
 }
 
 /// One line for `check`: `sluice.toml: ok: 2 sites, 5 routes, 1 address`.
-pub(crate) fn summary(file: &Path, settings: &Settings) -> String {
+pub fn summary(file: &Path, settings: &Settings) -> String {
     let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
     let included = settings.config_files.len().saturating_sub(1);
     let mut parts = vec![

@@ -16,7 +16,7 @@ use super::foreign;
 use super::key::{Below, Bounds, Key, Kind, Nested, Section, Word};
 use super::suggest;
 use super::table::{Table, Written};
-use super::value;
+use sluice_settings::notation;
 
 impl<S> Section<S> {
     /// Reads a table into `settings`, key by key in the order of the section's list: a setter can rely on the keys above its own.
@@ -323,31 +323,31 @@ impl<S> Key<S> {
 
 /// An address to listen on; the path of a unix socket is made absolute.
 fn address(text: &str, written: &Written<'_>) -> Result<ListenAddress, String> {
-    let address = match value::parse_address(text)? {
+    let address = match notation::parse_address(text)? {
         ListenAddress::Unix(path) => match Path::to_str(&path) {
             Some(path) => ListenAddress::Unix(written.document().resolve(path)),
             None => ListenAddress::Unix(path),
         },
         inet => inet,
     };
-    value::check_socket_path(&address).map(|()| address)
+    notation::check_socket_path(&address).map(|()| address)
 }
 
 fn duration(bounds: &Bounds, written: &Written<'_>) -> Result<Duration, String> {
-    let duration = value::parse_duration(written.value.as_str().unwrap_or_default())?;
+    let duration = notation::parse_duration(written.value.as_str().unwrap_or_default())?;
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let show = |bound| value::format_duration(Duration::from_millis(bound));
+    let show = |bound| notation::format_duration(Duration::from_millis(bound));
     check_bounds(bounds, millis, show)?;
     Ok(duration)
 }
 
 fn size(bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
     let bytes = match written.value {
-        DeValue::String(text) => value::parse_size(text),
+        DeValue::String(text) => notation::parse_size(text),
         DeValue::Integer(number) => to_number(number).ok_or_else(|| "is not a size".to_owned()),
-        _ => value::parse_size(""),
+        _ => notation::parse_size(""),
     }?;
-    check_bounds(bounds, bytes, value::format_size)?;
+    check_bounds(bounds, bytes, notation::format_size)?;
     Ok(bytes)
 }
 

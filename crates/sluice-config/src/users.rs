@@ -1,11 +1,11 @@
 //! The users of the processes: `[server.script_owners]`, and `user` of scripts.
 //!
-//! Here: how a user is written, and which users there may be. Not here: whether this process may change to them (`crate::users`), and
+//! Here: how a user is written, and which users there may be. Not here: whether this process may change to them (the program), and
 //! the check of a script's owner (the launcher).
 
 use std::fs::read_to_string;
 
-use sluice_server::accounts::{Account, account_by_name, account_by_number, group_by_name};
+use sluice_launch::{Account, account_by_name, account_by_number, group_by_name};
 use sluice_settings::{Mode, OwnerSettings, ScriptSettings, ScriptUser, Settings, User};
 
 use super::description::Fallback::{Value, Words};

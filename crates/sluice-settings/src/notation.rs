@@ -1,16 +1,18 @@
-//! The notation of durations (`10s`), sizes (`4MiB`) and addresses (`:8080`), for the configuration and the command line.
+//! The notation of durations (`10s`), sizes (`4MiB`) and addresses (`:8080`), and of the system's errors, for the configuration, the command line
+//! and messages.
 //!
-//! Not here: the bounds that a key sets (`key::Bounds`).
+//! Not here: the bounds that a key of the configuration sets.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sluice_settings::ListenAddress;
-use sluice_settings::address::{UNIX, UNIX_PATH_BYTES_MAX};
+use crate::ListenAddress;
+use crate::address::{UNIX, UNIX_PATH_BYTES_MAX};
 
 /// The longest duration that is accepted, so that the sum of a clock and a duration never overflows.
-pub(crate) const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
+pub const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 
 /// The message about a text that is not a duration.
 const DURATION_FORM: &str = r#"a duration is written as a number and a unit: "10s", "5m", "2h""#;
@@ -31,7 +33,10 @@ const DURATION_UNITS: [(&str, u64); 5] = [
 const SIZE_UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
 /// Parses a duration: a whole number and `ms`, `s`, `m`, `h` or `d`.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// A text about the value, which says what to write instead.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text).ok_or(DURATION_FORM)?;
     let (_, scale) = DURATION_UNITS
         .iter()
@@ -45,7 +50,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Formats a duration so that `parse_duration` reads it back; fractions of a millisecond are dropped.
-pub(crate) fn format_duration(duration: Duration) -> String {
+#[must_use]
+pub fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis == 0 {
         return "0s".into();
@@ -58,7 +64,10 @@ pub(crate) fn format_duration(duration: Duration) -> String {
 }
 
 /// Parses a size: bytes, or a whole number and `k`, `M`, `G`, `T` (or `KiB` …), in powers of 1024.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// A text about the value, which says what to write instead.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text).ok_or(SIZE_FORM)?;
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" => 0,
@@ -79,7 +88,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Formats a size so that `parse_size` reads it back: `4MiB`, `1000`.
-pub(crate) fn format_size(bytes: u64) -> String {
+#[must_use]
+pub fn format_size(bytes: u64) -> String {
     let whole = SIZE_UNITS
         .iter()
         .find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift);
@@ -91,7 +101,10 @@ pub(crate) fn format_size(bytes: u64) -> String {
 
 /// Parses an address to listen on. A port alone means this machine only (127.0.0.1); with a colon before it, every IPv4 address.
 /// The only host name is `localhost`, because a listener must not depend on a name server. `unix:` is followed by a path.
-pub(crate) fn parse_address(text: &str) -> Result<ListenAddress, String> {
+///
+/// # Errors
+/// A text about the value, which says what to write instead.
+pub fn parse_address(text: &str) -> Result<ListenAddress, String> {
     match text.strip_prefix(UNIX) {
         Some("") => Err("unix: needs the path of the socket, as in \"unix:/run/sluice.sock\"".into()),
         Some(path) => Ok(ListenAddress::Unix(PathBuf::from(path))),
@@ -100,7 +113,10 @@ pub(crate) fn parse_address(text: &str) -> Result<ListenAddress, String> {
 }
 
 /// Checks the system's limit, so that the error is reported here and not when the server starts.
-pub(crate) fn check_socket_path(address: &ListenAddress) -> Result<(), String> {
+///
+/// # Errors
+/// A text about the value, which says what to write instead.
+pub fn check_socket_path(address: &ListenAddress) -> Result<(), String> {
     match address.path().map(|path| path.as_os_str().len()) {
         Some(bytes) if bytes > UNIX_PATH_BYTES_MAX => Err(format!(
             "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {bytes}: choose a shorter one"
@@ -145,6 +161,13 @@ fn check_inet(address: SocketAddr) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// The system's reason in words, without the error number.
+#[must_use]
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// Splits `10s` into 10 and `s`. `None` without digits; the number is `None` if it needs more than 64 bits.

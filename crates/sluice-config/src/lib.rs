@@ -1,4 +1,5 @@
-//! The configuration: from a TOML file to the server's settings, or to every mistake in it with its line and what to write instead.
+//! The configuration: from a TOML file to the server's settings, or to every mistake in it with its line and what to write instead. Floor 5,
+//! safe Rust.
 //!
 //! ```text
 //! file ─▶ document (text, lines, mistakes) ─▶ section: each table read with its list of keys ─▶ root ─▶ Settings ─▶ describe
@@ -7,7 +8,8 @@
 //!                                                                  └─▶ reference page, answers to unknown keys
 //! ```
 //! A key is one entry (`key`) in the file of its section: its name, kind of value, setter, default and description. Nothing here
-//! opens a socket or starts a process, so a configuration can be read while a server runs with an older one.
+//! opens a socket or starts a process, so a configuration can be read while a server runs with an older one. Not here: the server (`sluice_server`), and the command line.
+#![forbid(unsafe_code)]
 
 mod access;
 mod access_warnings;
@@ -61,7 +63,6 @@ mod table;
 mod tests;
 mod throttle;
 mod users;
-mod value;
 mod variables;
 mod warnings;
 mod watch;
@@ -69,21 +70,20 @@ mod watch;
 use std::path::Path;
 
 use sluice_settings::Settings;
+use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 
-pub(crate) use control_key::control_socket;
-pub(crate) use default_file::choose_file;
-pub(crate) use describe::{addresses, describe, summary};
-#[cfg(test)]
-pub(crate) use description::{Described, Entry, Fallback};
-pub(crate) use document::{ConfigErrors, reason};
-pub(crate) use listen::DEFAULT as DEFAULT_ADDRESS;
-pub(crate) use report::report;
-pub(crate) use server::default_workers;
-pub(crate) use site::{INDEX, parse_host};
-pub(crate) use start::{contents, sources};
-pub(crate) use value::{format_duration, parse_address, parse_duration};
-pub(crate) use warnings::warnings;
+pub use control_key::control_socket;
+pub use default_file::choose_file;
+pub use describe::{addresses, describe, summary};
+pub use description::{Described, Entry, Fallback};
+pub use document::ConfigErrors;
+pub use listen::DEFAULT as DEFAULT_ADDRESS;
+pub use report::report;
+pub use server::default_workers;
+pub use site::{INDEX, parse_host};
+pub use start::{contents, sources};
+pub use warnings::warnings;
 
 use document::{Document, SourceFiles, decode, read_config};
 use included::INCLUDED;
@@ -93,7 +93,7 @@ use root::{ROOT, Root};
 ///
 /// # Errors
 /// Every mistake in the file, in the order of its lines; the user's to fix.
-pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
+pub fn load(path: &Path) -> Result<Settings, ConfigErrors> {
     read(path, &Source::DISK, |_| {})
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
 ///
 /// # Errors
 /// As of `load`, but for what is missing.
-pub(crate) fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
+pub fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     load_from(path, &Source::DISK, warn)
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Setting
 ///
 /// # Errors
 /// As of `load_to_run`.
-pub(crate) fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
+pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     read(path, source, |document| {
         let missing = document.take_missing().into_iter();
         missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
@@ -135,13 +135,14 @@ fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Re
 }
 
 /// The lists of keys of the main file, and of included files.
-#[cfg(test)]
-pub(crate) fn sections() -> [&'static dyn Described; 2] {
+#[must_use]
+pub fn sections() -> [&'static dyn Described; 2] {
     [&ROOT, &INCLUDED]
 }
 
 /// The reference page of all keys, in Markdown.
-pub(crate) fn reference() -> String {
+#[must_use]
+pub fn reference() -> String {
     reference::page(&ROOT, &INCLUDED)
 }
 

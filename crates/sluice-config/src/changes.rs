@@ -10,7 +10,7 @@ use super::description::Fallback::{self, Words};
 use super::document::At;
 use super::key::{ANY, Key, Kind, Section, at_least};
 use super::table::Written;
-use super::value::parse_duration;
+use sluice_settings::notation::parse_duration;
 
 /// `[[site.route]].headers` while it is read. The lists are applied one after the other.
 #[derive(Default)]

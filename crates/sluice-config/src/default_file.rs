@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::document::reason;
+use sluice_settings::notation::reason;
 
 /// The places where a configuration is looked for.
 const PLACES: [&str; 2] = ["sluice.toml", "/etc/sluice/sluice.toml"];
@@ -14,7 +14,7 @@ const PLACES: [&str; 2] = ["sluice.toml", "/etc/sluice/sluice.toml"];
 ///
 /// # Errors
 /// One line: there is no such file, or another user of the machine can write to it. The user's to fix.
-pub(crate) fn choose_file(named: Option<&Path>) -> Result<PathBuf, String> {
+pub fn choose_file(named: Option<&Path>) -> Result<PathBuf, String> {
     match named {
         Some(file) => Ok(file.to_owned()),
         None => find(&PLACES.map(Path::new), rustix::process::geteuid().as_raw()),

@@ -1,14 +1,14 @@
 //! What the server itself shows for a site: media types of files, templates of directory listings and of error pages.
 //!
 //! Templates are parsed here, so that a mistake in one is reported before the site serves anything. Not here: the keys (`site`), and
-//! what a template may contain (`sluice_server`, docs/guides/listings-and-error-pages.md).
+//! what a template may contain (docs/guides/listings-and-error-pages.md).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use sluice_files::listing::page::listing_template;
-use sluice_server::error_template;
 use sluice_settings::Statuses;
+use sluice_settings::error_page::error_template;
 use sluice_settings::template::{Template, TemplateError};
 
 use super::document::{At, Document};

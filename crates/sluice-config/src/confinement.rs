@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use sluice_settings::{Confinement, FileRules, IoPriority, ScriptSettings, ScriptSource};
+use sluice_launch::IoPriority;
+use sluice_settings::{Confinement, FileRules, ScriptSettings, ScriptSource};
 
 use super::description::Fallback::{Value, Words};
 use super::document::At;
@@ -20,7 +21,7 @@ pub(super) const CPU_TIME: Key<Draft> = Key {
     kind: Kind::Duration(at_least(1000, "it is counted in whole seconds"), |script, time| {
         // A part of a second counts as one, because the system counts whole ones.
         let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-        confinement(script).cpu_seconds_max = Some(seconds);
+        confinement(script).limits.cpu_seconds_max = Some(seconds);
     }),
     default: Words("no limit"),
     text: "Processor time of a process, in all its requests (RLIMIT_CPU); each of its children may use as much again. After it the process gets SIGXCPU, \
@@ -32,7 +33,7 @@ pub(super) const MEMORY_MAX: Key<Draft> = Key {
     name: "memory_max",
     kind: Kind::Size(
         at_least(1 << 20, "no program starts with less; leave it out for no limit"),
-        |script, size| confinement(script).memory_max = Some(size),
+        |script, size| confinement(script).limits.memory_bytes_max = Some(size),
     ),
     default: Words("no limit"),
     text: "Address space of a process (RLIMIT_AS). It includes libraries and reserved memory, so be generous.",
@@ -44,7 +45,7 @@ pub(super) const OPEN_FILES: Key<Draft> = Key {
     kind: Kind::Number {
         unit: "files",
         bounds: at_least(OPEN_FILES_MIN, "no program starts with less"),
-        set: |script, files| confinement(script).open_files_max = Some(files),
+        set: |script, files| confinement(script).limits.open_files_max = Some(files),
     },
     default: Words("the limit that the server was started with"),
     text: "Open files of a process, its five descriptors included (RLIMIT_NOFILE).",
@@ -56,7 +57,7 @@ pub(super) const USER_PROCESSES: Key<Draft> = Key {
     kind: Kind::Number {
         unit: "processes",
         bounds: at_least(1, "the script itself is one"),
-        set: |script, processes| confinement(script).user_processes_max = Some(processes),
+        set: |script, processes| confinement(script).limits.processes_max = Some(processes),
     },
     default: Words("the server's own limit"),
     text: "Processes and threads of the *user* as whom the script runs, those of others included, beyond which this script can start no more \
@@ -67,7 +68,7 @@ pub(super) const USER_PROCESSES: Key<Draft> = Key {
 pub(super) const FILE_SIZE: Key<Draft> = Key {
     name: "file_size",
     kind: Kind::Size(at_least(1, "to forbid files write = [] is better"), |script, size| {
-        confinement(script).file_bytes_max = Some(size);
+        confinement(script).limits.file_bytes_max = Some(size);
     }),
     default: Words("no limit"),
     text: "Largest file that a process may write (RLIMIT_FSIZE). Writing more fails, and ends it by SIGXFSZ unless it ignores that.",

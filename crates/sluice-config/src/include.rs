@@ -5,7 +5,9 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::document::{Document, FileKind, reason};
+use sluice_settings::notation::reason;
+
+use super::document::{Document, FileKind};
 
 /// Files that a configuration includes; more are a pattern that was not meant so.
 const FILES_MAX: usize = 1000;

@@ -13,10 +13,10 @@ use sluice_settings::{
 use super::access_warnings;
 use super::client_certificates::is_served_on;
 use super::confinement_warnings;
-use super::value::format_size;
+use sluice_settings::notation::format_size;
 
 /// The warnings about a configuration, each one line.
-pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
+pub fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));

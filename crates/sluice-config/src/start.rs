@@ -9,7 +9,7 @@ use sluice_settings::{Action, ScriptSource, Settings, SiteSettings};
 use super::describe::{count, describe_directory, describe_log, describe_server_log};
 
 /// The configuration files: `configuration /etc/sluice/sluice.toml and 2 included files`.
-pub(crate) fn sources(settings: &Settings) -> String {
+pub fn sources(settings: &Settings) -> String {
     match settings.config_files.split_first() {
         None => "without a configuration file".to_owned(),
         Some((main, [])) => format!("configuration {}", main.display()),
@@ -22,7 +22,7 @@ pub(crate) fn sources(settings: &Settings) -> String {
 
 /// The sites, routes and scripts, and the logs. Of one site with one directory of scripts, as `sluice serve` has, the directories are
 /// named.
-pub(crate) fn contents(settings: &Settings) -> String {
+pub fn contents(settings: &Settings) -> String {
     let logs = format!(
         "access log: {}; server log: {}",
         describe_log(&settings.access_log),

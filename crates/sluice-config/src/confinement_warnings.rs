@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use sluice_server::confinement::{cgroup_problem, is_root, landlock_version, may_change_root, may_mount};
-use sluice_settings::{CgroupLimits, Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings};
+use sluice_launch::{CgroupLimits, cgroup_problem, is_root, landlock_version, may_change_root, may_mount};
+use sluice_settings::{Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings};
 
 /// One line for each route whose limits cannot be applied.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
@@ -71,7 +71,15 @@ fn forbidden_chroot(confinement: &Confinement) -> Option<String> {
 }
 
 fn above_hard_limits(confinement: &Confinement) -> Vec<String> {
-    let above = sluice_server::confinement::above_hard_limits(confinement).into_iter();
+    let hard = confinement.limits.refused_above();
+    let above = [
+        ("memory_max", hard.memory_bytes_max),
+        ("cpu_time", hard.cpu_seconds_max),
+        ("open_files", hard.open_files_max),
+        ("user_processes", hard.processes_max),
+        ("file_size", hard.file_bytes_max),
+    ];
+    let above = above.into_iter().filter_map(|(key, hard)| Some((key, hard?)));
     let problem = |(key, hard): (&str, u64)| {
         format!(
             "{key}: it is above this user's own hard limit of {hard}, so no script of this route can be started: lower it, or raise that limit \
@@ -113,7 +121,7 @@ fn cgroup_limits(settings: &Settings, confinement: &Confinement) -> Option<Strin
     let limits = confinement.cgroup;
     (limits != CgroupLimits::default()).then_some(())?;
     let why = match settings.limits.has_cgroups {
-        true => cgroup_problem(&limits)?,
+        true => cgroup_problem(&limits)?.to_string(),
         false => "limits.cgroups is false".to_owned(),
     };
     let keys = [
@@ -131,6 +139,6 @@ fn cgroup_limits(settings: &Settings, confinement: &Confinement) -> Option<Strin
 }
 
 fn processes_of_root(confinement: &Confinement) -> Option<String> {
-    confinement.user_processes_max.filter(|_| is_root())?;
+    confinement.limits.processes_max.filter(|_| is_root())?;
     Some("user_processes does not hold for root: use cgroup_processes".to_owned())
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use sluice_settings::EngineSettings;
+use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
@@ -112,7 +113,7 @@ pub(crate) enum FileKind {
 
 /// The mistakes of a configuration in the order of their lines, 20 at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfigErrors {
+pub struct ConfigErrors {
     lines: Vec<String>,
 }
 
@@ -396,7 +397,7 @@ impl IncludedFiles for SourceFiles {
 
 /// The engines of a route that cannot be started: why, and what to do.
 fn missing_engines(engines: &EngineSettings) -> Vec<String> {
-    let missing = sluice_server::missing_engines(engines).into_iter();
+    let missing = sluice_script::program::engine::missing_engines(engines).into_iter();
     missing.map(|missing| missing.to_string()).collect()
 }
 
@@ -461,12 +462,6 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
-
-/// The system's reason in words, without the error number.
-pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
 
 /// Whether any execute bit is set; any, because `sluice check` may run as another user than the server.
 fn is_program(about: &std::fs::Metadata) -> bool {
