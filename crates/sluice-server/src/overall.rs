@@ -14,6 +14,7 @@ use aws_lc_rs::hmac;
 use sluice_access::control::AccessControl;
 use sluice_log::LogSource;
 use sluice_report::access::AccessReport;
+use sluice_report::command::{Command, CommandResult};
 use sluice_report::configuration::Configuration;
 use sluice_report::overview::Minute;
 use sluice_report::traffic::Traffic;
@@ -25,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::activity::{Recorder, Sums};
-use crate::commands::{self, Command, CommandAnswer, CommandRequest};
+use crate::commands::{self, CommandRequest};
 use crate::context::Context;
 use crate::dispatch::Config;
 use crate::status::{self, Processes, Status, WorkerCounts};
@@ -303,7 +304,7 @@ impl Overall {
     }
 
     /// Gives the program a command, and waits until it is carried out.
-    pub(crate) async fn command(&self, command: Command, by: String) -> CommandAnswer {
+    pub(crate) async fn command(&self, command: Command, by: String) -> CommandResult {
         commands::give(&self.parts.commands, command, by).await
     }
 

@@ -12,9 +12,9 @@ use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_report::action::{Actions, Done, Offered};
+use sluice_report::command::{Command, CommandResult};
 use sluice_report::frame::Link;
 
-use crate::commands::{Command, CommandAnswer};
 use crate::context::Context;
 use crate::inspector::{self, Inspector, OrderError};
 use crate::reports::ask::{Ask, Notation, Values};
@@ -49,7 +49,7 @@ pub(super) struct Requested {
 }
 
 /// What comes of an action, which may take time.
-pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandAnswer>>>;
+pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandResult>>>;
 
 /// The actions, in the order of the page.
 static ACTIONS: &[Action] = &[
@@ -85,10 +85,7 @@ static ACTIONS: &[Action] = &[
             requested.context.overall.reset_statistics(SystemTime::now());
             let text = "the statistics begin again";
             tracing::info!("reset-statistics by {}: {text}", requested.by);
-            Box::pin(std::future::ready(CommandAnswer {
-                ok: true,
-                messages: vec![text.to_owned()],
-            }))
+            Box::pin(std::future::ready(CommandResult::done_with(text)))
         },
     },
     Action {
@@ -134,14 +131,14 @@ static ACTIONS: &[Action] = &[
 ];
 
 /// Retires a script, and logs it.
-async fn retire(requested: Requested) -> CommandAnswer {
+async fn retire(requested: Requested) -> CommandResult {
     let script = requested.values.get("script").unwrap_or_default();
     let retired = Inspector::new(&requested.context.overall).retire(script);
     requested.log("retire", retired.map(|retired| retired.describe(script)))
 }
 
 /// Ends a request, and logs it.
-async fn end(requested: Requested) -> CommandAnswer {
+async fn end(requested: Requested) -> CommandResult {
     let id = requested.values.get("id").unwrap_or_default();
     let ended = Inspector::new(&requested.context.overall).end(id).await;
     requested.log("end", ended.map(|request| inspector::ended_text(&request)))
@@ -149,18 +146,15 @@ async fn end(requested: Requested) -> CommandAnswer {
 
 impl Requested {
     /// Logs what an action has done, or why it has not.
-    fn log(&self, name: &str, result: Result<String, OrderError>) -> CommandAnswer {
+    fn log(&self, name: &str, result: Result<String, OrderError>) -> CommandResult {
         match result {
             Ok(text) => {
                 tracing::info!("{name} by {}: {text}", self.by);
-                CommandAnswer {
-                    ok: true,
-                    messages: vec![text],
-                }
+                CommandResult::done_with(&text)
             }
             Err(error) => {
                 tracing::warn!("{name} by {}: {error}", self.by);
-                CommandAnswer::refused(&error.to_string())
+                CommandResult::refused(&error.to_string())
             }
         }
     }
@@ -215,7 +209,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
         by: ask.by(),
         values,
     };
-    let CommandAnswer { ok, messages } = (action.run)(requested).await;
+    let CommandResult { ok, messages, .. } = (action.run)(requested).await;
     let done = Done {
         action: name,
         ok,

@@ -26,15 +26,15 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use sluice_report::command::{Command, History};
 use sluice_server::LauncherPlan;
 use tokio::signal::unix::Signal;
 use tokio::time::timeout_at;
 
 use crate::certificates::Certificates;
-use crate::control::Command;
 use crate::control::socket::BoundControl;
 use crate::link::channel::Received;
-use crate::link::message::{Ask, Cause, FromServer, History, ToServer, VERSION};
+use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals};
 
@@ -233,10 +233,32 @@ impl Supervisor<'_> {
                 self.kill_launchers();
             }
             SignalEvent::End => self.on(Event::Drain).await,
-            SignalEvent::Signal(name, Command::Reload) => self.want_reload(Cause::Signal(name.to_owned())).await,
-            SignalEvent::Signal(name, Command::ReopenLogs) => self.reopen_logs(Cause::Signal(name.to_owned())).await,
-            SignalEvent::Signal(_, Command::Purge) => self.send(&ToServer::Purge).await,
-            SignalEvent::Signal(..) => {}
+            SignalEvent::Signal(name, command) => self.obey(command, Cause::Signal(name.to_owned())).await,
+        }
+    }
+
+    /// Carries out a command of a signal or of the server process.
+    async fn obey(&mut self, command: Command, cause: Cause) {
+        match command {
+            Command::Reload => self.want_reload(cause).await,
+            Command::ReopenLogs => self.reopen_logs(cause).await,
+            // A second one is no wish to end at once, as a second signal is.
+            Command::Drain if matches!(self.life.state(), State::Draining { .. }) => {}
+            Command::Drain => self.on(Event::Drain).await,
+            Command::Upgrade => {
+                let earlier = self.upgrade.replace(cause);
+                self.on(Event::Upgrade).await;
+                // A refusal has been said to the later one.
+                self.upgrade = self.upgrade.take().or(earlier);
+            }
+            Command::Purge if matches!(cause, Cause::Signal(_)) => self.send(&ToServer::Purge).await,
+            // The server process carries these out itself.
+            Command::Purge
+            | Command::Status
+            | Command::Top
+            | Command::Connections
+            | Command::Retire { .. }
+            | Command::End { .. } => {}
         }
     }
 
@@ -293,19 +315,7 @@ impl Supervisor<'_> {
                 self.on(Event::ReloadOver).await;
             }
             FromServer::NewCertificates { is_done } => self.conclude_certificates(is_done),
-            FromServer::Ask { number, what } => match what {
-                Ask::Reload => self.want_reload(Cause::Asked(number)).await,
-                // A second one is no wish to end at once, as a second signal is.
-                Ask::Drain if matches!(self.life.state(), State::Draining { .. }) => {}
-                Ask::Drain => self.on(Event::Drain).await,
-                Ask::ReopenLogs => self.reopen_logs(Cause::Asked(number)).await,
-                Ask::Upgrade => {
-                    let earlier = self.upgrade.replace(Cause::Asked(number));
-                    self.on(Event::Upgrade).await;
-                    // A refusal has been said to the later one.
-                    self.upgrade = self.upgrade.take().or(earlier);
-                }
-            },
+            FromServer::Command { number, command } => self.obey(command, Cause::Asked(number)).await,
             FromServer::Alive => self.notifier.alive(),
             FromServer::Tried { .. } => {}
         }

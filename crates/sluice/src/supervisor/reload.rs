@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
@@ -12,7 +13,7 @@ use super::life::{Event, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
 use crate::config;
-use crate::link::message::{Cause, Refused, Reload, ToServer};
+use crate::link::message::{Cause, Reload, ToServer};
 use crate::server_role::read_bundle;
 use crate::users;
 
@@ -146,17 +147,12 @@ impl Supervisor<'_> {
 
     /// Says that there is no reload. The server process logs it, because it has the log's file.
     async fn refuse(&mut self, causes: Vec<Cause>, text: &str) {
-        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
         if self.server.is_none() {
-            lines.iter().for_each(|line| tracing::error!("reload: {line}"));
+            text.lines().for_each(|line| tracing::error!("reload: {line}"));
             return;
         }
-        self.send(&ToServer::Refused(Refused {
-            causes,
-            is_done: false,
-            lines,
-        }))
-        .await;
+        let result = Box::new(CommandResult::refused(text));
+        self.send(&ToServer::Result { causes, result }).await;
     }
 
     /// The server process uses the new settings, or not.

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use sluice_report::command::History;
 use sluice_server::{Bound, LauncherPlan};
 use sluice_settings::{ServerLog, Settings};
 use tokio::runtime::Runtime;
@@ -21,7 +22,7 @@ use super::sockets::Sockets;
 use super::takeover::{Estate, ServerProcess};
 use crate::control::socket::BoundControl;
 use crate::link::channel;
-use crate::link::message::{History, Start, ToServer};
+use crate::link::message::{Start, ToServer};
 use crate::server_log::Logger;
 use crate::signals::Signals;
 use crate::users;

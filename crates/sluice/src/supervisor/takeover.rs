@@ -18,6 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sluice_report::command::History;
 use sluice_server::{Bound, LauncherPlan};
 use tokio::time::timeout;
 
@@ -26,7 +27,7 @@ use super::launchers::Launcher;
 use crate::config;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
-use crate::link::message::{Cause, FromLauncher, History, VERSION};
+use crate::link::message::{Cause, FromLauncher, VERSION};
 
 /// The name of a supervisor in the process table that takes over from another program.
 pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";

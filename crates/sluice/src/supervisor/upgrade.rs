@@ -11,10 +11,11 @@ use super::life::Event;
 use super::reload::Prepared;
 use super::start::{OWN_PROGRAM, start_process, use_log};
 use super::takeover::{Leaving, ServerProcess};
+use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 
 use crate::certificates::Certificates;
-use crate::link::message::{Refused, Start, ToServer};
+use crate::link::message::{Start, ToServer};
 
 /// The name in the process table of a program that is only tried.
 pub(crate) const TRIAL_NAME: &str = "sluice: trial";
@@ -184,12 +185,8 @@ impl Supervisor<'_> {
         }
         let text =
             format!("server process {new} goes on, and reads the configuration now: its log says what comes of it");
-        self.send(&ToServer::Refused(Refused {
-            causes,
-            is_done: true,
-            lines: vec![text],
-        }))
-        .await;
+        let result = Box::new(CommandResult::done_with(&text));
+        self.send(&ToServer::Result { causes, result }).await;
     }
 
     /// The candidate cannot take over, because of what it has said, or else for this reason.
@@ -208,19 +205,15 @@ impl Supervisor<'_> {
     /// Says what came of an upgrade. The server process logs it.
     pub(super) async fn conclude_upgrade(&mut self, result: Result<String, String>) {
         let Some(cause) = self.upgrade.take() else { return };
-        let (is_done, text) = match result {
-            Ok(text) => (true, text),
+        let result = match result {
+            Ok(text) => CommandResult::done_with(&text),
             Err(text) => {
                 // They may have been given to another user.
                 self.make_files();
-                (false, format!("{text}\nthe server goes on as it was"))
+                CommandResult::refused(&format!("{text}\nthe server goes on as it was"))
             }
         };
-        let result = Refused {
-            causes: vec![cause],
-            is_done,
-            lines: text.lines().map(str::to_owned).collect(),
-        };
-        self.send(&ToServer::Upgraded(result)).await;
+        let (causes, result) = (vec![cause], Box::new(result));
+        self.send(&ToServer::Result { causes, result }).await;
     }
 }
