@@ -9,7 +9,7 @@ use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
-use super::life::{Event, State};
+use super::life::{LifeEvent, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
 use crate::config;
@@ -92,7 +92,7 @@ impl Supervisor<'_> {
     }
 
     /// Reads the configuration, and has the server process use it.
-    pub(super) async fn reload(&mut self) -> Option<Event> {
+    pub(super) async fn reload(&mut self) -> Option<LifeEvent> {
         let causes = std::mem::take(&mut self.causes);
         let is_served = self.server.is_some();
         if is_served {
@@ -105,7 +105,7 @@ impl Supervisor<'_> {
                 if is_served {
                     self.notifier.ready(&self.status());
                 }
-                return Some(Event::ReloadOver);
+                return Some(LifeEvent::ReloadOver);
             }
         };
         if let State::BackingOff { .. } = self.life.state() {
@@ -127,7 +127,7 @@ impl Supervisor<'_> {
         drop(fds);
         if let Err(error) = sent {
             tracing::error!("reload: server process {}: {error}", server.pid);
-            return Some(Event::ReloadOver);
+            return Some(LifeEvent::ReloadOver);
         }
         self.pending = Some(Pending::Settings(Box::new(prepared)));
         None

@@ -7,10 +7,11 @@ use super::Supervisor;
 use super::children::{SERVER_NAME, kill};
 use super::files::ServerUser;
 use super::launchers::Launcher;
-use super::life::Event;
+use super::life::LifeEvent;
+use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use super::reload::Prepared;
-use super::start::{OWN_PROGRAM, start_process, use_log};
-use super::takeover::{Leaving, ServerProcess};
+use super::start::use_log;
+use super::takeover::Leaving;
 use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 
@@ -47,7 +48,7 @@ impl Candidate {
 
 impl Supervisor<'_> {
     /// Starts the program that is now at the path of this one, to see whether it could take over.
-    pub(super) async fn try_program(&mut self) -> Option<Event> {
+    pub(super) async fn try_program(&mut self) -> Option<LifeEvent> {
         let shown = self.program.display().to_string();
         let started = start_process(&mut self.children, &self.program, TRIAL_NAME, None);
         match started {
@@ -68,7 +69,7 @@ impl Supervisor<'_> {
             Err(error) => {
                 let text = format!("{shown} cannot be started: {error}");
                 self.conclude_upgrade(Err(text)).await;
-                Some(Event::UpgradeOver)
+                Some(LifeEvent::UpgradeOver)
             }
         }
     }
@@ -77,12 +78,12 @@ impl Supervisor<'_> {
     pub(super) async fn replace_program(&mut self) {
         self.candidate = None;
         let Some(leaving) = self.leaving() else {
-            return self.on(Event::UpgradeOver).await;
+            return self.on(LifeEvent::UpgradeOver).await;
         };
         let error = leaving.replace_program(&self.program);
         let text = format!("{} cannot be started: {error}", self.program.display());
         self.conclude_upgrade(Err(text)).await;
-        self.on(Event::UpgradeOver).await;
+        self.on(LifeEvent::UpgradeOver).await;
     }
 
     /// What the next program takes over. `None` if there is no server process, or nobody wants an upgrade any more.
@@ -107,7 +108,7 @@ impl Supervisor<'_> {
             Ok(prepared) => prepared,
             Err(text) => {
                 self.conclude_upgrade(Err(text)).await;
-                return self.on(Event::UpgradeOver).await;
+                return self.on(LifeEvent::UpgradeOver).await;
             }
         };
         self.certificates = Certificates::of(&prepared.settings);
@@ -143,7 +144,7 @@ impl Supervisor<'_> {
             Err(error) => {
                 let text = format!("the server process cannot be started: {error}");
                 self.conclude_upgrade(Err(text)).await;
-                self.on(Event::UpgradeOver).await;
+                self.on(LifeEvent::UpgradeOver).await;
             }
         }
     }
@@ -174,7 +175,7 @@ impl Supervisor<'_> {
         self.send(&ToServer::Drain { is_replaced: true }).await;
         self.retired.extend(self.server.replace(process));
         self.notifier.ready(&self.status());
-        self.on(Event::UpgradeOver).await;
+        self.on(LifeEvent::UpgradeOver).await;
     }
 
     /// Has the new server process make the reloads that wait. Whoever waits for one knows only the old one, and is answered now.
@@ -199,7 +200,7 @@ impl Supervisor<'_> {
             None => format!("{shown}: {reason}"),
         };
         self.conclude_upgrade(Err(text)).await;
-        self.on(Event::UpgradeOver).await;
+        self.on(LifeEvent::UpgradeOver).await;
     }
 
     /// Says what came of an upgrade. The server process logs it.
