@@ -27,7 +27,7 @@ use sluice_report::command::{Command, ServerReport};
 use sluice_report::scripts::Scripts;
 use sluice_server::Server;
 use sluice_server::commands::CommandRequest;
-use sluice_server::inspector::{self, Inspector};
+use sluice_server::operator::{self, Operator};
 use sluice_settings::Settings;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -165,8 +165,8 @@ impl<'a> Role<'a> {
     async fn answer(&mut self, request: CommandRequest) -> Option<End> {
         let (command, report) = Report::of_request(request);
         if let Command::Status | Command::Top | Command::Connections | Command::End { .. } = command {
-            let (inspector, state) = (self.server.inspector(), self.state());
-            tokio::spawn(async move { inspect(&inspector, report, &command, state).await });
+            let (operator, state) = (self.server.operator(), self.state());
+            tokio::spawn(async move { inspect(&operator, report, &command, state).await });
             return None;
         }
         self.carry_out(command, report).await
@@ -177,7 +177,7 @@ impl<'a> Role<'a> {
         match command {
             // Answered by `inspect`.
             Command::Status | Command::Top | Command::Connections | Command::End { .. } => {}
-            Command::Retire { script } => match self.server.inspector().retire(&script) {
+            Command::Retire { script } => match self.server.operator().retire(&script) {
                 Ok(retired) => report.info(&retired.describe(&script)),
                 Err(error) => report.fail(&error.to_string()),
             },
@@ -391,16 +391,16 @@ async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) ->
 }
 
 /// Asks the workers for an answer, or to end a request.
-async fn inspect(inspector: &Inspector, mut report: Report, command: &Command, mut state: ServerReport) {
+async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut state: ServerReport) {
     match command {
-        Command::Connections => report.result.connections = Some(inspector.connections().await),
-        Command::End { id } => match inspector.end(id).await {
-            Ok(request) => report.info(&inspector::ended_text(&request)),
+        Command::Connections => report.result.connections = Some(operator.connections().await),
+        Command::End { id } => match operator.end(id).await {
+            Ok(request) => report.info(&operator::ended_text(&request)),
             Err(error) => report.fail(&error.to_string()),
         },
         _ => {
-            let requests = inspector.requests().await;
-            state.scripts = inspector.scripts_with(&requests).await;
+            let requests = operator.requests().await;
+            state.scripts = operator.scripts_with(&requests).await;
             report.result.requests = (*command == Command::Top).then_some(requests);
             report.result.state = Some(state);
         }

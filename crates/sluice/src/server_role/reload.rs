@@ -127,7 +127,7 @@ impl Role<'_> {
 
     /// Says that the workers answer, if they do: the watchdog of systemd waits for it.
     pub(super) async fn say_alive(&mut self) {
-        if self.server.inspector().do_workers_answer().await {
+        if self.server.operator().do_workers_answer().await {
             self.send(&FromServer::Alive).await;
         }
     }
