@@ -14,6 +14,7 @@ pub mod action;
 pub mod activity;
 pub mod cache;
 pub mod chart;
+pub mod command;
 pub mod configuration;
 pub mod connections;
 pub mod environment;

@@ -1,7 +1,7 @@
 //! The requests in progress of one worker.
 //!
 //! Here: an entry for each exchange, in a place that is used again, so that an exchange costs no allocation beyond its own. Entries hold
-//! what the exchange has anyway (shared, not copied); the text of a report is made elsewhere (`reports`). All on the worker's thread.
+//! what the exchange has anyway (shared, not copied); the text of a report is made elsewhere (`operator`). All on the worker's thread.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

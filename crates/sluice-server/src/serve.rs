@@ -33,7 +33,6 @@ mod report;
 mod request;
 mod request_line;
 mod restrain;
-pub(crate) mod retire;
 mod route_of_fault;
 mod watched;
 mod watched_routes;
@@ -60,7 +59,7 @@ use sluice_net::service::Service;
 use sluice_settings::limits::Limits;
 
 use crate::context::Context;
-use crate::reports::watch::CarriesWatch;
+use crate::operator::reports::watch::CarriesWatch;
 use carry_out::Unanswered;
 use client::Client;
 use exchange::Exchange;
@@ -102,7 +101,12 @@ impl Service for Exchanges {
         let under_way = UnderWay::begin(connection);
         let (mut head, incoming) = request.into_parts();
         let config = self.context.config();
-        let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
+        let client = Client::resolve(
+            connection,
+            &config.proxies,
+            self.context.state.reverse_dns.as_deref(),
+            &head,
+        );
         let mut exchange = Exchange::open(&self.context, &config, client, &mut head, Some(under_way.handle()));
         exchange.begin_watch(connection, &head.headers);
         if request::ends_connection(&head) {

@@ -15,10 +15,10 @@ use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
 use crate::context::Context;
+use crate::dispatch::found_script::script_of_path;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::Route;
 use crate::dispatch::{Config, Site};
-use crate::serve::decide::script_of_path;
 
 /// The path of a program that a route names, where its pattern has none.
 const ROOT: &str = "/";

@@ -9,8 +9,9 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_http::request_body::RequestBody;
 
-use crate::reports;
-use crate::reports::ask::{Ask, Visitor};
+use crate::operator::reports;
+use crate::operator::reports::ask::Ask;
+use crate::operator::reports::visitor::Visitor;
 use crate::serve::decide::ReportAnswer;
 use crate::serve::detail::is_unproxied;
 use crate::serve::exchange::Exchange;

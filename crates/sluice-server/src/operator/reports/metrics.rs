@@ -6,9 +6,9 @@ use sluice_http::fault::Fault;
 use sluice_report::frame::Link;
 use sluice_report::metrics::{self, CONTENT_TYPE, Measured};
 
-use crate::reports::ask::Ask;
-use crate::reports::page::{Answered, Content, Page};
-use crate::reports::{answer, environment};
+use crate::operator::reports::ask::Ask;
+use crate::operator::reports::page::{Answered, Content, Page};
+use crate::operator::reports::{answer, environment};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
@@ -20,11 +20,11 @@ pub(super) static PAGE: Page = Page {
 
 fn respond(ask: Ask) -> Answered {
     Box::pin(async move {
-        let overall = std::sync::Arc::clone(&ask.context.overall);
+        let state = std::sync::Arc::clone(&ask.context.state);
         let encode = move || {
             let process = environment::process();
             metrics::encode(Measured {
-                status: overall.status(),
+                status: state.status(),
                 version: env!("CARGO_PKG_VERSION"),
                 memory_bytes: process.memory_bytes,
                 descriptors: process.descriptors,

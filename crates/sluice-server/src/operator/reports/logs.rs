@@ -9,7 +9,7 @@ use sluice_log::{LogSource, SiteLog, Tail, WantedLines};
 use sluice_report::frame::Link;
 use sluice_report::logs::{FILTER_CHARACTERS_MAX, LINES, LINES_USUAL, LogName, Logs};
 
-use crate::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 use crate::wait::lock_soon;
 
 pub(super) static PAGE: Page = Page {
@@ -34,7 +34,7 @@ struct Shown {
 
 fn collect(wanted: &Wanted) -> Collected {
     let logs = shown_logs(
-        wanted.context.overall.server_log(),
+        wanted.context.state.described.server_log.load_full(),
         &wanted.context.config().shared().logs,
     );
     let text = |name: &str| wanted.values.get(name).unwrap_or_default().to_owned();

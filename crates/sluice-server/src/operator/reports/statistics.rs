@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use sluice_report::frame::Link;
 use sluice_report::statistics::Statistics;
 
-use crate::reports::page::{Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};
 use crate::status::unix_seconds;
 
 pub(super) static PAGE: Page = Page {
@@ -19,6 +19,6 @@ pub(super) static PAGE: Page = Page {
 fn collect(wanted: &Wanted) -> Collected {
     ready(Statistics {
         now: unix_seconds(SystemTime::now()),
-        traffic: wanted.context.overall.traffic_since_reset(),
+        traffic: wanted.context.state.statistics.traffic_since_reset(),
     })
 }

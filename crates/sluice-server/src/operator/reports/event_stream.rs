@@ -18,7 +18,7 @@ use sluice_http::fault::Fault;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::context::Context;
-use crate::reports::answer;
+use crate::operator::reports::answer;
 
 /// The interval of comments on a silent stream.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);

@@ -16,7 +16,7 @@ use sluice_watch::mask::Masks;
 
 use crate::context::Context;
 use crate::in_progress::{RequestView, Watchable};
-use crate::inspector::state;
+use crate::operator::state_of;
 
 /// Has the watches that have begun join the requests in progress of a worker.
 pub(crate) fn join(context: &Context) {
@@ -79,7 +79,7 @@ fn summary(view: &RequestView, masks: &Masks) -> String {
         "\n(in progress for {age:.1} s when this watch began; from {} by {scheme})",
         view.client
     );
-    let _ = write!(text, "\nstate: {}", state(view.step).name());
+    let _ = write!(text, "\nstate: {}", state_of(view.step).name());
     if let Some(handler) = view.handler {
         let _ = write!(text, "; answered by: {handler}");
     }

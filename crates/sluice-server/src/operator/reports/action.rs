@@ -12,14 +12,15 @@ use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_report::action::{Actions, Done, Offered};
+use sluice_report::command::{Command, CommandResult};
 use sluice_report::frame::Link;
 
-use crate::commands::{Command, CommandAnswer};
+use crate::commands;
 use crate::context::Context;
-use crate::inspector::{self, Inspector, OrderError};
-use crate::reports::ask::{Ask, Notation, Values};
-use crate::reports::page::{Collected, Content, Page, Wanted, ready};
-use crate::reports::{PAGES, answer, frame, origin, token};
+use crate::operator::reports::ask::{Ask, Notation, Values};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::{PAGES, answer, frame, origin};
+use crate::operator::{Operator, OrderError, ended_text};
 
 /// The bytes of the body of an action at most.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -49,7 +50,7 @@ pub(super) struct Requested {
 }
 
 /// What comes of an action, which may take time.
-pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandAnswer>>>;
+pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandResult>>>;
 
 /// The actions, in the order of the page.
 static ACTIONS: &[Action] = &[
@@ -82,13 +83,10 @@ static ACTIONS: &[Action] = &[
             is_final: false,
         },
         run: |requested| {
-            requested.context.overall.reset_statistics(SystemTime::now());
+            requested.context.state.statistics.reset(SystemTime::now());
             let text = "the statistics begin again";
             tracing::info!("reset-statistics by {}: {text}", requested.by);
-            Box::pin(std::future::ready(CommandAnswer {
-                ok: true,
-                messages: vec![text.to_owned()],
-            }))
+            Box::pin(std::future::ready(CommandResult::done_with(text)))
         },
     },
     Action {
@@ -134,33 +132,30 @@ static ACTIONS: &[Action] = &[
 ];
 
 /// Retires a script, and logs it.
-async fn retire(requested: Requested) -> CommandAnswer {
+async fn retire(requested: Requested) -> CommandResult {
     let script = requested.values.get("script").unwrap_or_default();
-    let retired = Inspector::new(&requested.context.overall).retire(script);
+    let retired = Operator::new(&requested.context.state).retire(script);
     requested.log("retire", retired.map(|retired| retired.describe(script)))
 }
 
 /// Ends a request, and logs it.
-async fn end(requested: Requested) -> CommandAnswer {
+async fn end(requested: Requested) -> CommandResult {
     let id = requested.values.get("id").unwrap_or_default();
-    let ended = Inspector::new(&requested.context.overall).end(id).await;
-    requested.log("end", ended.map(|request| inspector::ended_text(&request)))
+    let ended = Operator::new(&requested.context.state).end(id).await;
+    requested.log("end", ended.map(|request| ended_text(&request)))
 }
 
 impl Requested {
     /// Logs what an action has done, or why it has not.
-    fn log(&self, name: &str, result: Result<String, OrderError>) -> CommandAnswer {
+    fn log(&self, name: &str, result: Result<String, OrderError>) -> CommandResult {
         match result {
             Ok(text) => {
                 tracing::info!("{name} by {}: {text}", self.by);
-                CommandAnswer {
-                    ok: true,
-                    messages: vec![text],
-                }
+                CommandResult::done_with(&text)
             }
             Err(error) => {
                 tracing::warn!("{name} by {}: {error}", self.by);
-                CommandAnswer::refused(&error.to_string())
+                CommandResult::refused(&error.to_string())
             }
         }
     }
@@ -168,12 +163,12 @@ impl Requested {
 
 /// Has the supervisor carry out a command, which logs it.
 fn command(requested: Requested, command: Command) -> Outcome {
-    Box::pin(async move { requested.context.overall.command(command, requested.by).await })
+    Box::pin(async move { commands::give(&requested.context.state.commands, command, requested.by).await })
 }
 
 fn collect(wanted: &Wanted) -> Collected {
     ready(Actions {
-        token: token::of(&wanted.context, &wanted.visitor),
+        token: wanted.context.state.visitors.token_of(&wanted.visitor),
         actions: ACTIONS.iter().map(|action| action.about.clone()).collect(),
     })
 }
@@ -191,7 +186,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
     let body = body.read(BODY_BYTES_MAX).await?;
     let values = Values::parse(&String::from_utf8_lossy(&body));
     let token = values.get("token").unwrap_or_default();
-    if !token::is_valid(&ask.context, &ask.visitor, token) {
+    if !ask.context.state.visitors.is_token_of(&ask.visitor, token) {
         let why = if token.is_empty() {
             "it has no token"
         } else {
@@ -215,7 +210,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
         by: ask.by(),
         values,
     };
-    let CommandAnswer { ok, messages } = (action.run)(requested).await;
+    let CommandResult { ok, messages, .. } = (action.run)(requested).await;
     let done = Done {
         action: name,
         ok,

@@ -3,8 +3,8 @@
 use sluice_report::frame::Link;
 use sluice_report::view::Report;
 
-use crate::inspector::Inspector;
-use crate::reports::page::{Collected, Content, Page, Wanted};
+use crate::operator::Operator;
+use crate::operator::reports::page::{Collected, Content, Page, Wanted};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
@@ -15,6 +15,6 @@ pub(super) static PAGE: Page = Page {
 };
 
 fn collect(wanted: &Wanted) -> Collected {
-    let inspector = Inspector::new(&wanted.context.overall);
-    Box::pin(async move { Ok(Box::new(inspector.requests().await) as Box<dyn Report>) })
+    let operator = Operator::new(&wanted.context.state);
+    Box::pin(async move { Ok(Box::new(operator.requests().await) as Box<dyn Report>) })
 }

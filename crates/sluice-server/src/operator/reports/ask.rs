@@ -1,6 +1,5 @@
 //! A request for a report: what pages and actions know of it.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -14,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
+use crate::operator::reports::visitor::Visitor;
 
 /// How often a stream looks whether its configuration was replaced.
 const BASIS_CHECKED: Duration = Duration::from_secs(1);
@@ -63,24 +63,6 @@ impl Basis {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.is_replaced() {
             ticks.tick().await;
-        }
-    }
-}
-
-/// Who asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Visitor {
-    User(Box<str>),
-    /// A client that needs no user.
-    Client(IpAddr),
-}
-
-/// As the log has it: `user ann`, `client 127.0.0.1`.
-impl fmt::Display for Visitor {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Visitor::User(name) => write!(out, "user {name}"),
-            Visitor::Client(address) => write!(out, "client {address}"),
         }
     }
 }

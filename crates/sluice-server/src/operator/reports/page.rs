@@ -11,7 +11,8 @@ use sluice_report::frame::Link;
 use sluice_report::view::Report;
 
 use crate::context::Context;
-use crate::reports::ask::{Ask, Values, Visitor};
+use crate::operator::reports::ask::{Ask, Values};
+use crate::operator::reports::visitor::Visitor;
 
 /// A page.
 pub(crate) struct Page {

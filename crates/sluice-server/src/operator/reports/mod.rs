@@ -7,7 +7,7 @@
 //! POST action      ─▶ ACTIONS, if the token and the origin are right
 //! ```
 //! A page is a file here and a line in [`PAGES`], an action a line in `action::ACTIONS`. What the whole server has in common is in
-//! `overall`; a page that must know what a worker holds asks the workers (`Overall::ask_workers`). Nothing here blocks the event loop.
+//! `ServerState`; a page that must know what the workers hold asks them (`Questions::ask`). Nothing here blocks the event loop.
 //! Not here: who may have reports (the gate, and `serve::report`), what they look like (`sluice_report`).
 
 mod access;
@@ -29,7 +29,7 @@ mod page;
 mod requests;
 mod scripts;
 mod statistics;
-mod token;
+pub(crate) mod visitor;
 pub(crate) mod watch;
 
 use http::{Method, Response};

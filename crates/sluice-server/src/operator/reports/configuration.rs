@@ -3,7 +3,7 @@
 use sluice_report::configuration::Configuration;
 use sluice_report::frame::Link;
 
-use crate::reports::page::{Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
@@ -14,5 +14,7 @@ pub(super) static PAGE: Page = Page {
 };
 
 fn collect(wanted: &Wanted) -> Collected {
-    ready(Configuration::clone(&wanted.context.overall.configuration()))
+    ready(Configuration::clone(
+        &wanted.context.state.described.configuration.load(),
+    ))
 }

@@ -8,10 +8,10 @@ use sluice_http::fault::{ClientFault, Fault, Forbidden, ServerFault};
 use sluice_report::action::Buttons;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::reports::ask::{Ask, Basis};
-use crate::reports::event_stream;
-use crate::reports::page::{Collected, Page, Wanted};
-use crate::reports::{origin, token, wanted};
+use crate::operator::reports::ask::{Ask, Basis};
+use crate::operator::reports::event_stream;
+use crate::operator::reports::page::{Collected, Page, Wanted};
+use crate::operator::reports::{origin, wanted};
 
 /// The time between two contents.
 pub(super) const INTERVAL: Duration = Duration::from_secs(2);
@@ -32,9 +32,9 @@ pub(super) fn respond(
     if let Some(why) = origin::of_stream(&ask.fields, &ask.origin) {
         return Err(ClientFault::Forbidden(Forbidden::StreamOfOtherSite(why)).into());
     }
-    let slot = ask.context.overall.live_slot().ok_or(ServerFault::ReportsBusy)?;
+    let slot = ask.context.state.visitors.live_slot().ok_or(ServerFault::ReportsBusy)?;
     let (name, wanted, basis) = (page.link.name, wanted(ask), Basis::of(ask));
-    let token = token::of(&ask.context, &ask.visitor);
+    let token = ask.context.state.visitors.token_of(&ask.visitor);
     Ok(event_stream::respond(&ask.context, |events| async move {
         let _slot = slot;
         let mut ticks = interval(time_between);

@@ -9,7 +9,7 @@ use sluice_report::cache::{Entry, FileCache};
 use sluice_report::frame::Link;
 
 use crate::dispatch::Config;
-use crate::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 
 /// The entries in each list.
 const ENTRIES_MAX: usize = 50;

@@ -18,10 +18,10 @@ use sluice_report::frame::Link;
 use sluice_report::watch::{Asked, WatchGroup, WatchItem, WatchPage};
 use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Taken, Watch};
 
-use crate::reports::ask::{Ask, Basis, Values};
-use crate::reports::event_stream::{Events, Kind, respond_with};
-use crate::reports::page::{Answered, Collected, Content, Page, Wanted, ready};
-use crate::reports::{answer, origin};
+use crate::operator::reports::ask::{Ask, Basis, Values};
+use crate::operator::reports::event_stream::{Events, Kind, respond_with};
+use crate::operator::reports::page::{Answered, Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::{answer, origin};
 use crate::watch_log::WatchLog;
 
 /// The page.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_report::frame::Link;
 
-use crate::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
@@ -15,7 +15,7 @@ pub(super) static PAGE: Page = Page {
 };
 
 fn collect(wanted: &Wanted) -> Collected {
-    let overall = Arc::clone(&wanted.context.overall);
+    let state = Arc::clone(&wanted.context.state);
     // Tables of many clients are sorted.
-    later(move || overall.access())
+    later(move || state.access_report())
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use sluice_report::frame::Link;
 use sluice_report::overview::Overview;
 
-use crate::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
@@ -17,13 +17,13 @@ pub(super) static PAGE: Page = Page {
 };
 
 fn collect(wanted: &Wanted) -> Collected {
-    let overall = Arc::clone(&wanted.context.overall);
+    let state = Arc::clone(&wanted.context.state);
     // Counting the entries of a large cache takes some milliseconds.
     later(move || Overview {
-        uptime_seconds: overall.uptime(SystemTime::now()).as_secs(),
+        uptime_seconds: state.statistics.uptime(SystemTime::now()).as_secs(),
         pid: std::process::id(),
-        configuration: overall.configuration_file(),
-        minute: overall.minute(),
-        status: overall.status(),
+        configuration: state.described.configuration_file.clone(),
+        minute: state.statistics.minute(),
+        status: state.status(),
     })
 }

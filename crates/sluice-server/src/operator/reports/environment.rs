@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_report::environment::{
@@ -12,7 +12,7 @@ use sluice_report::frame::Link;
 use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
 
-use crate::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 
 /// The libraries that matter for faults and measurements; the build script finds their versions.
 const LIBRARIES: [Library; 4] = [
@@ -47,8 +47,8 @@ pub(super) static PAGE: Page = Page {
 };
 
 fn collect(wanted: &Wanted) -> Collected {
-    let overall = Arc::clone(&wanted.context.overall);
-    later(move || environment(overall.rating_file()))
+    let state = Arc::clone(&wanted.context.state);
+    later(move || environment(state.described.rating_file.get().map(PathBuf::as_path)))
 }
 
 fn environment(rating: Option<&Path>) -> Environment {

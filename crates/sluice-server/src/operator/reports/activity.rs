@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_report::activity::Period;
 use sluice_report::frame::Link;
 
-use crate::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
@@ -16,11 +16,14 @@ pub(super) static PAGE: Page = Page {
 };
 
 fn collect(wanted: &Wanted) -> Collected {
-    let overall = Arc::clone(&wanted.context.overall);
+    let state = Arc::clone(&wanted.context.state);
     let period = wanted.values.get("view").and_then(Period::of_name);
     let end = wanted.values.get("end").and_then(|end| end.parse().ok());
     later(move || {
-        let sums = overall.activity_sums();
-        overall.activity().activity(period.unwrap_or(Period::Hour), end, sums)
+        let sums = state.statistics.activity_sums();
+        state
+            .statistics
+            .activity()
+            .activity(period.unwrap_or(Period::Hour), end, sums)
     })
 }

@@ -8,8 +8,7 @@ use sluice_report::action::Buttons;
 use sluice_report::frame::Frame;
 use sluice_report::view::Report;
 
-use crate::reports::ask::Ask;
-use crate::reports::token;
+use crate::operator::reports::ask::Ask;
 
 /// Only what this server sends for the reports: files of theirs, server-sent events, buttons. Nothing inline, and no frame around a page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
@@ -30,7 +29,7 @@ const FILES_KEPT: &str = "private, max-age=300";
 
 /// A page in its frame.
 pub(super) fn html(ask: &Ask, frame: &Frame<'_>, report: &dyn Report) -> Response<ResponseBody> {
-    let token = token::of(&ask.context, &ask.visitor);
+    let token = ask.context.state.visitors.token_of(&ask.visitor);
     let buttons = Buttons {
         token: &token,
         page: frame.page.name,

@@ -1,7 +1,12 @@
-//! What runs in a server, for reports; and the orders of the administrator to what runs: retire a script, end a request.
+//! The operator's side of a server: what runs in it, for reports; and orders to what runs: retire a script, end a request.
 //!
 //! Here: the workers are asked, their answers joined, and the system is asked about script processes by a thread. Not here: who may ask
 //! (`sluice`'s control socket, the reports of a site), how it is shown (`sluice_report`).
+
+pub(crate) mod described;
+pub(crate) mod late_watch;
+mod process_usage;
+pub(crate) mod reports;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,10 +24,9 @@ pub use sluice_script::report::Retired;
 use sluice_watch::mask::Masks;
 use tokio::task::spawn_blocking;
 
+use crate::dispatch::found_script;
 use crate::in_progress::RequestView;
-use crate::overall::Overall;
-use crate::process_usage;
-use crate::status;
+use crate::state::ServerState;
 
 /// Requests in a report: the oldest.
 const REQUESTS_MAX: usize = 5000;
@@ -35,8 +39,8 @@ const CONNECTIONS_MAX: usize = 20;
 
 /// A way to ask what runs, and to give orders. Clones ask the same server.
 #[derive(Clone)]
-pub struct Inspector {
-    overall: Arc<Overall>,
+pub struct Operator {
+    state: Arc<ServerState>,
 }
 
 /// Why an order has had no effect.
@@ -71,23 +75,24 @@ impl fmt::Display for OrderError {
 
 impl std::error::Error for OrderError {}
 
-impl Inspector {
-    pub(crate) fn new(overall: &Arc<Overall>) -> Inspector {
-        Inspector {
-            overall: Arc::clone(overall),
+impl Operator {
+    pub(crate) fn new(state: &Arc<ServerState>) -> Operator {
+        Operator {
+            state: Arc::clone(state),
         }
     }
 
     /// Whether every worker answers within two seconds.
     pub async fn do_workers_answer(&self) -> bool {
-        self.overall.ask_workers(|_| ()).await.iter().all(Option::is_some)
+        self.state.questions.ask(|_| ()).await.iter().all(Option::is_some)
     }
 
     /// The requests in progress, the oldest first.
     pub async fn requests(&self) -> Requests {
         let answers = self
-            .overall
-            .ask_workers(|context| (context.in_progress.count(), context.in_progress.views()))
+            .state
+            .questions
+            .ask(|worker| (worker.in_progress.count(), worker.in_progress.views()))
             .await;
         let now = Instant::now();
         let mut report = Requests::default();
@@ -122,7 +127,7 @@ impl Inspector {
     /// As `scripts`, with these requests.
     pub async fn scripts_with(&self, requests: &Requests) -> Scripts {
         let by_id: HashMap<&str, &Request> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
-        let mut scripts = self.overall.parts().resources.report();
+        let mut scripts = self.state.resources.report();
         let processes = || scripts.pools.iter().flat_map(|pool| &pool.processes);
         let pids: Vec<i32> = processes().filter_map(|process| process.pid).collect();
         let usage = spawn_blocking(move || process_usage::of(&pids))
@@ -137,10 +142,10 @@ impl Inspector {
 
     /// The connections of clients.
     pub async fn connections(&self) -> Connections {
-        let answers = self.overall.ask_workers(|context| context.front.connections()).await;
-        let (sums, _) = status::sum(&self.overall.parts().counts, self.overall.parts().connections_max);
+        let answers = self.state.questions.ask(|worker| worker.front.connections()).await;
+        let (sums, _) = self.state.statistics.sums();
         let mut report = Connections {
-            max: self.overall.parts().connections_max,
+            max: sums.max,
             accepted: sums.accepted,
             ..Connections::default()
         };
@@ -199,13 +204,13 @@ impl Inspector {
     /// # Errors
     /// It has no processes.
     pub fn retire(&self, script: &str) -> Result<Retired, OrderError> {
-        let config = self.overall.parts().config.load();
-        let by_file = self.overall.parts().resources.retire(&path_of(script));
-        let retired = (self.overall.parts().retire_path)(&config, script).and(by_file);
+        let config = self.state.config.load();
+        let by_file = self.state.resources.retire(&path_of(script));
+        let retired = found_script::retire(&config, script).and(by_file);
         if retired.idle + retired.busy > 0 {
             return Ok(retired);
         }
-        let pools = self.overall.parts().resources.report().pools.into_iter();
+        let pools = self.state.resources.report().pools.into_iter();
         let with_processes = pools.filter(|pool| !pool.processes.is_empty());
         let known = with_processes.map(|pool| pool.script).collect();
         Err(OrderError::NoScript(script.to_owned(), known))
@@ -218,8 +223,9 @@ impl Inspector {
     pub async fn end(&self, id: &str) -> Result<Request, OrderError> {
         let wanted = id.to_owned();
         let answers = self
-            .overall
-            .ask_workers(move |context| context.in_progress.end_exchange(&wanted))
+            .state
+            .questions
+            .ask(move |worker| worker.in_progress.end_exchange(&wanted))
             .await;
         let found = answers
             .into_iter()
@@ -231,13 +237,13 @@ impl Inspector {
 
     /// What must not be shown, as in WATCH.
     fn masks(&self) -> Masks {
-        self.overall.parts().watches.masks()
+        self.state.watches.masks()
     }
 
     /// The scripts that processes run.
     fn scripts_of_processes(&self) -> HashMap<i32, String> {
         let mut scripts = HashMap::new();
-        for pool in self.overall.parts().resources.report().pools {
+        for pool in self.state.resources.report().pools {
             for process in pool.processes {
                 let script = process.script.unwrap_or_else(|| pool.script.clone());
                 scripts.extend(process.pid.map(|pid| (pid, script)));
@@ -247,9 +253,9 @@ impl Inspector {
     }
 }
 
-impl fmt::Debug for Inspector {
+impl fmt::Debug for Operator {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Inspector").finish_non_exhaustive()
+        out.debug_struct("Operator").finish_non_exhaustive()
     }
 }
 
@@ -280,7 +286,7 @@ fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> Re
     };
     Request {
         id: view.id.to_string(),
-        state: state(view.step),
+        state: state_of(view.step),
         age_ms: u64::try_from(now.saturating_duration_since(view.started).as_millis()).unwrap_or(u64::MAX),
         client: view.client.to_string(),
         user: view.user.as_deref().map(str::to_owned),
@@ -313,7 +319,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
 }
 
 /// What a request does, by its step.
-pub(crate) fn state(step: Step) -> State {
+pub(crate) fn state_of(step: Step) -> State {
     match step {
         Step::Deciding => State::Deciding,
         Step::Password => State::Password,
