@@ -11,10 +11,11 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use http::{Request, StatusCode};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Incoming as HyperBody};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::yield_now;
 use sluice_settings::limits::Limits;
 
@@ -93,7 +94,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     let limits = service.limits();
     let service = service_fn(|request| {
         stream.borrow_mut().end_head(following_body(&request));
-        service.serve(connection, request)
+        service.serve(connection, request.map(Incoming::from))
     });
     stream.borrow_mut().begin_http1();
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
@@ -150,7 +151,7 @@ fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
 }
 
 /// hyper knows from the head whether there is a body.
-fn following_body(request: &Request<Incoming>) -> FollowingBody {
+fn following_body(request: &Request<HyperBody>) -> FollowingBody {
     match request.body().is_end_stream() {
         true => FollowingBody::No,
         false => FollowingBody::Possible,

@@ -18,6 +18,7 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
 use sluice_watch::Item;
@@ -141,7 +142,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let limits = service.limits();
     let service = {
         let (service, connection) = (Rc::clone(service), Rc::clone(connection));
-        service_fn(move |request| service.serve(&connection, request))
+        service_fn(move |request| service.serve(&connection, request.map(Incoming::from)))
     };
     let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(
         Rc::clone(stream),

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
-use hyper::body::Incoming;
 use sluice_http::counter::Counter;
 use sluice_http::fault::{Activity, BodyFailure, ClientFault, Fault, ServerFault, SlowBody};
 use sluice_http::progress::Progress;
 use sluice_http::received::Receiver;
+use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_membuf::{OverBudget, Reservation};
 use sluice_settings::limits::Limits;
@@ -228,7 +228,7 @@ impl RequestBody {
 
     /// Whether there is no body, or no more of it.
     pub(crate) fn is_over(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+        self.incoming.as_ref().is_none_or(Body::is_end_stream)
     }
 
     /// The next chunk, never empty. The client's faults: too large, too slow, truncated, too much framing.

@@ -48,12 +48,13 @@ use std::task::Poll;
 
 use http::{HeaderValue, Response, Version, header};
 use http_body::Body;
-use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::head;
 use sluice_http::progress::Progress;
+use sluice_http::protocol::Protocol;
+use sluice_http::request_stream::Incoming;
 use sluice_net::connection::{Connection, UnderWay};
 use sluice_net::service::Refusal;
 use sluice_net::service::Service;
@@ -179,14 +180,14 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut und
     exchange.complete_head(&mut response);
     exchange.note_first_byte(response.body());
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
-    match exchange.line.version {
-        // Then hyper sends chunks.
-        Version::HTTP_11 if !has_length => under_way.begin_chunked(),
-        Version::HTTP_10 if !has_length => end_with_connection(&mut response),
-        _ => {}
+    let version = exchange.line.version;
+    if !has_length && version.uses_chunked() {
+        under_way.begin_chunked();
+    } else if !has_length && !version.keeps_connection() {
+        end_with_connection(&mut response);
     }
     // The client's next request goes to the server that has taken over.
-    if exchange.context.front.is_replaced() && exchange.line.version < Version::HTTP_2 {
+    if exchange.context.front.is_replaced() && !version.is_multiplexed() {
         exchange.set_last();
         say_close(&mut response);
     }

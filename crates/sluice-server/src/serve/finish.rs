@@ -9,11 +9,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{Response, Version};
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::progress::Step;
+use sluice_http::protocol::Protocol;
 use sluice_net::connection::UnderWay;
 use sluice_net::outgoing::{Chunk, ChunkMemory, ChunkPosition};
 use sluice_watch::Phase;
@@ -80,7 +81,7 @@ impl Finish {
             memory = ChunkMemory::Shared;
         }
         Finish {
-            is_delimited: body.length().is_some() || exchange.line.version >= Version::HTTP_11,
+            is_delimited: body.length().is_some() || exchange.line.version.keeps_connection(),
             body,
             exchange: Some(exchange),
             under_way,
