@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
 use sluice_http::request_id::{IdSource, UniqueId};
 use sluice_log::SiteLog;
-use sluice_net::front::Front;
+use sluice_net::worker_net::WorkerNet;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
@@ -26,7 +26,7 @@ pub(crate) struct Context {
     /// The worker's index.
     pub(crate) worker: usize,
     /// The state that the connections share.
-    pub(crate) front: Rc<Front>,
+    pub(crate) front: Rc<WorkerNet>,
     /// The script processes.
     pub(crate) scripts: Rc<Scripts>,
     /// The lookup of client names, if it is configured.
@@ -70,7 +70,7 @@ impl Arrival {
 
 impl Context {
     pub(crate) fn new(
-        front: Rc<Front>,
+        front: Rc<WorkerNet>,
         scripts: Rc<Scripts>,
         config: &Arc<ArcSwap<Config>>,
         reverse_dns: Option<Arc<ReverseDns>>,

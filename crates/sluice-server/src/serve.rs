@@ -55,7 +55,8 @@ use sluice_http::head;
 use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
 use sluice_http::request_stream::Incoming;
-use sluice_net::connection::{Connection, UnderWay};
+use sluice_net::active_exchange::ActiveExchange;
+use sluice_net::connection::Connection;
 use sluice_net::service::Refusal;
 use sluice_net::service::Service;
 use sluice_settings::limits::Limits;
@@ -100,7 +101,7 @@ impl Service for Exchanges {
 
     /// Serves one exchange. From here on it is logged, whatever becomes of it.
     fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> Reply {
-        let under_way = UnderWay::begin(connection);
+        let under_way = ActiveExchange::begin(connection);
         let (mut head, incoming) = request.into_parts();
         let config = self.context.config();
         let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
@@ -109,7 +110,7 @@ impl Service for Exchanges {
         if request::ends_connection(&head) {
             exchange.set_last();
             if incoming.is_end_stream() {
-                connection.expect_no_more();
+                connection.exchanges().expect_no_more();
             }
         }
         let mut fields = head.headers;
@@ -171,7 +172,11 @@ async fn unless_ended<T>(
 }
 
 /// Completes the response.
-fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut under_way: UnderWay) -> Response<Finish> {
+fn finish(
+    response: Response<ResponseBody>,
+    mut exchange: Box<Exchange>,
+    mut under_way: ActiveExchange,
+) -> Response<Finish> {
     let mut response = head::complete(&exchange.line.method, response);
     if response.extensions().get::<CarriesWatch>().is_some() {
         exchange.carry_watch();
@@ -182,7 +187,7 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut und
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     let version = exchange.line.version;
     if !has_length && version.uses_chunked() {
-        under_way.begin_chunked();
+        under_way.exchanges().begin_chunked();
     } else if !has_length && !version.keeps_connection() {
         end_with_connection(&mut response);
     }

@@ -14,11 +14,11 @@ use sluice_http::request_id::IdSource;
 use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
 use sluice_log::Log;
-use sluice_net::front::{Front, FrontLimits};
 use sluice_net::listener;
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase;
 use sluice_net::phase::Phase;
+use sluice_net::worker_net::{WorkerNet, WorkerNetLimits};
 use sluice_script::resources::Resources;
 use sluice_script::scripts::Scripts;
 use sluice_watch::Hub;
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
 /// A worker: its parts, and the phases of the server.
 struct Worker {
     context: Rc<Context>,
-    front: Rc<Front>,
+    front: Rc<WorkerNet>,
     scripts: Rc<Scripts>,
     tasks: Tasks,
     phases: watch::Receiver<Phase>,
@@ -97,7 +97,7 @@ pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
     listeners: mpsc::UnboundedReceiver<NewListener>,
-    limits: FrontLimits,
+    limits: WorkerNetLimits,
     phases: watch::Receiver<Phase>,
     questions: mpsc::Receiver<WorkerQuestion>,
 ) {
@@ -132,7 +132,7 @@ pub(crate) fn run(
 
 /// Accepts on each listener that comes.
 async fn accept(
-    front: Rc<Front>,
+    front: Rc<WorkerNet>,
     service: Rc<Exchanges>,
     tasks: Tasks,
     mut listeners: mpsc::UnboundedReceiver<NewListener>,
@@ -189,9 +189,9 @@ fn prompt_allocator() {
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<Shared>, limits: FrontLimits, phases: watch::Receiver<Phase>) -> Worker {
+    fn new(index: usize, shared: Arc<Shared>, limits: WorkerNetLimits, phases: watch::Receiver<Phase>) -> Worker {
         let tasks = Tasks::default();
-        let front = Front::new(
+        let front = WorkerNet::new(
             Arc::clone(&shared.listener_protocols),
             limits,
             phases.clone(),

@@ -15,8 +15,8 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::progress::Step;
 use sluice_http::protocol::Protocol;
-use sluice_net::connection::UnderWay;
-use sluice_net::outgoing::{Chunk, ChunkMemory, ChunkPosition};
+use sluice_net::active_exchange::ActiveExchange;
+use sluice_net::chunk::{Chunk, ChunkMemory, ChunkPosition};
 use sluice_watch::Phase;
 use sluice_watch::mask::BodyMask;
 
@@ -55,7 +55,7 @@ pub(crate) struct Finish {
     body: ResponseBody,
     /// `None` after the end of the body.
     exchange: Option<Box<Exchange>>,
-    under_way: UnderWay,
+    under_way: ActiveExchange,
     memory: ChunkMemory,
     /// The mask of the body for WATCH, if somebody is shown it.
     mask: Option<Box<BodyMask>>,
@@ -67,12 +67,12 @@ impl Finish {
     pub(crate) fn new(
         mut body: ResponseBody,
         exchange: Box<Exchange>,
-        mut under_way: UnderWay,
+        mut under_way: ActiveExchange,
         mask: Option<Box<BodyMask>>,
     ) -> Finish {
         under_way.wait_on_client();
         exchange.progress.set_step(Step::Sending);
-        if under_way.tls_info().is_some() {
+        if under_way.peer().tls_info().is_some() {
             body.prefer_small_chunks();
         }
         let mut memory = ChunkMemory::Own;

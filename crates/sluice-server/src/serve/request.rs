@@ -77,7 +77,7 @@ impl Request {
         incoming: Incoming,
     ) -> Result<Request, Fault> {
         let known_hosts = &exchange.context.known_hosts;
-        let listener = connection.listener();
+        let listener = connection.peer().listener();
         let known = known_hosts::field(&exchange.line.uri, fields)
             .and_then(|field| known_hosts.find(&config, listener, field.as_bytes()));
         let host = match &known {
@@ -96,7 +96,7 @@ impl Request {
             check_transfer_coding(fields)?;
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
-        let subject = match connection.https_port().filter(|_| !exchange.client.is_https) {
+        let subject = match connection.peer().https_port().filter(|_| !exchange.client.is_https) {
             Some(port) => {
                 check_escapes(exchange.line.uri.path())?;
                 RequestSubject::Https(port)
