@@ -2,7 +2,7 @@
 //!
 //! hyper does not bound them: leading zeros and blanks of a chunk size may go on without end, and single bytes may each be
 //! a chunk with an extension. Here: their count, and its bound. Not here: the time limits of a body (`request_body`), for
-//! which only data counts, and that other connections have their turn meanwhile (`sluice_net::turn`).
+//! which only data counts, and that other connections have their turn meanwhile (`sluice_net::fairness`).
 
 use std::rc::Rc;
 

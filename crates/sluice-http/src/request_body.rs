@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
-use hyper::body::Incoming;
 use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Subject};
 use tokio::time::{Instant, Sleep};
@@ -24,6 +23,7 @@ use crate::fault::{BodyFailure, ClientFault, Fault, SlowBody};
 use crate::framing::Framing;
 use crate::progress::Progress;
 use crate::received::Receiver;
+use crate::request_stream::Incoming;
 use crate::tasks::Tasks;
 
 /// Bytes of an unread body that are read for the sake of the connection. With more to come, the connection is closed.
@@ -202,7 +202,7 @@ impl RequestBody {
 
     /// Whether there is no body, or no more of it.
     pub fn is_over(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+        self.incoming.as_ref().is_none_or(Body::is_end_stream)
     }
 
     /// The next chunk, never empty. The client's faults: too large, too slow, truncated, too much framing.

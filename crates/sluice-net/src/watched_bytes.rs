@@ -33,7 +33,7 @@ const BODIES_MAX: usize = 256;
 
 /// The bytes of a watched connection.
 #[derive(Default)]
-pub(crate) struct Wire {
+pub(crate) struct WatchedBytes {
     received: Side,
     sent: Side,
     /// The number of exchanges after which the connection was last noted as kept.
@@ -78,7 +78,7 @@ struct Frames {
     bodies: HashMap<u32, BodyMask>,
 }
 
-impl Wire {
+impl WatchedBytes {
     /// Notes what the client has sent. `at` is the position of the first byte.
     pub(crate) fn note_read(
         &mut self,
@@ -87,7 +87,7 @@ impl Wire {
         bytes: &[u8],
         at: Position,
     ) {
-        let subject = connection.subject();
+        let subject = connection.watched().subject();
         match read {
             Poll::Pending => self.note_waiting(connection),
             Poll::Ready(Err(error)) => subject.note(Item::Connection, "net", || match error.kind() {
@@ -97,7 +97,7 @@ impl Wire {
                 _ => format!("reading failed: {error}"),
             }),
             Poll::Ready(Ok(())) if bytes.is_empty() => {
-                let how = if connection.tls_info().is_some() {
+                let how = if connection.peer().tls_info().is_some() {
                     " (close_notify)"
                 } else {
                     ""
@@ -105,8 +105,8 @@ impl Wire {
                 subject.note(Item::Connection, "net", || format!("the client sends no more{how}"));
             }
             Poll::Ready(Ok(())) => {
-                if connection.is_idle() {
-                    connection.want_octets();
+                if connection.exchanges().is_idle() {
+                    connection.watched().set_octets_wanted(true);
                     if subject.wants(Item::Octets) && !may_show(&subject, bytes) {
                         connection.skip_octets();
                     }
@@ -115,7 +115,7 @@ impl Wire {
                     self.received = Side::Missed;
                     return;
                 };
-                let is_idle = connection.is_idle();
+                let is_idle = connection.exchanges().is_idle();
                 let begin = || match (wanted.is_http2, at) {
                     (false, Position::Boundary) => Some(wanted.messages()),
                     (false, Position::Unknown) => (is_idle && is_request_line(bytes)).then(|| wanted.messages()),
@@ -132,7 +132,7 @@ impl Wire {
 
     /// Notes bytes that were sent: the first `count` of the chunks.
     pub(crate) fn note_sent(&mut self, connection: &Connection, chunks: &[IoSlice<'_>], count: usize, at: Position) {
-        let subject = connection.subject();
+        let subject = connection.watched().subject();
         let Some(wanted) = Wanted::of(connection, &subject) else {
             self.sent = Side::Missed;
             return;
@@ -158,10 +158,11 @@ impl Wire {
 
     /// Notes that a connection of HTTP/1 waits for its next request, once after each.
     fn note_waiting(&mut self, connection: &Connection) {
-        let exchanges = connection.exchanges();
-        let is_kept = connection.is_between_exchanges() && connection.is_idle() && self.kept_after != exchanges;
+        let exchanges = connection.exchanges().begun();
+        let is_kept =
+            connection.exchanges().is_between() && connection.exchanges().is_idle() && self.kept_after != exchanges;
         // Also not after a request that no watch could match.
-        if is_kept && connection.are_octets_wanted() {
+        if is_kept && connection.watched().are_octets_wanted() {
             self.kept_after = exchanges;
             connection.note_kept();
         }
@@ -179,7 +180,7 @@ impl Wanted {
     /// `None` if nobody wants anything.
     fn of(connection: &Connection, subject: &Subject) -> Option<Wanted> {
         let is_http2 = connection.outgoing().is_http2();
-        let octets = subject.wants(Item::Octets) && connection.are_octets_wanted();
+        let octets = subject.wants(Item::Octets) && connection.watched().are_octets_wanted();
         let frames = is_http2 && subject.wants(Item::Http2);
         let masks = subject.masks().filter(|_| octets || frames)?.clone();
         Some(Wanted {
@@ -328,7 +329,7 @@ mod tests {
     struct Watched {
         watch: Watch,
         connection: Rc<Connection>,
-        wire: Wire,
+        watched_bytes: WatchedBytes,
     }
 
     impl Watched {
@@ -341,21 +342,22 @@ mod tests {
             let watch = hub.watch(spec).unwrap();
             let connection = Connection::alone();
             let subject = WorkerHub::new(&hub).connection(&Subject::NONE, Facts::default);
-            connection.set_subject(subject, 1);
+            connection.watched().set_subject(subject, 1);
             Watched {
                 watch,
                 connection,
-                wire: Wire::default(),
+                watched_bytes: WatchedBytes::default(),
             }
         }
 
         fn read(&mut self, bytes: &[u8], at: Position) {
-            self.wire.note_read(&self.connection, &Poll::Ready(Ok(())), bytes, at);
+            self.watched_bytes
+                .note_read(&self.connection, &Poll::Ready(Ok(())), bytes, at);
         }
 
         fn sent(&mut self, chunks: &[&[u8]], count: usize, at: Position) {
             let chunks: Vec<_> = chunks.iter().map(|chunk| IoSlice::new(chunk)).collect();
-            self.wire.note_sent(&self.connection, &chunks, count, at);
+            self.watched_bytes.note_sent(&self.connection, &chunks, count, at);
         }
 
         /// What the watch has been shown since the last call, joined.
@@ -449,11 +451,11 @@ mod tests {
     fn what_nobody_wants_is_neither_noted_nor_followed() {
         let mut watched = Watched::new(&[Item::Octets]);
         watched.read(b"GET / HTTP/1.1\r\nCookie: ", Position::Boundary);
-        drop(crate::connection::UnderWay::begin(&watched.connection));
-        let busy = crate::connection::UnderWay::begin(&watched.connection);
+        drop(crate::active_exchange::ActiveExchange::begin(&watched.connection));
+        let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
         watched.connection.skip_octets();
         watched.read(b"missed", Position::Unknown);
-        watched.connection.want_octets();
+        watched.connection.watched().set_octets_wanted(true);
         watched.read(b"GET /secret HTTP/1.1\r\n", Position::Unknown);
         let shown = watched.shown();
         assert!(shown.starts_with("GET / HTTP/1.1\\r\\nCookie:*[some bytes"), "{shown}");
@@ -487,7 +489,7 @@ mod tests {
     fn a_watch_that_begins_within_http2_waits_for_a_certain_frame() {
         let mut watched = Watched::new(&[Item::Octets]);
         watched.connection.outgoing().set_http2();
-        let busy = crate::connection::UnderWay::begin(&watched.connection);
+        let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
         watched.read(HEADERS, Position::Unknown);
         watched.read(HEADERS, Position::Unknown);
         watched.sent(&[HEADERS], HEADERS.len(), Position::Unknown);

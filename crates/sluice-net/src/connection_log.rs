@@ -13,7 +13,7 @@ const LINES_MAX: u32 = 1;
 
 /// The lines of a worker.
 #[derive(Default)]
-pub(crate) struct FrontLog {
+pub(crate) struct ConnectionLog {
     slow: RateLimitedLog,
     closed_for_another: RateLimitedLog,
     over_client_limit: RateLimitedLog,
@@ -21,13 +21,13 @@ pub(crate) struct FrontLog {
     accept_failed: RateLimitedLog,
 }
 
-impl FrontLog {
+impl ConnectionLog {
     /// Logs that a client does not take its response.
     pub(crate) fn slow(&self, connection: &Connection) {
         if admits(&self.slow) {
             tracing::info!(
                 "response to {} aborted: the client took less than send_timeout and send_rate allow",
-                connection.endpoints().client
+                connection.peer().endpoints().client
             );
         }
     }
@@ -38,7 +38,7 @@ impl FrontLog {
             tracing::warn!(
                 "all connections of the worker are in use (limits.connections): closing the one that has been idle \
                  longest, from {}",
-                connection.endpoints().client
+                connection.peer().endpoints().client
             );
         }
     }
@@ -58,7 +58,7 @@ impl FrontLog {
         if admits(&self.used_memory) {
             tracing::warn!(
                 "connection from {} aborted: {bytes} bytes of responses wait for it, and send_memory is used up",
-                connection.endpoints().client
+                connection.peer().endpoints().client
             );
         }
     }
@@ -98,7 +98,7 @@ impl FrontLog {
 }
 
 /// The counts of the last interval are not lost.
-impl Drop for FrontLog {
+impl Drop for ConnectionLog {
     fn drop(&mut self) {
         self.log_suppressed(RateLimitedLog::take);
     }

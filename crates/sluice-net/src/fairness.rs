@@ -75,12 +75,12 @@ pub(crate) struct ExchangeTurn(u32);
 
 impl ExchangeTurn {
     pub(crate) fn new(connection: &Connection) -> ExchangeTurn {
-        ExchangeTurn(connection.exchanges())
+        ExchangeTurn(connection.exchanges().begun())
     }
 
     /// Whether the connection has used up its turn; begins the next one.
     pub(crate) fn is_over(&mut self, connection: &Connection) -> bool {
-        let exchanges = connection.exchanges();
+        let exchanges = connection.exchanges().begun();
         exchanges.wrapping_sub(std::mem::replace(&mut self.0, exchanges)) >= EXCHANGES_MAX
     }
 }
@@ -88,7 +88,7 @@ impl ExchangeTurn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::UnderWay;
+    use crate::active_exchange::ActiveExchange;
 
     #[test]
     fn a_turn_ends_after_its_bytes_and_begins_again() {
@@ -112,11 +112,11 @@ mod tests {
         let connection = Connection::alone();
         let mut turn = ExchangeTurn::new(&connection);
         for _ in 1..EXCHANGES_MAX {
-            drop(UnderWay::begin(&connection));
+            drop(ActiveExchange::begin(&connection));
         }
         assert!(!turn.is_over(&connection));
         for _ in 0..EXCHANGES_MAX {
-            drop(UnderWay::begin(&connection));
+            drop(ActiveExchange::begin(&connection));
         }
         assert!(turn.is_over(&connection));
         assert!(!turn.is_over(&connection));

@@ -1,4 +1,4 @@
-//! The front of a worker: what its connections share.
+//! The network side of a worker: the state that its connections share.
 //!
 //! Here: connection slots, memory for responses, the protocols of each listener, the worker's clock, draining, and the
 //! log lines that any client could cause in any number. Not here: what a request means
@@ -18,8 +18,8 @@ use sluice_watch::{Facts, Hub, Subject, WorkerHub};
 use tokio::sync::watch;
 
 use crate::client_counts::ClientCounts;
-use crate::connection::{Connection, Demand};
-use crate::front_log::FrontLog;
+use crate::connection::{CloseRequest, Connection};
+use crate::connection_log::ConnectionLog;
 use crate::listener_protocol::ListenerProtocol;
 use crate::phase;
 use crate::phase::Phase;
@@ -30,7 +30,7 @@ use crate::slots::{ConnectionCounts, ConnectionSlots};
 const SEND_BYTES_MIN: usize = 1 << 20;
 
 /// The state that the connections of one worker share.
-pub struct Front {
+pub struct WorkerNet {
     /// The protocols of each listener, in the order of the listeners; replaced on reload.
     listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     slots: Rc<ConnectionSlots>,
@@ -39,7 +39,7 @@ pub struct Front {
     /// Memory for response bytes that wait for clients.
     send_budget: Rc<SendBudget>,
     client_counts: Arc<ClientCounts>,
-    log: FrontLog,
+    log: ConnectionLog,
     watches: WorkerHub,
     /// The generation of the list of watches at the last tick.
     watch_generation: Cell<u32>,
@@ -53,7 +53,7 @@ pub struct Front {
 
 /// The bounds on the connections of a worker.
 #[derive(Clone)]
-pub struct FrontLimits {
+pub struct WorkerNetLimits {
     /// Connections at once.
     pub slots: usize,
     /// Bytes of memory for responses that wait for their clients; 1 MiB if it is less.
@@ -64,29 +64,29 @@ pub struct FrontLimits {
 
 /// What the monitor of a connection needs to know of its worker.
 #[derive(Clone, Copy)]
-pub(crate) struct FrontStatus {
+pub(crate) struct WorkerNetStatus {
     /// Seconds since the worker started.
     pub tick: u32,
     pub is_draining: bool,
 }
 
-impl Front {
-    /// Creates a front; it counts its connections in `counts`, and its connections and exchanges are shown to the watches of `hub`.
+impl WorkerNet {
+    /// Creates the state; it counts its connections in `counts`, and its connections and exchanges are shown to the watches of `hub`.
     pub fn new(
         listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-        limits: FrontLimits,
+        limits: WorkerNetLimits,
         phases: watch::Receiver<Phase>,
         tasks: Tasks,
         counts: Arc<ConnectionCounts>,
         hub: &Arc<Hub>,
-    ) -> Front {
-        Front {
+    ) -> WorkerNet {
+        WorkerNet {
             listener_protocols,
             refused: RateLimitedLog::default(),
             slots: Rc::new(ConnectionSlots::new(limits.slots, counts)),
             send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
             client_counts: limits.client_counts,
-            log: FrontLog::default(),
+            log: ConnectionLog::default(),
             watches: WorkerHub::new(hub),
             watch_generation: Cell::new(0),
             phases,
@@ -110,12 +110,12 @@ impl Front {
     /// What is known of a client's certificate, for a request to this host: a certificate that was shown to another site's
     /// authorities, or before the authorities changed, is checked again.
     pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
-        let Some(shown) = connection.certificate() else {
+        let Some(shown) = connection.peer().certificate() else {
             return ClientCertificate::NotAsked;
         };
         let protocols = self.listener_protocols.load();
         let tls = protocols
-            .get(connection.listener())
+            .get(connection.peer().listener())
             .and_then(|protocol| protocol.tls.as_ref());
         let config = tls.map(|tls| tls.of_host(host));
         let Some((config, authorities)) = config.and_then(|config| Some((config, config.authorities.as_ref()?))) else {
@@ -138,7 +138,7 @@ impl Front {
 
     /// A connection that was just accepted.
     pub(crate) fn connection(&self, endpoints: Endpoints) -> Connection {
-        Connection::new(endpoints, &self.send_budget, self.slots.vacancies())
+        Connection::new(endpoints, &self.send_budget, self.slots.slot_events())
     }
 
     /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the
@@ -150,7 +150,7 @@ impl Front {
                 && let Some(connection) = self.slots.most_waiting()
             {
                 let bytes = connection.outgoing().write_off();
-                connection.demand(Demand::FreeMemory);
+                connection.request_close(CloseRequest::FreeMemory);
                 self.log.used_memory(&connection, bytes);
             }
         }
@@ -167,19 +167,23 @@ impl Front {
             return Subject::NONE;
         }
         let generation = self.watches.generation();
-        if connection.watch_generation() != generation {
-            let subject = self.watches.connection(&connection.subject(), || facts(connection));
-            connection.set_subject(subject, generation);
+        if connection.watched().generation() != generation {
+            let subject = self
+                .watches
+                .connection(&connection.watched().subject(), || facts(connection));
+            connection.watched().set_subject(subject, generation);
         }
-        connection.subject()
+        connection.watched().subject()
     }
 
     /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
     pub(crate) fn know_client(&self, connection: &Connection) {
-        let subject = connection.subject();
+        let subject = connection.watched().subject();
         subject.know(|known| known.client = facts(connection).client);
         if subject.is_over() {
-            connection.set_subject(Subject::NONE, connection.watch_generation());
+            connection
+                .watched()
+                .set_subject(Subject::NONE, connection.watched().generation());
         }
     }
 
@@ -188,7 +192,7 @@ impl Front {
         let generation = self.watches.generation();
         if self.watch_generation.replace(generation) != generation {
             self.slots.for_each(|connection, _| {
-                if connection.is_watched() {
+                if connection.watched().is_watched() {
                     self.subject(connection);
                 }
             });
@@ -196,7 +200,7 @@ impl Front {
     }
 
     /// The log lines about connections.
-    pub(crate) fn log(&self) -> &FrontLog {
+    pub(crate) fn log(&self) -> &ConnectionLog {
         &self.log
     }
 
@@ -209,8 +213,8 @@ impl Front {
         self.tick.get()
     }
 
-    pub(crate) fn status(&self) -> FrontStatus {
-        FrontStatus {
+    pub(crate) fn status(&self) -> WorkerNetStatus {
+        WorkerNetStatus {
             tick: self.tick(),
             is_draining: self.is_draining(),
         }
@@ -271,7 +275,7 @@ impl Front {
 }
 
 /// The count of the last interval is not lost.
-impl Drop for Front {
+impl Drop for WorkerNet {
     fn drop(&mut self) {
         log_suppressed(self.refused.take());
     }
@@ -279,9 +283,9 @@ impl Drop for Front {
 
 /// What is known of a connection before its requests.
 fn facts(connection: &Connection) -> Facts {
-    let client = connection.endpoints().client.ip();
+    let client = connection.peer().endpoints().client.ip();
     Facts {
-        client: (!connection.is_of_proxy()).then(|| client.to_string()),
+        client: (!connection.peer().is_proxy()).then(|| client.to_string()),
         ..Facts::default()
     }
 }
