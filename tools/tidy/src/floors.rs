@@ -23,6 +23,9 @@ const FLOORS: [(&str, u8); 15] = [
     ("sluice", 6),
 ];
 
+/// The crate with the harness of the tests. It may depend on any crate, and only tests depend on it.
+const OF_TESTS: &str = "sluice-testing";
+
 /// The tables of a manifest that name dependencies of the crate itself. Tests may depend on any crate.
 const BUILT_IN: [&str; 2] = ["dependencies", "build-dependencies"];
 /// All tables of a manifest that name dependencies.
@@ -37,6 +40,9 @@ pub(crate) fn check(manifest: &Text) -> Vec<String> {
     else {
         return Vec::new();
     };
+    if name == OF_TESTS {
+        return Vec::new();
+    }
     let Some(floor) = floor(name) else {
         return vec![format!(
             "{}:1: crate {name} has no floor: add it to FLOORS in {}",
@@ -47,6 +53,10 @@ pub(crate) fn check(manifest: &Text) -> Vec<String> {
     let mut findings = Vec::new();
     for (other, line) in names_in(manifest, &BUILT_IN) {
         match self::floor(&other) {
+            _ if other == OF_TESTS => findings.push(format!(
+                "{}:{line}: {name} depends on {other}, which is for tests: make it a dev-dependency",
+                manifest.path
+            )),
             Some(its) if its >= floor => findings.push(format!(
                 "{}:{line}: {name} (floor {floor}) depends on {other} (floor {its}): move what it needs to a lower floor",
                 manifest.path
@@ -131,6 +141,18 @@ mod tests {
     #[test]
     fn a_test_may_depend_on_any_crate() {
         assert!(findings("sluice-files", "[dev-dependencies]\nsluice-server = 1\n").is_empty());
+    }
+
+    #[test]
+    fn a_dependency_on_the_harness_of_tests_is_found_outside_of_tests() {
+        assert_eq!(
+            findings("sluice", "[dependencies]\nsluice-testing.workspace = true\n"),
+            [
+                "crates/sluice/Cargo.toml:2: sluice depends on sluice-testing, which is for tests: make it a dev-dependency"
+            ]
+        );
+        assert!(findings("sluice", "[dev-dependencies]\nsluice-testing = 1\n").is_empty());
+        assert!(findings("sluice-testing", "[dependencies]\nsluice-http = 1\n").is_empty());
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Source {
 
 /// Whether a file lies in a directory of tests.
 pub(crate) fn is_test_path(path: &str) -> bool {
-    path.contains("/tests/")
+    path.contains("/tests/") || path.starts_with("crates/sluice-testing/")
 }
 
 fn is_word(letter: char) -> bool {
