@@ -1,7 +1,7 @@
 //! The page of the requests in progress, which the workers are asked for.
 
-use sluice_report::frame::Link;
-use sluice_report::view::Report;
+use sluice_pages::frame::Link;
+use sluice_pages::view::Report;
 
 use crate::inspector::Inspector;
 use crate::reports::page::{Collected, Content, Page, Wanted};
