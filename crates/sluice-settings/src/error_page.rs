@@ -48,7 +48,7 @@ pub fn error_template(path: &Path, text: &str) -> Result<Template, TemplateError
         stderr: &["a".to_owned()],
         ..ErrorPage::new(StatusCode::NOT_FOUND, &id)
     };
-    template.render(&page)?;
+    template.render(page)?;
     Ok(template)
 }
 

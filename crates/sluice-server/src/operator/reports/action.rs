@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
-use sluice_report::action::{Actions, Done, Offered};
+use sluice_pages::action::{Actions, Done, Offered};
+use sluice_pages::frame::Link;
 use sluice_report::command::{Command, CommandResult};
-use sluice_report::frame::Link;
 
 use crate::commands;
 use crate::context::Context;

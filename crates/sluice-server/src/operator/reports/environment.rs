@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_pages::frame::Link;
 use sluice_report::environment::{
     Engine, Environment, Hardware, Library, Process, Program, System, distribution, limits, processor_seconds,
 };
-use sluice_report::frame::Link;
 use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
 

@@ -13,10 +13,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, MetricE
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-
-use crate::histogram::Times;
-use crate::status::Status;
-use crate::traffic::Counts;
+use sluice_report::histogram::Times;
+use sluice_report::status::Status;
+use sluice_report::traffic::Counts;
 
 /// The media type of the text (OpenMetrics 1.0, "Protocol Negotiation").
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -259,8 +258,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::histogram::{BUCKETS, bucket_of};
-    use crate::traffic::Traffic;
+    use sluice_report::histogram::{BUCKETS, bucket_of};
+    use sluice_report::traffic::Traffic;
 
     fn measured(micros: &[u64]) -> Measured {
         let mut counts = [0; BUCKETS];

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::Value;
+use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::text;
 
 /// The value of a report. Only `html` need be written, and not even that: without it every member of the value is shown under its name.
 pub trait View: Serialize {

@@ -8,7 +8,7 @@ const HEIGHT: usize = 80;
 
 /// Bars from left to right, as for the seconds of a minute.
 #[derive(Clone, Copy, Debug)]
-pub struct Bars<'a> {
+pub(crate) struct Bars<'a> {
     /// What is shown, for those who do not see it.
     pub label: &'a str,
     /// The height of each bar.
@@ -24,7 +24,7 @@ pub struct Bars<'a> {
 impl Bars<'_> {
     /// The chart.
     #[must_use]
-    pub fn render(&self) -> Markup {
+    pub(crate) fn render(&self) -> Markup {
         let greatest = self.values.iter().copied().max().unwrap_or(0).max(1);
         let count = self.values.len().max(1);
         html! {

@@ -1,15 +1,14 @@
 //! The charts of activity: a column for each bar, which may be a link, with the starts and ends of the server.
 
 use maud::{Markup, html};
-
-use crate::activity::Bucket;
+use sluice_report::activity::Bucket;
 
 /// The size of a chart in its own units; the style sheet gives it the width of the page.
 const WIDTH: usize = 1680;
 const HEIGHT: usize = 120;
 
 /// A chart.
-pub(super) struct Columns<'a> {
+pub(crate) struct Columns<'a> {
     /// What is shown, for those who do not see it.
     pub label: &'a str,
     pub columns: &'a [Column<'a>],
@@ -22,7 +21,7 @@ pub(super) struct Columns<'a> {
 }
 
 /// A column.
-pub(super) struct Column<'a> {
+pub(crate) struct Column<'a> {
     pub bucket: &'a Bucket,
     /// What it says when it is pointed to.
     pub title: String,
@@ -33,7 +32,7 @@ pub(super) struct Column<'a> {
 }
 
 /// A value that each column shows.
-pub(super) struct Layer {
+pub(crate) struct Layer {
     /// Its class in the style sheet.
     pub class: &'static str,
     pub name: &'static str,
@@ -41,7 +40,7 @@ pub(super) struct Layer {
 }
 
 impl Columns<'_> {
-    pub(super) fn render(&self) -> Markup {
+    pub(crate) fn render(&self) -> Markup {
         let values = self
             .columns
             .iter()
