@@ -14,7 +14,7 @@ use sluice_access::rules::User;
 use sluice_access::store::UserStore;
 use sluice_access::users::{NAME_BYTES_MAX, check_name};
 use sluice_gateway::AgentAnswer;
-use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::fault::{self, Fault, ScriptFault};
 use sluice_http::target::Target;
 use sluice_script::exchange::agent;
 use sluice_script::exchange::job::Job;
@@ -28,6 +28,7 @@ use sluice_watch::Phase;
 use crate::dispatch::{Config, Site};
 use crate::serve::decide::{ScriptAnswer, agent_script};
 use crate::serve::exchange::Exchange;
+use crate::serve::identity::KnownUser;
 use crate::serve::request::Request;
 use crate::serve::watched::note_access;
 
@@ -156,7 +157,8 @@ impl PendingAnswer {
         if let Some(reason) = refused {
             tracing::debug!(id = %exchange.id, "{}: refused: {reason:?}", file.display());
             self.ticket.refuse().await;
-            request.identity.note_wrong(self.source, self.credentials.name.into());
+            let wrong = KnownUser::Nobody(fault::Credentials::Wrong(self.credentials.name.into()));
+            request.identity.note(&self.source, wrong);
             return Ok(());
         }
         let name = name.unwrap_or(self.credentials.name);
@@ -172,7 +174,7 @@ impl PendingAnswer {
             auth_type: self.scheme,
         };
         self.ticket.right(&user);
-        request.identity.note_user(self.source, user);
+        request.identity.note(&self.source, KnownUser::User(user));
         Ok(())
     }
 
