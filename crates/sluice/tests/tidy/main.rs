@@ -58,6 +58,11 @@ fn only_the_decision_matches_on_the_kind_of_a_route() {
 }
 
 #[test]
+fn few_files_name_a_mode_of_scripts() {
+    assert_tidy(sources().iter().flat_map(decision::check_modes));
+}
+
+#[test]
 fn every_file_opens_with_what_lives_in_it_and_is_short() {
     assert_tidy(
         sources()
