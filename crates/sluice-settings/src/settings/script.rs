@@ -84,6 +84,7 @@ struct ModeTraits {
     keeps_process: bool,
     has_engine: bool,
     processes_max: usize,
+    requests_at_once: usize,
     alternative: Mode,
 }
 
@@ -96,6 +97,7 @@ impl Mode {
                 has_engine: false,
                 // They are short-lived, so more of them may run.
                 processes_max: 64,
+                requests_at_once: 1,
                 alternative: Mode::Cgiplus,
             },
             Mode::Cgiplus => ModeTraits {
@@ -103,6 +105,7 @@ impl Mode {
                 keeps_process: true,
                 has_engine: false,
                 processes_max: 16,
+                requests_at_once: 1,
                 alternative: Mode::Cgi,
             },
             Mode::Rte => ModeTraits {
@@ -110,6 +113,7 @@ impl Mode {
                 keeps_process: true,
                 has_engine: true,
                 processes_max: 16,
+                requests_at_once: 1,
                 alternative: Mode::Cgi,
             },
         }
@@ -128,6 +132,11 @@ impl Mode {
     /// Whether an engine runs the scripts, several of them in one process.
     pub const fn has_engine(self) -> bool {
         self.traits().has_engine
+    }
+
+    /// Requests that a process serves at once.
+    pub const fn requests_at_once(self) -> usize {
+        self.traits().requests_at_once
     }
 
     /// The mode for a script that shows that this one is wrong for it.
