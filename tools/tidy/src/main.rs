@@ -16,7 +16,6 @@ mod floors;
 mod glossary;
 mod heads;
 mod imports;
-mod modes;
 mod needs;
 mod sizes;
 mod source;
@@ -122,7 +121,7 @@ const CHECKS: [(&str, Check); 17] = [
             .collect()
     }),
     ("few files name a mode of scripts", |tree| {
-        modes::check(&tree.sources).into_iter().collect()
+        tree.sources.iter().flat_map(decision::check_modes).collect()
     }),
     ("tracked files are small", |tree| sizes::check_tracked(tree.root())),
     ("nothing names the machine it was written on", |tree| {

@@ -78,7 +78,7 @@ impl Retired {
 pub(crate) struct PoolLabel {
     /// The file of the script, or the key of the engine.
     pub script: Box<Path>,
-    pub mode: &'static str,
+    pub mode: Mode,
     pub site: Box<str>,
     pub origin: Box<str>,
 }
@@ -153,7 +153,7 @@ impl PoolRecords {
                 (
                     record.label.site.clone(),
                     record.label.script.clone(),
-                    record.label.mode,
+                    record.label.mode.name(),
                 )
             };
             key(one).cmp(&key(other))
@@ -197,7 +197,7 @@ impl PoolRecord {
         let counts = &self.counts;
         report::Pool {
             script: script.to_string_lossy().into_owned(),
-            mode: (*mode).to_owned(),
+            mode: mode.name().to_owned(),
             site: site.to_string(),
             origin: origin.to_string(),
             started: counts.started.value(),
@@ -211,7 +211,7 @@ impl PoolRecord {
             ended: self
                 .lock_ended()
                 .iter()
-                .map(|(at, process)| report_end(process, *at, mode))
+                .map(|(at, process)| report_end(process, *at, *mode))
                 .collect(),
             ..report::Pool::default()
         }
@@ -227,12 +227,12 @@ impl PoolRecord {
 }
 
 /// A process that has ended at this time, as reports show it.
-fn report_end(process: &EndedProcess, at: SystemTime, mode: &str) -> report::Ended {
+fn report_end(process: &EndedProcess, at: SystemTime, mode: Mode) -> report::Ended {
     let why = match process.cause {
         _ if process.limit.is_some() => process.limit.iter().map(|limit| format!("it {limit}")).collect(),
         Some(cause) => cause.to_string(),
-        // A process of CGI exits when its request is served.
-        None if mode == Mode::Cgi.name() && process.exit == Exit::Code(0) => EndCause::Served.to_string(),
+        // Such a process exits when its request is served.
+        None if !mode.keeps_process() && process.exit == Exit::Code(0) => EndCause::Served.to_string(),
         None => "it ended by itself".to_owned(),
     };
     report::Ended {
@@ -259,7 +259,7 @@ mod tests {
     fn label(script: &str) -> PoolLabel {
         PoolLabel {
             script: Path::new(script).into(),
-            mode: Mode::Cgiplus.name(),
+            mode: Mode::Cgiplus,
             site: "a.test".into(),
             origin: "sluice.toml:1".into(),
         }

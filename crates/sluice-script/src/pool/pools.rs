@@ -75,7 +75,7 @@ impl Pools {
                 };
                 let record = resources.pool_records.of(PoolLabel {
                     script: script.pool_key().into(),
-                    mode: settings.mode.name(),
+                    mode: settings.mode,
                     site: self.site.clone(),
                     origin: self.origin.clone(),
                 });

@@ -86,7 +86,7 @@ impl SharedPool {
         record: Arc<PoolRecord>,
         wanted: Arc<Notify>,
     ) -> Arc<SharedPool> {
-        let pool = Pool::new(settings.pool);
+        let pool = Pool::new(settings.pool, settings.mode.requests_at_once());
         // Each process of a CGI script serves one request: a failure says nothing about the next process.
         let pool = if settings.mode.keeps_process() {
             let random = RandomState::new().build_hasher().finish();

@@ -26,7 +26,7 @@ fn pool(max: usize) -> Arc<SharedPool> {
     };
     let record = PoolRecords::default().of(PoolLabel {
         script: script.pool_key().into(),
-        mode: settings.mode.name(),
+        mode: settings.mode,
         site: "".into(),
         origin: "".into(),
     });

@@ -480,10 +480,9 @@ fn absolute(path: &Path, origin: &str) -> Result<PathBuf, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_settings::Mode;
 
     fn route(path: &str, source: ScriptSource) -> Route {
-        let settings = ScriptSettings::new(source, Mode::Cgi);
+        let settings = ScriptSettings::cgi(source);
         Route::open(&RouteSettings::new(path, Action::Script(Box::new(settings))), "test").unwrap()
     }
 

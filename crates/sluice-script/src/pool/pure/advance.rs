@@ -213,6 +213,7 @@ impl Pool {
         let id = self.add(applicant, cause, now);
         if let Some(slot) = self.slot(id) {
             slot.advance = Advance::Starting;
+            slot.in_use = 0;
         }
         id
     }

@@ -44,7 +44,7 @@ pub(crate) enum Claim {
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// This idle process.
+    /// This process, which is idle or can serve another request.
     Use(ProcessId),
     /// Permission to start a process with this id.
     Start(ProcessId),
@@ -68,7 +68,7 @@ pub(crate) enum Refusal {
 /// The fate of a process whose exchange is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// It becomes idle.
+    /// It becomes idle, or serves its other requests.
     Keep,
     /// It serves this waiter.
     Hand(Ticket),
@@ -83,7 +83,7 @@ pub(crate) enum Action {
     Retire(ProcessId, Reason),
     /// This waiter may start a process with this id.
     Start(Ticket, ProcessId),
-    /// This waiter gets this idle process.
+    /// This waiter gets this process, which is idle or can serve another request.
     Hand(Ticket, ProcessId),
     /// Start a process with this id in advance.
     Prepare(ProcessId),

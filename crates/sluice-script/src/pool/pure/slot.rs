@@ -6,6 +6,7 @@
 //!                              │  successor is ready             │
 //!                              └─────────────▶ (gone) ◀──────────┘
 //! ```
+//! A busy process may get further requests, up to `at_once` (`in_use`); it is idle, and may be retired, only once it serves none.
 //! Not here: when it gets a request, and when it ends (`pool`).
 
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub(crate) struct Applicant {
 pub(super) struct Slot {
     pub(super) id: ProcessId,
     pub(super) worker: usize,
+    /// Requests that it serves, at most as many as the pool gives a process at once. That for which it is being started counts.
+    pub(super) in_use: usize,
     /// `None` while it works for a request, or is being started.
     pub(super) idle_since: Option<Instant>,
     /// The same of the time before its present exchange.
@@ -48,7 +51,7 @@ pub(super) struct Slot {
     pub(super) busy_since: Instant,
     pub(super) started: Instant,
     pub(super) cause: Cause,
-    /// The client of its request, if they are counted.
+    /// The client of its last request while it serves any, if they are counted.
     pub(super) client: Option<ClientId>,
     /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
     pub(super) lifetime: Option<Option<Duration>>,
@@ -95,6 +98,7 @@ pub(super) enum MemoryUse {
 
 impl Slot {
     pub(super) fn lend(&mut self, applicant: Applicant, now: Instant) -> ProcessId {
+        self.in_use += 1;
         self.was_idle_since = self.idle_since.take();
         self.unused_since = None;
         self.busy_since = now;
@@ -102,6 +106,12 @@ impl Slot {
         self.client = applicant.client;
         self.recent.add(applicant.script);
         self.id
+    }
+
+    /// Whether it can get a request beside those that it serves. One that has replied to none may still be starting.
+    pub(super) fn has_room(&self, at_once: usize) -> bool {
+        let is_proved = self.served > 0 && self.stale.is_none() && !self.is_ending;
+        is_proved && self.in_use > 0 && self.in_use < at_once
     }
 
     /// Whether it works for a request, or ends; not while it is being started in advance.
