@@ -14,7 +14,6 @@ mod launcher_role;
 mod link;
 #[cfg(test)]
 mod manual;
-mod passwd;
 mod rate;
 mod rte_directory;
 mod server_log;
@@ -24,7 +23,6 @@ mod stream_lf;
 mod supervisor;
 mod top;
 mod users;
-mod workout;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -120,7 +118,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
             let site = demo::Site::unpack()?;
             server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
         }
-        Command::Workout(workout) => return workout::run(&workout, print),
+        Command::Workout(workout) => return sluice_tools::workout::run(&workout, print),
         Command::Status(options) => return ask(&control::Command::Status, &options),
         Command::Reload(options) => return ask(&control::Command::Reload, &options),
         Command::Upgrade(options) => return ask(&control::Command::Upgrade, &options),
@@ -133,8 +131,8 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
         }
         Command::Top(options) => return top::run(&options, print),
         Command::Watch(options) => return control::watch_client::run(&options),
-        Command::Passwd(change) => return passwd::run(&change, print),
-        Command::Rate(rate) => rate::run(&rate, print),
+        Command::Passwd(change) => return sluice_tools::passwd::run(&change, print),
+        Command::Rate(options) => sluice_tools::rate::run(&options, &rate::ThisProgram, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&sluice_config::reference()),
     };
