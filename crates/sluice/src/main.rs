@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     // Otherwise a process that was started by /proc/self/exe would be called "exe". Fails only without /proc.
     let _ = std::fs::write("/proc/self/comm", "sluice");
     // Before the first thread, because threads inherit the signals that are blocked.
-    let prepared = sluice_server::prepare_process();
+    let prepared = sluice_launch::prepare_process();
     let logger = Logger::start();
     if let Err(error) = prepared {
         tracing::warn!("the process cannot be protected from its scripts: {error}");
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 
 /// Runs as process 1 of a container, with the server in a child.
 fn run_first() -> ExitCode {
-    let prepared = sluice_server::prepare_process().map_err(|error| error.to_string());
+    let prepared = sluice_launch::prepare_process().map_err(|error| error.to_string());
     let result = prepared.and_then(|()| first_process::run());
     result.unwrap_or_else(|message| {
         print_failure(&message);
@@ -147,7 +147,7 @@ fn ask(command: &control::Command, options: &control::client::Options) -> Result
 
 /// Refuses to run a server as root without consent, because there is no change of user.
 fn refuse_root(is_allowed: bool) -> Result<(), String> {
-    if is_allowed || !sluice_server::is_root() {
+    if is_allowed || !sluice_launch::is_root() {
         return Ok(());
     }
     Err(users::ROOT_REFUSED.to_owned())
@@ -165,12 +165,12 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
         {
             tracing::warn!("{}", escaped_lines(&warning));
         }
-        if sluice_server::is_root() && settings.users.server.is_none() {
+        if sluice_launch::is_root() && settings.users.server.is_none() {
             tracing::warn!(
                 "checked as root: `sluice run` refuses to run as root unless user = \"www-data\" in [server] names another user, or --allow-root is given"
             );
         }
-        if !sluice_server::is_root()
+        if !sluice_launch::is_root()
             && let Err(message) = users::check(&settings, false)
         {
             tracing::warn!("{message}");

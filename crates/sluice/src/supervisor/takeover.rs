@@ -18,7 +18,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sluice_server::{Bound, LauncherPlan};
+use sluice_net::listener::Bound;
+use sluice_server::LauncherPlan;
 use sluice_settings::notation;
 use tokio::time::timeout;
 
@@ -167,7 +168,7 @@ impl Leaving<'_> {
             Err(error) => return error,
         };
         // Otherwise a signal that arrives before the new program is ready would end it.
-        let _ignored = sluice_server::IgnoredSignals::ignore();
+        let _ignored = sluice_launch::IgnoredSignals::ignore();
         let mut command = Command::new(program);
         command
             .arg0(SUPERVISOR_NAME)
