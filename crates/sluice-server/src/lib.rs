@@ -37,10 +37,3 @@ pub use launcher::LauncherPlan;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
-pub use sluice_launch::{
-    Credentials, CurrentUsers, IgnoredSignals, MESSAGES_VERSION, Others, RemoteLauncher, UserPolicy, allow_core_dumps,
-    directory_of_root, end_orphans, is_root, launcher_sockets, prepare_process, refuse_needless_calls, run_as,
-    take_passed_descriptors, withhold_privileges_from_programs,
-};
-pub use sluice_net::listener::Bound;
-pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};

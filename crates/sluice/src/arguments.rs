@@ -18,11 +18,11 @@ use sluice_settings::{
     ListenSettings, LogFormat, LogTarget, Mailbox, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
     ServerLog, Settings, SiteSettings, UnknownHosts,
 };
+use sluice_tools::passwd::Passwd;
+use sluice_tools::rate::Rate;
+use sluice_tools::workout::Workout;
 
-use crate::passwd::Passwd;
-use crate::rate::Rate;
 use crate::top::Top;
-use crate::workout::Workout;
 use crate::{certificates, control, exposed, rte_directory};
 
 const EXAMPLES: &str = "\

@@ -3,7 +3,7 @@
 //! Not here: how users are written (`config`), the change itself (`sluice_launch`), and the files of a server process with another user
 //! (`supervisor::files`).
 
-use sluice_server::is_root;
+use sluice_launch::is_root;
 use sluice_settings::{Settings, User};
 
 use rustix::process::geteuid;

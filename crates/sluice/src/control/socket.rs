@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::geteuid;
+use sluice_net::unix::SocketFile;
 use sluice_report::command::{Command, CommandResult};
-use sluice_server::SocketFile;
 use sluice_server::commands::{CommandRequest, Requester};
 use sluice_server::watch_log::WatchLog;
 use sluice_settings::ControlSocket;
@@ -141,7 +141,7 @@ impl BoundControl {
 }
 
 fn bind(path: &Path) -> Result<BoundControl, String> {
-    let bound = sluice_server::bind_unix_socket(path, 0o600);
+    let bound = sluice_net::unix::bind(path, 0o600);
     let (socket, file) = bound.map_err(|error| format!("socket {}: {error}", path.display()))?;
     Ok(BoundControl {
         path: path.to_owned(),

@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use sluice_server::Bound;
+use sluice_net::listener::Bound;
 use sluice_settings::ListenAddress;
 use socket2::SockRef;
 
@@ -37,7 +37,7 @@ impl Activated {
         );
         let names = variable("LISTEN_FDNAMES");
         let mut names = names.split(':');
-        let passed = sluice_server::take_passed_descriptors(count)
+        let passed = sluice_launch::take_passed_descriptors(count)
             .map_err(|error| format!("LISTEN_FDS={count}, but the sockets were not passed: {error}"))?;
         let sockets = passed.into_iter().map(|socket| {
             let name = names.next().unwrap_or_default().to_owned();

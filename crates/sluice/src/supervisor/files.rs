@@ -26,7 +26,7 @@ pub(super) struct ServerUser {
 impl ServerUser {
     /// The one of these settings. `None` if it is that of the supervisor.
     pub(super) fn of(settings: &Settings) -> Option<ServerUser> {
-        let user = settings.users.server.clone().filter(|_| sluice_server::is_root())?;
+        let user = settings.users.server.clone().filter(|_| sluice_launch::is_root())?;
         Some(ServerUser {
             user,
             state_directory: place::state_directory(&settings.state_directory),
@@ -143,6 +143,6 @@ fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
     } else {
         parent
     };
-    let parent = sluice_server::directory_of_root(parent, sluice_server::Others::Nothing)?;
+    let parent = sluice_launch::directory_of_root(parent, sluice_launch::Others::Nothing)?;
     Some(parent.join(path.file_name().unwrap_or_default()))
 }

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::process::WaitStatus;
-use sluice_server::{LauncherPlan, launcher_sockets};
+use sluice_launch::launcher_sockets;
+use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;

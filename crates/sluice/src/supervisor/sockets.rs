@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use sluice_server::Bound;
+use sluice_net::listener::Bound;
 use sluice_settings::Settings;
 
 use super::activation::Activated;

@@ -4,8 +4,9 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use sluice_net::listener::Bound;
 use sluice_report::command::History;
-use sluice_server::{Bound, LauncherPlan};
+use sluice_server::LauncherPlan;
 use sluice_settings::{ServerLog, Settings};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};

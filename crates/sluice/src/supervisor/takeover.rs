@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
+use sluice_net::listener::Bound;
 use sluice_report::command::History;
-use sluice_server::{Bound, LauncherPlan};
+use sluice_server::LauncherPlan;
 use sluice_settings::notation;
 
 use super::launchers::Launcher;
@@ -120,7 +121,7 @@ impl Leaving<'_> {
             Err(error) => return error,
         };
         // Otherwise a signal that arrives before the new program is ready would end it.
-        let _ignored = sluice_server::IgnoredSignals::ignore();
+        let _ignored = sluice_launch::IgnoredSignals::ignore();
         let mut command = Command::new(program);
         command
             .arg0(SUPERVISOR_NAME)

@@ -33,7 +33,7 @@ const THREADS_MAX: u64 = 256;
 /// `sluice workout`.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Workout {
+pub struct Workout {
     /// What to request. Several URLs of one server are requested in rotation.
     #[arg(value_name = "URL", required = true)]
     pub(super) urls: Vec<String>,

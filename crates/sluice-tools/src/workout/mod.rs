@@ -24,7 +24,8 @@ mod turns;
 
 use std::process::ExitCode;
 
-pub(crate) use arguments::{Amount, Workout, parse_time};
+pub use arguments::Workout;
+pub(crate) use arguments::{Amount, parse_time};
 pub(crate) use plan::Plan;
 pub(crate) use report::thousands;
 pub(crate) use run::measure;
@@ -34,7 +35,7 @@ pub(crate) use run::measure;
 ///
 /// # Errors
 /// One line: the command line is wrong, or the first request of a path failed; the user's to fix.
-pub(crate) fn run(arguments: &Workout, print: fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
+pub fn run(arguments: &Workout, print: fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
     let plan = Plan::new(arguments)?;
     let measured = measure(plan)?;
     print(&report::render(&measured))?;

@@ -9,15 +9,15 @@ mod machine;
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use sluice_report::environment::{Exercise, Rating};
+use sluice_settings::{ListenAddress, notation};
 
-use crate::control::place;
 use crate::workout::{parse_time, thousands};
 use exercises::Rated;
-use sluice_settings::notation;
 
 const HELP: &str = "\
 Each exercise is repeated, and takes as long each time:
@@ -32,7 +32,7 @@ version of this program, so compare those of one version only.";
 /// `sluice rate`.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Rate {
+pub struct Rate {
     /// Samples of each exercise.
     #[arg(long, value_name = "N", default_value = "5")]
     samples: NonZeroUsize,
@@ -41,24 +41,43 @@ pub(crate) struct Rate {
     time: Duration,
 }
 
+/// The program that is rated together with the machine: how it serves, and where it keeps a rating.
+pub trait Program {
+    /// The workers of its server.
+    fn workers(&self) -> NonZeroUsize;
+
+    /// Serves the directory `site` on a port of the loopback interface, with this access log, while `exercise` runs, which gets the address.
+    ///
+    /// # Errors
+    /// One line: the server cannot be started; or the error of the exercise.
+    fn serve(&self, site: &Path, access_log: &Path, exercise: &mut Exercising<'_>) -> Result<(), String>;
+
+    /// Keeps a rating where a server of this user finds it.
+    ///
+    /// # Errors
+    /// One line: it cannot be written.
+    fn keep(&self, rating: &Rating) -> Result<(), String>;
+}
+
+/// Exercises of a server with this address.
+pub type Exercising<'a> = dyn FnMut(&ListenAddress) -> Result<(), String> + 'a;
+
 /// Rates the machine and prints the result with `print`.
 ///
 /// # Errors
 /// One line: the server of the exercise cannot be started or fails, or Ctrl-C.
-pub(crate) fn run(arguments: &Rate, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
-    let workers = sluice_config::default_workers();
-    print(&format!("{}\n", machine::describe(workers)))?;
-    let rated = exercises::run(arguments.samples, arguments.time)?;
+pub fn run(arguments: &Rate, program: &dyn Program, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
+    print(&format!("{}\n", machine::describe(program.workers())))?;
+    let rated = exercises::run(arguments.samples, arguments.time, program)?;
     print(&render(&rated, arguments))?;
     // For the reports of a server of this user; without it the rating is printed all the same.
-    if let Err(error) = keep(&rated) {
+    if let Err(error) = program.keep(&rating(&rated)) {
         tracing::debug!("the rating is not kept: {error}");
     }
     Ok(())
 }
 
-/// Writes the rating where a server of this user finds it.
-fn keep(rated: &[Rated]) -> Result<(), String> {
+fn rating(rated: &[Rated]) -> Rating {
     let exercises = rated.iter().map(|rated| {
         let Range {
             average,
@@ -74,14 +93,11 @@ fn keep(rated: &[Rated]) -> Result<(), String> {
         }
     });
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let rating = Rating {
+    Rating {
         at: now.map_or(0, |since| since.as_secs()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         exercises: exercises.collect(),
-    };
-    place::create(&place::directory())?;
-    let text = serde_json::to_vec(&rating).map_err(|error| error.to_string())?;
-    std::fs::write(place::rating_file(), text).map_err(|error| error.to_string())
+    }
 }
 
 /// Average, least and greatest of some samples.

@@ -33,7 +33,7 @@ const MODE: u32 = 0o600;
 /// `sluice passwd`.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Passwd {
+pub struct Passwd {
     /// Make the file if it does not exist.
     #[arg(long, conflicts_with_all = ["delete", "verify"])]
     create: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Passwd {
 ///
 /// # Errors
 /// One line: the file cannot be read or written, there is no such user, or the password is not usable.
-pub(crate) fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
+pub fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
     check_name("user", &passwd.user)?;
     if passwd.user.starts_with('#') || passwd.user.trim() != passwd.user {
         return Err(format!(
