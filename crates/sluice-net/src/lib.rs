@@ -8,6 +8,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 mod client_certificates;
 pub mod client_counts;
 mod close_reason;
@@ -29,6 +30,8 @@ mod monitor;
 pub mod outgoing;
 pub mod phase;
 pub mod proxy_protocol;
+#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
+pub mod reverse_dns;
 mod send_allowance;
 mod send_budget;
 mod serve_connection;

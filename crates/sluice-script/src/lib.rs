@@ -92,6 +92,7 @@ pub mod route;
 mod script;
 mod script_events;
 mod script_log;
+pub mod script_users;
 pub mod scripts;
 mod sdk;
 pub mod search_path;

@@ -5,8 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
-mod activity;
-mod addresses;
 pub mod commands;
 pub mod confinement;
 mod context;
@@ -18,21 +16,15 @@ mod known_hosts;
 mod launcher;
 pub mod operator;
 mod questions;
-#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
-mod reverse_dns;
-pub mod script_users;
 mod serve;
 mod server;
 mod state;
 mod statistics;
 mod status;
 mod traffic_counts;
-mod wait;
 pub mod watch_log;
 mod worker;
 
-pub use activity::FILE_NAME as STATE_FILE;
-pub use addresses::{AddressSockets, bind, bind_all};
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;
 pub use serve::error_page::error_template;
@@ -44,6 +36,9 @@ pub use sluice_launch::{
     directory_of_root, end_orphans, is_root, launcher_sockets, prepare_process, refuse_needless_calls, run_as,
     take_passed_descriptors, withhold_privileges_from_programs,
 };
+pub use sluice_log::activity::FILE_NAME as STATE_FILE;
+pub use sluice_net::addresses::{AddressSockets, bind, bind_all};
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
 pub use sluice_script::engine::missing_engines;
+pub use sluice_script::script_users;

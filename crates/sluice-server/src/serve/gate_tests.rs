@@ -154,7 +154,7 @@ pub(super) fn settings(root: &Path) -> Settings {
 
 /// The statuses of the responses, each request on a new connection.
 fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
-    let server = Server::start_with(settings, gate, crate::addresses::bind_all, None).unwrap();
+    let server = Server::start_with(settings, gate, sluice_net::addresses::bind_all, None).unwrap();
     let ListenAddress::Inet(address) = server.addresses()[0] else {
         panic!("no port")
     };
