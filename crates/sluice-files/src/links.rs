@@ -59,7 +59,7 @@ pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::R
     Ok((file, metadata))
 }
 
-/// What the system says about the file of a path with links, as far as `follow` allows them.
+/// The metadata of the file of a path with links, as far as `follow` allows them.
 fn metadata_behind_links(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<Metadata> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open(directory, flags, Mode::empty())?;
@@ -178,7 +178,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// What a path leads to. `None` if one of its links has another owner than its target.
+    /// The target of a path. `None` if one of its links has another owner than its target.
     fn resolve(&mut self, start: OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
         let mut at = match path.has_root() {
             true => openat(CWD, "/", STEP, Mode::empty())?,

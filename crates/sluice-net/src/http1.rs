@@ -11,22 +11,23 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use http::{Request, StatusCode};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Incoming as HyperBody};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::yield_now;
 use sluice_settings::limits::Limits;
 
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
+use crate::fairness::ExchangeTurn;
 use crate::half_close::{HalfClose, Step};
 use crate::http_connection::{Cause, HttpConnection};
 use crate::minor_version::FollowingBody;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
 use crate::stream::{ClientSide, SharedStream};
-use crate::turn::ExchangeTurn;
 
 /// Bytes that hyper reads ahead, and collects for one write.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -46,7 +47,7 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
                 return Some(other_major_version());
             }
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
-            Ok(Outcome::HeadTimedOut) if http.slot.has_part_of_head() => {
+            Ok(Outcome::HeadTimedOut) if http.slot.exchanges().has_part_of_head() => {
                 http.slot.close_because(CloseReason::HeadTimedOut);
                 return Some(head_timed_out());
             }
@@ -60,7 +61,7 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
                     http.slot.close_because(CloseReason::HeadRefused);
                 } else {
                     // The client left, or a response was aborted: its exchange has logged that.
-                    tracing::debug!("connection from {}: {error}", http.slot.endpoints().client);
+                    tracing::debug!("connection from {}: {error}", http.slot.peer().endpoints().client);
                     let cause = if error.is_user() { Cause::Body } else { Cause::Other };
                     http.slot.close_because(http.reason_of_error(&error, cause));
                 }
@@ -84,7 +85,7 @@ enum Outcome {
 /// Runs exchange after exchange until the connection ends or is idle.
 async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome, hyper::Error> {
     let HttpConnection {
-        front,
+        net,
         service,
         slot,
         stream,
@@ -93,16 +94,16 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     let limits = service.limits();
     let service = service_fn(|request| {
         stream.borrow_mut().end_head(following_body(&request));
-        service.serve(connection, request)
+        service.serve(connection, request.map(Incoming::from))
     });
     stream.borrow_mut().begin_http1();
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
     let mut exchanges = builder(&limits).serve_connection(io, service);
-    let mut monitor = ConnectionMonitor::new(connection, front.tick());
+    let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let (mut turn, mut half_close) = (ExchangeTurn::new(connection), HalfClose::default());
     let outcome = poll_fn(|context| {
         http.join_watches();
-        if connection.due_demand().is_some() {
+        if connection.due_close_request().is_some() {
             return Poll::Ready(Ok(Outcome::Closed));
         }
         if turn.is_over(connection) {
@@ -111,7 +112,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         }
         stream.borrow_mut().begin_turn();
         let check = |monitor: &mut ConnectionMonitor| check(http, &limits, monitor, &mut half_close);
-        let action = monitor.next_action(front, connection, context, check);
+        let action = monitor.next_action(net, connection, context, check);
         match action {
             Action::Continue => {}
             // Between two exchanges hyper then ends at once; otherwise it begins no other.
@@ -121,7 +122,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         // Ready when all is flushed. hyper's shutdown at the end does nothing: `serve_connection` decides how to close.
         Pin::new(&mut exchanges).poll(context).map_ok(|()| {
             // No byte was read since the last exchange. (If draining has ended it, `wait_for_more` does not wait.)
-            if action == Action::ShutDown && connection.is_between_exchanges() {
+            if action == Action::ShutDown && connection.exchanges().is_between() {
                 Outcome::Idle
             } else {
                 Outcome::Closed
@@ -142,15 +143,15 @@ fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
     match http.stream.borrow().client() {
         ClientSide::Closed => CloseReason::ClientClosed,
         ClientSide::Reset => CloseReason::ClientReset,
-        ClientSide::Open if http.front.is_draining() => CloseReason::Draining,
+        ClientSide::Open if http.net.is_draining() => CloseReason::Draining,
         ClientSide::Open if outcome != Outcome::Closed => CloseReason::Idle,
-        ClientSide::Open if http.slot.expects_no_more() => CloseReason::LastRequest,
+        ClientSide::Open if http.slot.exchanges().expects_no_more() => CloseReason::LastRequest,
         ClientSide::Open => CloseReason::LastResponse,
     }
 }
 
 /// hyper knows from the head whether there is a body.
-fn following_body(request: &Request<Incoming>) -> FollowingBody {
+fn following_body(request: &Request<HyperBody>) -> FollowingBody {
     match request.body().is_end_stream() {
         true => FollowingBody::No,
         false => FollowingBody::Possible,
@@ -167,13 +168,14 @@ fn check<S>(
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
     if !monitor.is_fast_enough(connection, wait, limits) {
-        http.front.log().slow(connection);
+        http.net.log().slow(connection);
         connection.close_because(CloseReason::TooSlow);
         connection.abort();
         return Action::Close(Outcome::Closed);
     }
     // hyper does not read while it waits for a response.
-    if connection.is_busy() && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
+    if connection.exchanges().is_busy()
+        && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
     {
         connection.close_because(CloseReason::ClientLeft);
         return Action::Close(Outcome::Closed);
@@ -184,7 +186,7 @@ fn check<S>(
     }
     match monitor.idle_time(connection) {
         Some(idle) if idle >= limits.head_timeout => Action::Close(Outcome::HeadTimedOut),
-        Some(_) if connection.is_between_exchanges() && !monitor.is_shutting_down() => Action::ShutDown,
+        Some(_) if connection.exchanges().is_between() && !monitor.is_shutting_down() => Action::ShutDown,
         _ => Action::Continue,
     }
 }
@@ -194,12 +196,12 @@ fn check<S>(
 fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = bool> {
     let seconds = http.service.limits().head_timeout.as_secs() + 1;
     let until = http
-        .front
+        .net
         .tick()
         .saturating_add(u32::try_from(seconds).unwrap_or(u32::MAX));
     poll_fn(move |context| {
         http.join_watches();
-        if http.front.is_draining() || http.front.tick() >= until || http.slot.due_demand().is_some() {
+        if http.net.is_draining() || http.net.tick() >= until || http.slot.due_close_request().is_some() {
             return Poll::Ready(false);
         }
         http.slot.wake_at(until, context.waker());

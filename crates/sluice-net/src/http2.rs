@@ -18,13 +18,14 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
 use sluice_watch::Item;
 
 use crate::close_reason::CloseReason;
 use crate::coalescer::{CoalescedStream, WriteCoalescer};
-use crate::connection::{Connection, Demand};
+use crate::connection::{CloseRequest, Connection};
 use crate::http_connection::{Cause, HttpConnection};
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::outgoing::{Delivery, STREAMS_MAX};
@@ -130,7 +131,7 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for NewExchanges {
 /// Runs exchanges until the connection is to be closed.
 pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let HttpConnection {
-        front,
+        net,
         service,
         slot,
         stream,
@@ -141,21 +142,21 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let limits = service.limits();
     let service = {
         let (service, connection) = (Rc::clone(service), Rc::clone(connection));
-        service_fn(move |request| service.serve(&connection, request))
+        service_fn(move |request| service.serve(&connection, request.map(Incoming::from)))
     };
     let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(
         Rc::clone(stream),
         Rc::clone(connection),
     )));
     let io = TokioIo::new(CoalescedStream(Rc::clone(&coalescer)));
-    let new_exchanges = NewExchanges::new(front.tasks());
+    let new_exchanges = NewExchanges::new(net.tasks());
     let mut frames = Box::pin(builder(&limits, new_exchanges.clone()).serve_connection(io, service));
     let mut ended = None;
-    let mut monitor = ConnectionMonitor::new(connection, front.tick());
+    let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
         http.join_watches();
-        if let Some(demand) = connection.due_demand() {
-            if demand == Demand::MakeRoom {
+        if let Some(request) = connection.due_close_request() {
+            if request == CloseRequest::MakeRoom {
                 // One GOAWAY, for which there is room, because nothing was under way.
                 frames.as_mut().graceful_shutdown();
                 let _ = frames.as_mut().poll(context).is_ready();
@@ -163,7 +164,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
             }
             return Poll::Ready(Ok(()));
         }
-        let action = monitor.next_action(front, connection, context, |monitor| check(http, &limits, monitor));
+        let action = monitor.next_action(net, connection, context, |monitor| check(http, &limits, monitor));
         match action {
             Action::Continue => {}
             Action::ShutDown => frames.as_mut().graceful_shutdown(),
@@ -177,7 +178,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
         new_exchanges.poll_all(connection);
         ready!(coalescer.borrow_mut().poll_drain(context))?;
-        if !connection.is_busy() {
+        if !connection.exchanges().is_busy() {
             coalescer.borrow_mut().free_memory();
         }
         match ended.take() {
@@ -187,14 +188,14 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     })
     .await;
     connection.close_because(match result {
-        Ok(()) if front.is_draining() => CloseReason::Draining,
+        Ok(()) if net.is_draining() => CloseReason::Draining,
         Ok(()) => match stream.borrow().client() {
             ClientSide::Reset => CloseReason::ClientReset,
             ClientSide::Open if monitor.is_shutting_down() => CloseReason::Idle,
             ClientSide::Open | ClientSide::Closed => CloseReason::ClientClosed,
         },
         Err(error) => {
-            tracing::debug!("connection from {}: {error}", connection.endpoints().client);
+            tracing::debug!("connection from {}: {error}", connection.peer().endpoints().client);
             http.reason_of_error(&*error, Cause::Other)
         }
     });
@@ -206,8 +207,8 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     let wait = stream.client_wait(monitor.now());
     let is_sending = stream.is_sending();
     let action = check_sent(connection, wait, limits, monitor, || {
-        http.front.log().slow(connection);
-        connection.subject().note(Item::Connection, "net", || {
+        http.net.log().slow(connection);
+        connection.watched().subject().note(Item::Connection, "net", || {
             "a response was too slow: its client took less than send_timeout and send_rate allow".into()
         });
     });
@@ -278,9 +279,9 @@ mod tests {
     use bytes::{Buf, Bytes};
 
     use super::*;
-    use crate::connection::UnderWay;
-    use crate::front::FrontStatus;
-    use crate::outgoing::{Chunk, ChunkMemory, ChunkPosition};
+    use crate::active_exchange::ActiveExchange;
+    use crate::chunk::{Chunk, ChunkMemory, ChunkPosition};
+    use crate::worker_net::WorkerNetStatus;
 
     /// A connection with its monitor.
     struct Monitored {
@@ -309,7 +310,7 @@ mod tests {
 
         /// An exchange that has handed out its first chunk.
         fn exchange(&self) -> Exchange {
-            let mut under_way = UnderWay::begin(&self.connection);
+            let mut under_way = ActiveExchange::begin(&self.connection);
             under_way.wait_on_client();
             let bytes = Bytes::from_static(&[0; 100_000]);
             let chunk = under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
@@ -327,15 +328,15 @@ mod tests {
 
         fn serving(&mut self, tick: u32, wait: Option<ClientWait>) -> Action<()> {
             let is_draining = false;
-            self.at(FrontStatus { tick, is_draining }, wait)
+            self.at(WorkerNetStatus { tick, is_draining }, wait)
         }
 
         fn draining_at(&mut self, tick: u32) -> Action<()> {
             let is_draining = true;
-            self.at(FrontStatus { tick, is_draining }, None)
+            self.at(WorkerNetStatus { tick, is_draining }, None)
         }
 
-        fn at(&mut self, status: FrontStatus, wait: Option<ClientWait>) -> Action<()> {
+        fn at(&mut self, status: WorkerNetStatus, wait: Option<ClientWait>) -> Action<()> {
             let now = self.begun + Duration::from_secs(status.tick.into());
             let (connection, limits) = (&self.connection, &self.limits);
             let check = |monitor: &mut ConnectionMonitor| match check_sent(connection, wait, limits, monitor, || ()) {
@@ -348,7 +349,7 @@ mod tests {
 
     /// An exchange under way.
     struct Exchange {
-        under_way: UnderWay,
+        under_way: ActiveExchange,
         chunk: Chunk,
         delivery: Rc<Delivery>,
     }
@@ -380,7 +381,7 @@ mod tests {
     fn an_exchange_restarts_the_idle_time() {
         let mut monitored = Monitored::new(10, 60);
         assert_eq!(monitored.serving_at(6), Action::Continue);
-        drop(UnderWay::begin(&monitored.connection));
+        drop(ActiveExchange::begin(&monitored.connection));
         let actions = [8, 14, 16].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue, Action::Continue, Action::ShutDown]);
     }
@@ -472,7 +473,7 @@ mod tests {
 
     /// A body of one chunk, whose exchange is over.
     fn complete_body(connection: &Rc<Connection>) -> Chunk {
-        let mut under_way = UnderWay::begin(connection);
+        let mut under_way = ActiveExchange::begin(connection);
         under_way.wait_on_client();
         let bytes = Bytes::from_static(&[0; 100_000]);
         under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Last)
@@ -515,7 +516,7 @@ mod tests {
     #[test]
     fn last_chunks_that_nobody_takes_end_the_connection() {
         let mut monitored = Monitored::new(10, 60);
-        let mut under_way = UnderWay::begin(&monitored.connection);
+        let mut under_way = ActiveExchange::begin(&monitored.connection);
         under_way.wait_on_client();
         let bytes = Bytes::from_static(&[0; 100]);
         let _chunk = under_way.hand_out(bytes, ChunkMemory::Shared, ChunkPosition::Last);

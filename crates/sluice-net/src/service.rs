@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use http::{Request, Response, StatusCode};
 use http_body::Body;
-use hyper::body::Incoming;
 use sluice_http::endpoints::Endpoints;
+use sluice_http::request_stream::Incoming;
 use sluice_settings::limits::Limits;
 
+use crate::chunk::Chunk;
 use crate::connection::Connection;
-use crate::outgoing::Chunk;
 
 /// Answers the requests of a connection. Statically dispatched, so a call costs nothing extra.
 pub trait Service: 'static {

@@ -15,18 +15,17 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sluice_http::received::Receiver;
 use sluice_http::tasks::yield_now;
 use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
+use crate::fairness::ReadTurn;
 use crate::half_close::{HalfClose, Probe, Step};
 use crate::minor_version::{FollowingBody, MinorVersion, Parser};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
-use crate::turn::ReadTurn;
-use crate::wire::{Position, Wire};
+use crate::watched_bytes::{Position, WatchedBytes};
 
 /// How long the client may take to make room for `close_notify`.
 const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -67,7 +66,7 @@ pub(crate) struct ClientStream {
     is_flushed: bool,
     client: ClientSide,
     /// What a watch wants of the bytes; made with the first bytes that are watched.
-    wire: Option<Box<Wire>>,
+    watched_bytes: Option<Box<WatchedBytes>>,
 }
 
 /// What reading and writing have shown of the client.
@@ -96,7 +95,7 @@ impl ClientStream {
             ends_with_zero: false,
             is_flushed: true,
             client: ClientSide::Open,
-            wire: None,
+            watched_bytes: None,
         }
     }
 
@@ -106,8 +105,8 @@ impl ClientStream {
     }
 
     /// Forgets what a watch has seen of the bytes, because it has missed some.
-    pub(crate) fn forget_wire(&mut self) {
-        self.wire = None;
+    pub(crate) fn forget_watched_bytes(&mut self) {
+        self.watched_bytes = None;
     }
 
     /// Prepares for a new parser of HTTP/1, which has read nothing.
@@ -144,10 +143,10 @@ impl ClientStream {
     fn probe(&self) -> Probe {
         let has_bytes = match self.has_begun_response() {
             false => self.status_line_sent < STATUS_LINE.len(),
-            true => self.connection.is_chunked(),
+            true => self.connection.exchanges().is_chunked(),
         };
         // The close of a unix socket is seen at once.
-        if has_bytes && !self.is_sending() && !self.connection.endpoints().is_unix {
+        if has_bytes && !self.is_sending() && !self.connection.peer().endpoints().is_unix {
             Probe::Possible
         } else {
             Probe::Impossible
@@ -156,7 +155,7 @@ impl ClientStream {
 
     /// Whether bytes of the final response were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
     fn has_begun_response(&self) -> bool {
-        self.written_in == self.connection.exchanges()
+        self.written_in == self.connection.exchanges().begun()
     }
 
     /// Sends the next byte of `STATUS_LINE`, or a leading zero of the size of the next chunk. There is room for it, because
@@ -256,7 +255,7 @@ impl ClientStream {
             return;
         }
         let socket = self.transport.socket();
-        if self.connection.expects_no_more() && !socket.has_unread() {
+        if self.connection.exchanges().expects_no_more() && !socket.has_unread() {
             return;
         }
         self.transport.socket_mut().linger().await;
@@ -277,9 +276,9 @@ impl ClientStream {
     /// Notes that so many bytes of the chunks were sent, or will be by the next flush.
     fn count_sent(&mut self, chunks: &[IoSlice<'_>], count: usize) {
         let was_flushed = std::mem::take(&mut self.is_flushed);
-        if self.connection.is_watched() {
+        if self.connection.watched().is_watched() {
             let at = Position::after(was_flushed);
-            self.wire
+            self.watched_bytes
                 .get_or_insert_default()
                 .note_sent(&self.connection, chunks, count, at);
         }
@@ -287,7 +286,7 @@ impl ClientStream {
 
     /// What the parser of HTTP/1 does.
     fn parser(&self) -> Parser {
-        match self.connection.is_busy() {
+        match self.connection.exchanges().is_busy() {
             true => Parser::IsBusy,
             false => Parser::Waits,
         }
@@ -296,10 +295,10 @@ impl ClientStream {
     /// Notes what was read, for those who watch.
     #[cold]
     fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
-        let is_first = self.connection.received().bytes == 0;
+        let is_first = self.connection.exchanges().received().bytes == 0;
         let is_http1 = !self.connection.outgoing().is_http2();
         let at = Position::after(is_first || is_http1 && self.minor_version.is_before_head(self.parser()));
-        self.wire
+        self.watched_bytes
             .get_or_insert_default()
             .note_read(&self.connection, read, bytes, at);
     }
@@ -326,7 +325,7 @@ impl ClientStream {
         if self.unread.is_empty() {
             let before = buffer.filled().len();
             let read = self.transport.poll_read(context, buffer);
-            if self.connection.is_watched() {
+            if self.connection.watched().is_watched() {
                 self.note_read(&read, &buffer.filled()[before..]);
             }
             return read;
@@ -346,7 +345,7 @@ impl ClientStream {
         }
         let connection = Rc::clone(&self.connection);
         if !is_interim(chunks) {
-            self.written_in = connection.exchanges();
+            self.written_in = connection.exchanges().begun();
         }
         self.ends_with_zero = false;
         let written = connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed));

@@ -1,7 +1,5 @@
 //! The state of access control: wrong passwords, and the limits on requests.
 
-mod html;
-
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};

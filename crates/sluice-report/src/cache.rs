@@ -1,12 +1,6 @@
-//! The page of the file cache: how often it has the answer, and the files in it.
+//! The file cache: how often it has the answer, and the files in it.
 
-use maud::{Markup, html};
 use serde::Serialize;
-
-use crate::action::Buttons;
-use crate::html::{section, table, tile};
-use crate::text;
-use crate::view::View;
 
 /// The file cache.
 #[derive(Clone, Debug, Serialize)]
@@ -50,44 +44,4 @@ pub struct Entry {
     pub hits: u64,
     /// Seconds since it was last compared with the file.
     pub checked_seconds_ago: u64,
-}
-
-impl View for FileCache {
-    fn html(&self, buttons: &Buttons<'_>) -> Markup {
-        if !self.is_on {
-            return html! { p { "There is no file cache: the configuration turns it off." } };
-        }
-        let from_memory = self.hits + self.unchanged;
-        let lookups = from_memory + self.misses + self.changed + self.too_large + self.just_changed;
-        html! {
-            div.tiles {
-                (tile("from memory", &text::share(from_memory, lookups), &format!("of {} lookups", text::number(lookups))))
-                (tile("without a check", &text::share(self.hits, lookups), &text::number(self.hits)))
-                (tile("checked, unchanged", &text::share(self.unchanged, lookups), &text::number(self.unchanged)))
-                (tile("not in memory", &text::share(self.misses, lookups), &text::number(self.misses)))
-                (tile("changed", &text::number(self.changed), "or gone"))
-                (tile("too large", &text::number(self.too_large), &format!("{} just changed", text::number(self.just_changed))))
-                (tile("files", &text::number(self.files), &text::bytes(self.bytes)))
-                (tile("evicted", &text::number(self.evicted), "to make room"))
-            }
-            (buttons.button("purge", "Empty the file cache"))
-            (section("most-used", "Sent most often", &entries(&self.most_used)))
-            (section("largest", "Largest", &entries(&self.largest)))
-        }
-    }
-}
-
-fn entries(entries: &[Entry]) -> Markup {
-    let rows: Vec<Vec<Markup>> = entries
-        .iter()
-        .map(|entry| {
-            vec![
-                html! { (entry.path) @if let Some(coding) = entry.coding { " (" (coding) ")" } },
-                html! { span.number { (text::bytes(entry.bytes)) } },
-                html! { span.number { "≈ " (text::number(entry.hits)) } },
-                html! { (text::uptime(entry.checked_seconds_ago)) " ago" },
-            ]
-        })
-        .collect();
-    table(&["file", "size", "hits", "checked"], &rows)
 }

@@ -1,14 +1,8 @@
 //! The machine and the program: what a report of a fault or a measurement should say of both.
 //!
-//! Here: the values, their page, and what the files of /proc say. Not here: reading these files.
+//! Here: the values, and what the files of /proc say. Not here: reading these files.
 
-use maud::{Markup, html};
 use serde::Serialize;
-
-use crate::action::Buttons;
-use crate::html::{fact, facts, section, table};
-use crate::text;
-use crate::view::View;
 
 /// The flags of processors that make a difference here: for encryption, hashes, compression and searching.
 const FLAGS: [&str; 12] = [
@@ -262,135 +256,6 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let kibibytes: u64 = field(text, name)?.split(' ').next()?.parse().ok()?;
     Some(kibibytes << 10)
-}
-
-impl View for Environment {
-    fn html(&self, _: &Buttons<'_>) -> Markup {
-        html! {
-            div.columns {
-                (section("hardware", "Hardware", &self.hardware()))
-                (section("system", "System", &self.system()))
-                (section("program", "Program", &self.program()))
-                (section("process", "Process", &self.process()))
-            }
-            (section("engines", "Engines", &self.engines()))
-            (section("limits", "Limits of the process", &self.limits()))
-            (section("rating", "Rating", &self.rating()))
-        }
-    }
-}
-
-impl Environment {
-    fn hardware(&self) -> Markup {
-        let hardware = &self.hardware;
-        facts(&[
-            fact(
-                "processor",
-                html! { (hardware.processor) @if hardware.is_virtual { ", virtual" } },
-            ),
-            fact(
-                "processors",
-                format!("{} usable of {}", hardware.processors_usable, hardware.processors),
-            ),
-            fact(
-                "flags",
-                if hardware.flags.is_empty() {
-                    "–".to_owned()
-                } else {
-                    hardware.flags.join(" ")
-                },
-            ),
-            fact("memory", size(hardware.memory_bytes)),
-            fact("available", size(hardware.memory_available_bytes)),
-        ])
-    }
-
-    fn system(&self) -> Markup {
-        let system = &self.system;
-        facts(&[
-            fact("distribution", &system.distribution),
-            fact("kernel", format!("Linux {} {}", system.kernel, system.architecture)),
-            fact("name", &system.hostname),
-            fact("load", &system.load),
-        ])
-    }
-
-    fn program(&self) -> Markup {
-        let program = &self.program;
-        let libraries = program.libraries.iter();
-        let libraries: Vec<_> = libraries
-            .map(|library| (format!("{} {}", library.name, library.version), library.purpose))
-            .collect();
-        let mut rows = vec![fact("sluice", program.version), fact("built", &program.build)];
-        rows.extend(libraries.iter().map(|(name, purpose)| fact(purpose, name)));
-        facts(&rows)
-    }
-
-    fn process(&self) -> Markup {
-        let process = &self.process;
-        let count = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), text::number);
-        let time = process
-            .processor_seconds
-            .map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.1} s"));
-        facts(&[
-            fact("process id", process.pid),
-            fact("memory", size(process.memory_bytes)),
-            fact("most so far", size(process.memory_peak_bytes)),
-            fact("threads", count(process.threads)),
-            fact("open descriptors", count(process.descriptors)),
-            fact("processor time", time),
-        ])
-    }
-
-    fn engines(&self) -> Markup {
-        let rows: Vec<Vec<Markup>> = self
-            .engines
-            .iter()
-            .map(|engine| {
-                let state = match &engine.problem {
-                    None => html! { "found" },
-                    Some(problem) => html! { span.warning { (problem) } },
-                };
-                vec![html! { (engine.name) }, state]
-            })
-            .collect();
-        table(&["engine", "state"], &rows)
-    }
-
-    fn limits(&self) -> Markup {
-        let rows = self.limits.iter().map(|limit| {
-            let texts = [&limit.name, &limit.soft, &limit.hard];
-            texts.map(|text| html! { (text) }).into()
-        });
-        table(&["limit", "soft", "hard"], &rows.collect::<Vec<_>>())
-    }
-
-    fn rating(&self) -> Markup {
-        let Some(rating) = &self.rating else {
-            return html! { p { "This machine has no rating. The command " code { "sluice rate" } " makes one, in some seconds." } };
-        };
-        let rows: Vec<Vec<Markup>> = rating
-            .exercises
-            .iter()
-            .map(|exercise| {
-                let mut row = vec![html! { (exercise.name) }];
-                row.extend(
-                    [exercise.average, exercise.minimum, exercise.maximum]
-                        .map(|figure| html! { span.number { (text::rate(figure)) } }),
-                );
-                row.push(html! { (exercise.unit) });
-                row
-            })
-            .collect();
-        html! {
-            p { "By sluice " (rating.version) ", " (text::moment(rating.at)) "." }
-            (table(&["exercise", "average", "minimum", "maximum", ""], &rows))
-        }
-    }
-}
-
-fn size(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "–".to_owned(), text::bytes)
 }
 
 #[cfg(test)]

@@ -1,18 +1,6 @@
 //! Requests in progress.
 
-use std::time::Duration;
-
-use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
-
-use crate::action::Buttons;
-use crate::html::table;
-use crate::scripts::end_button;
-use crate::text;
-use crate::view::View;
-
-/// Requests that the page shows; the JSON has all.
-const SHOWN_MAX: usize = 200;
 
 /// The requests in progress at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,61 +95,4 @@ pub struct Request {
     pub script: Option<String>,
     /// The worker.
     pub worker: usize,
-}
-
-impl View for Requests {
-    fn html(&self, buttons: &Buttons<'_>) -> Markup {
-        let columns = [
-            "",
-            "asked for",
-            "state",
-            "time",
-            "client",
-            "answered by",
-            "in",
-            "out",
-            "request",
-            "protocol",
-            "worker",
-        ];
-        let rows: Vec<_> = self
-            .requests
-            .iter()
-            .take(SHOWN_MAX)
-            .map(|request| request.row(buttons))
-            .collect();
-        html! {
-            p {
-                (text::number(self.total as u64)) " in progress"
-                @if self.total > rows.len() { "; the oldest " (text::number(rows.len() as u64)) " are shown" }
-                ". This page is one of them."
-            }
-            @if self.silent_workers > 0 {
-                p { (self.silent_workers) " workers did not answer in time: their requests are missing." }
-            }
-            (table(&columns, &rows))
-        }
-    }
-}
-
-impl Request {
-    fn row(&self, buttons: &Buttons<'_>) -> Vec<Markup> {
-        vec![
-            end_button(buttons, &self.id),
-            html! { span.long { (self.method) " " (self.host) (self.target) } },
-            html! { (self.state.name()) },
-            html! { (text::time(Duration::from_millis(self.age_ms))) },
-            html! { (self.client) @if let Some(user) = &self.user { br; "user " (user) } },
-            html! {
-                (self.handler)
-                @if let Some(script) = &self.script { br; (script) }
-                @if let Some(pid) = self.pid { br; "process " (pid) }
-            },
-            html! { (text::bytes(self.received_bytes)) },
-            html! { (text::bytes(self.sent_bytes)) },
-            html! { code { (self.id) } },
-            html! { (self.protocol) },
-            html! { (self.worker) },
-        ]
-    }
 }

@@ -1,10 +1,6 @@
 //! Script processes: the pools, their processes, the requests that wait for one, and how the last processes ended.
 
-mod html;
-
 use serde::{Deserialize, Serialize};
-
-pub(crate) use html::end_button;
 
 /// The script processes of a server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

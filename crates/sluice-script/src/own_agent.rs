@@ -12,11 +12,11 @@ use std::time::Duration;
 use sluice_settings::rule::{OwnAgent, OwnAgentKind};
 use sluice_settings::{Mode, ScriptSettings, ScriptSource};
 
-use crate::engine::Engines;
-use crate::pools::Pools;
+use crate::pool::pools::Pools;
+use crate::program::engine::Engines;
+use crate::program::sdk;
+use crate::program::stamp::Stamp;
 use crate::route::{Script, ScriptRoute};
-use crate::sdk;
-use crate::stamp::Stamp;
 
 /// An agent has this much more time than its own limit, within which it can say why there is no answer.
 const GRACE: Duration = Duration::from_secs(2);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use sluice_settings::{Confinement, Mode, ScriptSettings, ScriptSource};
 
-use crate::engine::{ENGINE_STAMP, Engines};
-use crate::pools::Pools;
-pub use crate::script::Script;
+use crate::pool::pools::Pools;
+use crate::program::engine::{ENGINE_STAMP, Engines};
+pub use crate::program::script::Script;
 
 /// A route that runs scripts, with their processes.
 pub struct ScriptRoute {

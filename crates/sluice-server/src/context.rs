@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
 use sluice_http::request_id::UniqueId;
 use sluice_log::SiteLog;
-use sluice_net::front::Front;
+use sluice_net::worker_net::WorkerNet;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
@@ -27,7 +27,7 @@ pub(crate) struct Context {
     /// The state of the server.
     pub(crate) state: Arc<ServerState>,
     /// The state that the connections share.
-    pub(crate) front: Rc<Front>,
+    pub(crate) front: Rc<WorkerNet>,
     /// The script processes.
     pub(crate) scripts: Rc<Scripts>,
     /// The log of faults, which counts those that repeat.
@@ -65,7 +65,7 @@ impl Arrival {
 }
 
 impl Context {
-    pub(crate) fn new(front: Rc<Front>, scripts: Rc<Scripts>, state: Arc<ServerState>) -> Context {
+    pub(crate) fn new(front: Rc<WorkerNet>, scripts: Rc<Scripts>, state: Arc<ServerState>) -> Context {
         Context {
             worker: scripts.worker,
             front,

@@ -12,7 +12,7 @@ use std::time::Instant;
 use http::{HeaderValue, Method, Uri, Version};
 use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
-use sluice_net::connection::ExchangeHandle;
+use sluice_net::active_exchange::ExchangeHandle;
 use sluice_watch::{RequestFacts, Subject};
 
 /// Requests of one worker that a report describes; the oldest of them are chosen.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use sluice_launch::{LauncherSettings, SameUser, Service, ServiceSettings, UserPolicy};
 use sluice_settings::{ScriptUserSettings, Settings};
 
-use crate::confinement;
 use crate::descriptors;
+use crate::script_cgroups;
 
 /// How many threads start scripts: half as many as there are workers, because the scripts themselves need the processor too.
 const THREADS: RangeInclusive<usize> = 2..=4;
@@ -41,7 +41,7 @@ impl LauncherPlan {
     pub fn of(settings: &Settings) -> LauncherPlan {
         LauncherPlan {
             threads: (settings.workers.get() / 2).clamp(*THREADS.start(), *THREADS.end()),
-            controllers: confinement::controllers(settings),
+            controllers: script_cgroups::controllers(settings),
             temporary_files: settings.spool_directory.clone().unwrap_or_else(std::env::temp_dir),
             users: settings.script_users(),
             answer_timeout: settings.limits.launcher_timeout,
@@ -56,7 +56,7 @@ impl LauncherPlan {
                 threads: self.threads,
                 cgroups: self
                     .controllers
-                    .and_then(|controllers| confinement::open_cgroups(&controllers)),
+                    .and_then(|controllers| script_cgroups::open_cgroups(&controllers)),
                 temporary_files: self.temporary_files,
             },
             policy,

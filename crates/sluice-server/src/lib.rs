@@ -4,9 +4,7 @@
 //! `worker` and [`server`] are the threads, `state` is what they share; [`operator`] shows what the server does, and gives it orders.
 #![forbid(unsafe_code)]
 
-pub mod accounts;
 pub mod commands;
-pub mod confinement;
 mod context;
 mod descriptors;
 mod dispatch;
@@ -16,6 +14,7 @@ mod known_hosts;
 mod launcher;
 pub mod operator;
 mod questions;
+mod script_cgroups;
 mod serve;
 mod server;
 mod state;
@@ -27,7 +26,6 @@ mod worker;
 
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;
-pub use serve::error_page::error_template;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
 pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
@@ -40,5 +38,4 @@ pub use sluice_log::activity::FILE_NAME as STATE_FILE;
 pub use sluice_net::addresses::{AddressSockets, bind, bind_all};
 pub use sluice_net::listener::Bound;
 pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
-pub use sluice_script::engine::missing_engines;
 pub use sluice_script::script_users;

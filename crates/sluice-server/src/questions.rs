@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluice_net::front::Front;
+use sluice_net::worker_net::WorkerNet;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -21,7 +21,7 @@ const QUESTIONS_MAX: usize = 64;
 /// The part of a worker that questions see.
 pub(crate) struct WorkerView {
     /// The connections.
-    pub front: Rc<Front>,
+    pub front: Rc<WorkerNet>,
     /// The requests in progress.
     pub in_progress: Rc<InProgress>,
 }

@@ -17,12 +17,12 @@ use sluice_http::request_id::IdSource;
 use sluice_launch::RemoteLauncher;
 use sluice_log::{Log, LogSource};
 use sluice_net::client_counts::ClientCounts;
-use sluice_net::front::FrontLimits;
 use sluice_net::listener::Bound;
 use sluice_net::listener_protocol;
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase::Phase;
 use sluice_net::tls;
+use sluice_net::worker_net::WorkerNetLimits;
 use sluice_report::access::AccessReport;
 use sluice_report::configuration::Configuration;
 use sluice_report::status::Status;
@@ -121,7 +121,7 @@ impl Server {
     }
 
     /// As `start`, with the caller's gate, and sockets as `bind` makes them.
-    pub(crate) fn start_with(
+    fn start_with(
         settings: &Settings,
         gate: Gate,
         bind: impl FnOnce(&Settings) -> Result<Vec<Bound>, String>,
@@ -151,7 +151,7 @@ impl Server {
         let limits = config.limits;
         let shares = descriptors::shares(&limits, settings, resources.processes_max());
         open_files::set_max(shares.files_max);
-        let front_limits = FrontLimits {
+        let front_limits = WorkerNetLimits {
             slots: shares.connections_max.div_ceil(workers),
             send_bytes_max: limits.send_memory_bytes_max.div_ceil(workers),
             client_counts: Arc::new(ClientCounts::new(limits.client_connections_max)),
@@ -420,7 +420,7 @@ fn start_workers(
     gate: &Arc<Gate>,
     listeners: Vec<mpsc::UnboundedReceiver<NewListener>>,
     questions: Vec<mpsc::Receiver<WorkerQuestion>>,
-    limits: &FrontLimits,
+    limits: &WorkerNetLimits,
     phases: &watch::Receiver<Phase>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_http::tasks::Tasks;
-use sluice_net::front::{Front, FrontLimits};
 use sluice_net::listener;
 use sluice_net::phase;
 use sluice_net::phase::Phase;
+use sluice_net::worker_net::{WorkerNet, WorkerNetLimits};
 use sluice_script::scripts::Scripts;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
@@ -48,7 +48,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// A worker: its parts, and the phases of the server.
 struct Worker {
     context: Rc<Context>,
-    front: Rc<Front>,
+    front: Rc<WorkerNet>,
     scripts: Rc<Scripts>,
     tasks: Tasks,
     phases: watch::Receiver<Phase>,
@@ -66,7 +66,7 @@ pub(crate) fn run(
     index: usize,
     state: Arc<ServerState>,
     gate: &Arc<Gate>,
-    limits: FrontLimits,
+    limits: WorkerNetLimits,
     phases: watch::Receiver<Phase>,
     inbox: Inbox,
 ) {
@@ -101,7 +101,7 @@ pub(crate) fn run(
 
 /// Accepts on each listener that comes.
 async fn accept(
-    front: Rc<Front>,
+    front: Rc<WorkerNet>,
     service: Rc<Exchanges>,
     tasks: Tasks,
     mut listeners: mpsc::UnboundedReceiver<NewListener>,
@@ -158,9 +158,9 @@ fn prompt_allocator() {
 }
 
 impl Worker {
-    fn new(index: usize, state: Arc<ServerState>, limits: FrontLimits, phases: watch::Receiver<Phase>) -> Worker {
+    fn new(index: usize, state: Arc<ServerState>, limits: WorkerNetLimits, phases: watch::Receiver<Phase>) -> Worker {
         let tasks = Tasks::default();
-        let front = Front::new(
+        let front = WorkerNet::new(
             Arc::clone(&state.listener_protocols),
             limits,
             phases.clone(),

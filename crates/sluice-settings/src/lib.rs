@@ -7,8 +7,10 @@
 pub mod address;
 mod cache;
 pub mod compression;
+pub mod error_page;
 pub mod limits;
 pub mod log_format;
+pub mod notation;
 pub mod open_error;
 pub mod record_format;
 pub mod rule;
@@ -23,11 +25,11 @@ pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
 pub use settings::FollowLinks;
 pub use settings::{
-    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, CgroupLimits, ClientCertificates, Confinement, ControlSocket,
-    Convert, DirectorySettings, DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileRules,
-    FileSettings, ForwardedField, IdentitySettings, IdentitySource, IoPriority, ListenSettings, LogLevel, LogTarget,
-    Mailbox, Mode, OwnerSettings, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation,
-    RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings,
-    ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts, TlsSettings,
-    UnknownHosts, User, UserSettings, WatchSettings, size_text, suffix_of,
+    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Confinement, ControlSocket, Convert,
+    DirectorySettings, DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileRules,
+    FileSettings, ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode,
+    OwnerSettings, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings,
+    ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings, ScriptVariables,
+    ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts, TlsSettings, UnknownHosts, User,
+    UserSettings, WatchSettings, suffix_of,
 };

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_http::escape::escaped_lines;
 use sluice_settings::limits::Limits;
+use sluice_settings::notation;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
@@ -22,7 +23,7 @@ use crate::passwd::Passwd;
 use crate::rate::Rate;
 use crate::top::Top;
 use crate::workout::Workout;
-use crate::{certificates, config, control, exposed, rte_directory};
+use crate::{certificates, control, exposed, rte_directory};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -170,11 +171,11 @@ pub(crate) struct Serve {
     /// The directory to serve.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
+    #[arg(long, value_name = "ADDR", value_parser = notation::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     listen: Vec<ListenAddress>,
     /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
     /// answer to every name.
-    #[arg(long, value_name = "NAME", value_parser = config::parse_host)]
+    #[arg(long, value_name = "NAME", value_parser = sluice_config::parse_host)]
     host: Vec<String>,
     /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
@@ -277,18 +278,18 @@ impl ConfigFile {
     /// # Errors
     /// One line: there is no default file, or it may be another user's.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
-        config::choose_file(self.file.as_deref())
+        sluice_config::choose_file(self.file.as_deref())
     }
 }
 
 /// `sluice demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    #[arg(long, value_name = "ADDR", value_parser = config::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
+    #[arg(long, value_name = "ADDR", value_parser = notation::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     pub(crate) listen: Vec<ListenAddress>,
     /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
     /// answer to every name.
-    #[arg(long, value_name = "NAME", value_parser = config::parse_host)]
+    #[arg(long, value_name = "NAME", value_parser = sluice_config::parse_host)]
     pub(crate) host: Vec<String>,
     /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
@@ -389,19 +390,19 @@ impl Serve {
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let shown = self.directory.display();
         let about = std::fs::metadata(&self.directory)
-            .map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
+            .map_err(|error| format!("cannot serve {shown}: {}", notation::reason(&error)))?;
         if !about.is_dir() {
             return Err(format!(
                 "cannot serve {shown}: it is not a directory; name the directory that holds it"
             ));
         }
         let root =
-            absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", config::reason(&error)))?;
+            absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", notation::reason(&error)))?;
         let sdk = self.sdk.as_deref().map(absolute).transpose();
-        let sdk = sdk.map_err(|error| format!("--sdk: {}", config::reason(&error)))?;
+        let sdk = sdk.map_err(|error| format!("--sdk: {}", notation::reason(&error)))?;
         Ok(Settings {
             listen: listeners(&self.listen, self.tls)?,
-            workers: self.workers.unwrap_or_else(config::default_workers),
+            workers: self.workers.unwrap_or_else(sluice_config::default_workers),
             sites: vec![self.site(root, sdk)],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
             limits: Limits::default(),
@@ -455,7 +456,7 @@ impl Serve {
             Some("-") => LogTarget::Stdout,
             Some("off") => LogTarget::Off,
             _ => LogTarget::File(
-                absolute(&self.access_log).map_err(|error| format!("--access-log: {}", config::reason(&error)))?,
+                absolute(&self.access_log).map_err(|error| format!("--access-log: {}", notation::reason(&error)))?,
             ),
         };
         Ok(AccessLog {
@@ -515,7 +516,7 @@ fn directory_site(
         client_certificates: CertificateUse::Optional,
         client_authorities: None,
         hsts: None,
-        index: vec![config::INDEX.to_owned()],
+        index: vec![sluice_config::INDEX.to_owned()],
         routes,
         files,
         compression: CompressionSettings::default(),

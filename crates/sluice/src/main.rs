@@ -5,7 +5,6 @@
 
 mod arguments;
 mod certificates;
-mod config;
 mod control;
 mod demo;
 mod explain;
@@ -138,7 +137,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
         Command::Passwd(change) => return passwd::run(&change, print),
         Command::Rate(rate) => rate::run(&rate, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),
-        Command::Reference => print(&config::reference()),
+        Command::Reference => print(&sluice_config::reference()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -160,10 +159,10 @@ fn refuse_root(is_allowed: bool) -> Result<(), String> {
 /// Checks a configuration, or explains what would happen to a request.
 fn run_check(check: &Check) -> Result<ExitCode, String> {
     let file = &check.config.path()?;
-    let settings = config::load(file).map_err(|errors| errors.to_string())?;
+    let settings = sluice_config::load(file).map_err(|errors| errors.to_string())?;
     let Some(url) = &check.explain.url else {
         sluice_server::check(&settings).map_err(|error| error.to_string())?;
-        for warning in config::warnings(&settings)
+        for warning in sluice_config::warnings(&settings)
             .into_iter()
             .chain(exposed::program_warnings(&settings))
         {
@@ -179,7 +178,10 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
         {
             tracing::warn!("{message}");
         }
-        let (summary, described) = (config::summary(file, &settings), config::describe(&settings));
+        let (summary, described) = (
+            sluice_config::summary(file, &settings),
+            sluice_config::describe(&settings),
+        );
         return print(&escaped_lines(&format!("{summary}\n{described}"))).map(|()| ExitCode::SUCCESS);
     };
     let question = explain::question(&check.explain, url)?;

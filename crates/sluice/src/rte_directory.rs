@@ -45,7 +45,7 @@ fn missing_engines(script: &ScriptSettings) -> Vec<String> {
     let is_used = |suffix: &str| names.iter().any(|name| name.ends_with(suffix));
     let used = ENGINES.into_iter().filter(|(suffix, _)| is_used(suffix));
     let missing = used.flat_map(|(_, engine)| {
-        sluice_server::missing_engines(&EngineSettings {
+        sluice_script::program::engine::missing_engines(&EngineSettings {
             engine: Some(engine),
             sdk: script.engines.sdk.clone(),
             ..EngineSettings::default()

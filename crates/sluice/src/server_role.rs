@@ -32,13 +32,13 @@ use sluice_settings::Settings;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
+use crate::certificates;
 use crate::certificates::Certificates;
 use crate::control::place;
 use crate::control::socket::Control;
 use crate::link::message::ToServer;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals};
-use crate::{certificates, config};
 
 use report::{Report, announce, listened};
 use supervised::{Link, SupervisorEvent};
@@ -127,7 +127,7 @@ impl<'a> Role<'a> {
         self.server
             .show_server_log(self.logger.source(&self.started.server_log));
         self.server
-            .describe(config::report(&listened(&self.started, &self.server)));
+            .describe(sluice_config::report(&listened(&self.started, &self.server)));
         announce(&self.started, &self.server, self.pid());
         self.logger.started();
         let end = loop {

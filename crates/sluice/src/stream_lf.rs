@@ -5,10 +5,10 @@
 use std::path::Path;
 
 use sluice_files::records::stream_lf::{ORIGINAL_SUFFIX, RewriteError, rewrite_path};
+use sluice_settings::notation;
 use sluice_settings::record_format::RecordFormat;
 
 use crate::arguments::StreamLf;
-use crate::config;
 
 /// Converts the files, and prints a line about each with `print`.
 ///
@@ -41,7 +41,7 @@ fn convert(file: &Path, format: RecordFormat) -> Result<String, String> {
                 "{shown}: {records}; the original is {shown}{ORIGINAL_SUFFIX}\n"
             ))
         }
-        Err(RewriteError::System(what, error)) => Err(format!("{shown}: cannot {what}: {}", config::reason(&error))),
+        Err(RewriteError::System(what, error)) => Err(format!("{shown}: cannot {what}: {}", notation::reason(&error))),
         Err(RewriteError::Malformed(malformed)) => Err(format!(
             "{shown}: {malformed}: not a file of {format} records, or damaged; it stays as it is"
         )),

@@ -15,9 +15,9 @@ use sluice_http::fault::{
     Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, NotExecutable, ScriptFault, ServerFault,
 };
 use sluice_http::path_text::text_of_path;
-use sluice_script::engine::{ENGINE_STAMP, EngineProgram};
+use sluice_script::program::engine::{ENGINE_STAMP, EngineProgram};
+use sluice_script::program::stamp::Stamp;
 use sluice_script::route::{Script, ScriptRoute};
-use sluice_script::stamp::Stamp;
 use sluice_settings::Mode;
 
 /// What runs the file of a script.

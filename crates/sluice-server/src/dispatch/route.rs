@@ -13,11 +13,11 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
-use sluice_script::confinement;
-use sluice_script::engine::{Engines, can_share_processes};
-use sluice_script::pools::Pools;
+use sluice_script::exchange::confinement;
+use sluice_script::pool::pools::Pools;
+use sluice_script::program::engine::{Engines, can_share_processes};
+use sluice_script::program::search_path::find_program;
 use sluice_script::route::ScriptRoute;
-use sluice_script::search_path::find_program;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
     AccessUse, CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes,

@@ -194,8 +194,7 @@ pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Tra
             return Decision::without_routes(redirect.map(Answer::Redirect));
         }
     };
-    let need = &mut decision.adjustments.client_certificates;
-    *need = need.or(Some(site.client_certificates));
+    site.complete(&mut decision.adjustments);
     decision
 }
 

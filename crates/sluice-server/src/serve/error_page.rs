@@ -17,7 +17,8 @@ use sluice_http::head;
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::encode_invisible;
 use sluice_settings::ErrorSettings;
-use sluice_settings::template::{Template, TemplateError};
+use sluice_settings::error_page::{ErrorPage, reason_phrase, sentence};
+use sluice_settings::template::Template;
 
 use crate::serve::detail::PageDetail;
 
@@ -31,28 +32,6 @@ const BUILT_IN_TEXT: &str = concat!(include_str!("error_page.html"), "\n");
 static BUILT_IN: LazyLock<Template> = LazyLock::new(|| {
     Template::parse(Path::new("error_page.html"), BUILT_IN_TEXT).expect("the built-in template, which a test renders")
 });
-
-/// The variables of a template. Documented in docs/guides/listings-and-error-pages.md: their names cannot change.
-#[derive(Serialize)]
-struct Page<'a> {
-    status: u16,
-    /// The reason phrase: `Not Found`.
-    phrase: &'static str,
-    /// A text for the visitor.
-    sentence: &'a str,
-    /// The log's text; empty if it is not shown, as are the three after it.
-    detail: &'a str,
-    /// The script process; 0 if there was none.
-    pid: i32,
-    /// How it ended.
-    ended: &'a str,
-    /// The last lines of its standard error.
-    stderr: &'a [String],
-    /// The exchange's id.
-    id: &'a str,
-    /// The path as the client sent it.
-    path: &'a str,
-}
 
 /// An object of RFC 9457 §3.1; what follows `detail` are extensions (§3.2).
 #[derive(Serialize)]
@@ -101,27 +80,27 @@ pub(crate) fn response(
     } else {
         MediaType::Text
     };
-    let (text, process) = match detail {
+    let (log_text, process) = match detail {
         PageDetail::Shown => (fault.to_string(), fault.process()),
         PageDetail::Hidden => (String::new(), None),
     };
-    let page = Page {
-        detail: &text,
+    let page = ErrorPage {
+        detail: &log_text,
         path: &encode_invisible(subject.path),
         sentence: fault
             .visitor_text()
             .or_else(|| fault.sentence())
             .unwrap_or(sentence(status)),
-        ..Page::new(status, &subject.id)
+        ..ErrorPage::new(status, &subject.id)
     };
     let page = match &process {
-        Some(process) => page.with_process(process),
+        Some(process) => with_process(&page, process),
         None => page,
     };
     let rendered = match choose(subject.fields, MEDIA_TYPES, default) {
-        MediaType::Html => page.html(template.into_iter().chain([&*BUILT_IN])),
-        MediaType::Json | MediaType::Problem => page.json(fault.visitor_text()),
-        MediaType::Text => page.text(),
+        MediaType::Html => html(&page, template.into_iter().chain([&*BUILT_IN])),
+        MediaType::Json | MediaType::Problem => json(&page, fault.visitor_text()),
+        MediaType::Text => text(&page),
     };
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(rendered.body).into()));
     *response.status_mut() = status;
@@ -157,7 +136,7 @@ fn add_fields_of_fault(fault: &Fault, fields: &mut HeaderMap) {
 /// Makes a whole HTTP/1.1 response for a connection on which hyper could not parse a request head. The server closes the
 /// connection after it. Without a head the client's preference is unknown, so the body is HTML.
 pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
-    let Rendered { media_type, body } = Page::new(status, &id).html([&*BUILT_IN]);
+    let Rendered { media_type, body } = html(&ErrorPage::new(status, &id), [&*BUILT_IN]);
     format!(
         "HTTP/1.1 {} {}\r\ncontent-type: {}\r\ncontent-length: {}\r\nserver: {}\r\ndate: {}\r\nconnection: close\r\n\r\n{body}",
         status.as_str(),
@@ -170,156 +149,93 @@ pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Parses a site's error page and renders it once with sample values; `path` is its name in messages.
-///
-/// # Errors
-/// The template does not parse or does not render; its author must fix it.
-pub fn error_template(path: &Path, text: &str) -> Result<Template, TemplateError> {
-    let template = Template::parse(path, text)?;
-    let id = UniqueId::new(*b"00000000", 1);
-    let page = Page {
-        detail: "file \"a\": not there",
-        path: "/a",
-        pid: 1,
-        ended: "exit code 1",
-        stderr: &["a".to_owned()],
-        ..Page::new(StatusCode::NOT_FOUND, &id)
-    };
-    template.render(&page)?;
-    Ok(template)
+fn with_process<'a>(page: &ErrorPage<'a>, process: &'a ProcessReport) -> ErrorPage<'a> {
+    ErrorPage {
+        pid: process.pid,
+        ended: process
+            .end
+            .as_deref()
+            .unwrap_or("still running when the fault was found"),
+        stderr: &process.error_lines,
+        ..*page
+    }
 }
 
-impl<'a> Page<'a> {
-    fn new(status: StatusCode, id: &'a UniqueId) -> Page<'a> {
-        Page {
-            status: status.as_u16(),
-            phrase: reason_phrase(status),
-            sentence: sentence(status),
-            detail: "",
-            pid: 0,
-            ended: "",
-            stderr: &[],
-            id: id.as_str(),
-            path: "",
-        }
-    }
-
-    fn with_process(self, process: &'a ProcessReport) -> Page<'a> {
-        Page {
-            pid: process.pid,
-            ended: process
-                .end
-                .as_deref()
-                .unwrap_or("still running when the fault was found"),
-            stderr: &process.error_lines,
-            ..self
-        }
-    }
-
-    /// Renders the first template that does not fail. If all fail, the body is text.
-    fn html<'t>(&self, templates: impl IntoIterator<Item = &'t Template>) -> Rendered {
-        let body = templates.into_iter().find_map(|template| self.render(template));
-        body.map_or_else(
-            || self.text(),
-            |body| Rendered {
-                media_type: MediaType::Html,
-                body,
-            },
-        )
-    }
-
-    /// `None` if the template fails; the reason is logged.
-    fn render(&self, template: &Template) -> Option<String> {
-        let rendered = template.render(self);
-        rendered
-            .inspect_err(|error| tracing::error!(id = self.id, "template {}: {error}", template.path().display()))
-            .ok()
-    }
-
-    /// JSON has one member `detail` for three texts: the text of the route that refused the request (`visitor_text`), or
-    /// else the log's, or else the sentence.
-    fn json(&self, visitor_text: Option<&str>) -> Rendered {
-        let detail = match self.detail {
-            "" => self.sentence,
-            detail => detail,
-        };
-        let problem = Problem {
-            r#type: "about:blank",
-            title: self.phrase,
-            status: self.status,
-            detail: visitor_text.unwrap_or(detail),
-            id: self.id,
-            pid: self.pid,
-            ended: self.ended,
-            stderr: self.stderr,
-        };
-        Rendered {
-            media_type: MediaType::Problem,
-            body: serde_json::to_string(&problem).unwrap_or_default(),
-        }
-    }
-
-    fn text(&self) -> Rendered {
-        let Page {
-            status,
-            phrase,
-            sentence,
-            detail,
-            id,
-            pid,
-            ended,
-            ..
-        } = self;
-        let mut body = format!("{status} {phrase}\n{sentence}\n");
-        if !detail.is_empty() {
-            body += &format!("{detail}\n");
-        }
-        if *pid != 0 {
-            body += &format!("Process {pid}: {ended}\n");
-        }
-        if !self.stderr.is_empty() {
-            body += "Last lines of its standard error:\n";
-            body.extend(self.stderr.iter().flat_map(|line| ["  ", line, "\n"]));
-        }
-        body += &format!("Request {id}\n");
-        Rendered {
-            media_type: MediaType::Text,
+/// Renders the first template that does not fail. If all fail, the body is text.
+fn html<'t>(page: &ErrorPage<'_>, templates: impl IntoIterator<Item = &'t Template>) -> Rendered {
+    let body = templates.into_iter().find_map(|template| render(page, template));
+    body.map_or_else(
+        || text(page),
+        |body| Rendered {
+            media_type: MediaType::Html,
             body,
-        }
+        },
+    )
+}
+
+/// `None` if the template fails; the reason is logged.
+fn render(page: &ErrorPage<'_>, template: &Template) -> Option<String> {
+    let rendered = template.render(page);
+    rendered
+        .inspect_err(|error| tracing::error!(id = page.id, "template {}: {error}", template.path().display()))
+        .ok()
+}
+
+/// JSON has one member `detail` for three texts: the text of the route that refused the request (`visitor_text`), or
+/// else the log's, or else the sentence.
+fn json(page: &ErrorPage<'_>, visitor_text: Option<&str>) -> Rendered {
+    let detail = match page.detail {
+        "" => page.sentence,
+        detail => detail,
+    };
+    let problem = Problem {
+        r#type: "about:blank",
+        title: page.phrase,
+        status: page.status,
+        detail: visitor_text.unwrap_or(detail),
+        id: page.id,
+        pid: page.pid,
+        ended: page.ended,
+        stderr: page.stderr,
+    };
+    Rendered {
+        media_type: MediaType::Problem,
+        body: serde_json::to_string(&problem).unwrap_or_default(),
+    }
+}
+
+fn text(page: &ErrorPage<'_>) -> Rendered {
+    let ErrorPage {
+        status,
+        phrase,
+        sentence,
+        detail,
+        id,
+        pid,
+        ended,
+        ..
+    } = page;
+    let mut body = format!("{status} {phrase}\n{sentence}\n");
+    if !detail.is_empty() {
+        body += &format!("{detail}\n");
+    }
+    if *pid != 0 {
+        body += &format!("Process {pid}: {ended}\n");
+    }
+    if !page.stderr.is_empty() {
+        body += "Last lines of its standard error:\n";
+        body.extend(page.stderr.iter().flat_map(|line| ["  ", line, "\n"]));
+    }
+    body += &format!("Request {id}\n");
+    Rendered {
+        media_type: MediaType::Text,
+        body,
     }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &i32) -> bool {
     *number == 0
-}
-
-fn reason_phrase(status: StatusCode) -> &'static str {
-    status.canonical_reason().unwrap_or("Error")
-}
-
-/// The text for the visitor: the problem and, if there is something to do about it, that.
-fn sentence(status: StatusCode) -> &'static str {
-    match status {
-        StatusCode::BAD_REQUEST => "The server could not understand this request.",
-        StatusCode::UNAUTHORIZED => "This address needs a user name and a password.",
-        StatusCode::TOO_MANY_REQUESTS => "Too many attempts; please try again later.",
-        StatusCode::FORBIDDEN => "Access to this address is forbidden.",
-        StatusCode::NOT_FOUND => "There is nothing at this address.",
-        StatusCode::METHOD_NOT_ALLOWED => "This address does not support this request method.",
-        StatusCode::REQUEST_TIMEOUT => "The request took too long to arrive.",
-        StatusCode::PRECONDITION_FAILED => "The content at this address does not meet the conditions of the request.",
-        StatusCode::RANGE_NOT_SATISFIABLE => "The content at this address is shorter than the requested range.",
-        StatusCode::MISDIRECTED_REQUEST => "This host is not served on this connection.",
-        StatusCode::PAYLOAD_TOO_LARGE => "The request is larger than this server accepts.",
-        StatusCode::NOT_IMPLEMENTED => "This server does not support what the request needs.",
-        StatusCode::BAD_GATEWAY => "The program behind this address sent no valid response.",
-        StatusCode::SERVICE_UNAVAILABLE => "This address is busy; please try again in a moment.",
-        StatusCode::INSUFFICIENT_STORAGE => "The server has no room for a request of this size.",
-        StatusCode::GATEWAY_TIMEOUT => "The program behind this address did not respond in time.",
-        status if status.is_server_error() => "The server failed; the reason is in its log.",
-        _ => "The request was refused.",
-    }
 }
 
 #[cfg(test)]
@@ -329,6 +245,7 @@ mod tests {
     use super::*;
     use http::Method;
     use sluice_http::fault::{Absent, ClientFault, Forbidden, RefusedByRoute};
+    use sluice_settings::error_page::error_template;
     use sluice_settings::{ErrorDetail, Statuses};
 
     const BROWSER: &str = "text/html,*/*;q=0.8";
@@ -394,7 +311,7 @@ mod tests {
     fn the_built_in_page_renders_every_status() {
         let id = UniqueId::new(*b"k3x9m2p7", 1);
         for status in (100..1000).map(|code| StatusCode::from_u16(code).unwrap()) {
-            let Rendered { media_type, body } = Page::new(status, &id).html([&*BUILT_IN]);
+            let Rendered { media_type, body } = html(&ErrorPage::new(status, &id), [&*BUILT_IN]);
             assert_eq!(media_type, MediaType::Html, "{status}");
             let (head, page) = body.split_once("</style></head>\n").unwrap();
             // Of all reason phrases only that of 418 has a character to escape.
@@ -414,13 +331,13 @@ mod tests {
     #[test]
     fn the_built_in_page_escapes_text_and_detail() {
         let id = UniqueId::new(*b"k3x9m2p7", 1);
-        let page = Page {
+        let page = ErrorPage {
             sentence: "<a> & \"b\"",
             detail: "'c' </code>",
             path: "/<path>",
-            ..Page::new(StatusCode::GONE, &id)
+            ..ErrorPage::new(StatusCode::GONE, &id)
         };
-        let body = page.html([&*BUILT_IN]).body;
+        let body = html(&page, [&*BUILT_IN]).body;
         assert!(
             body.contains(
                 "<p>&lt;a&gt; &amp; &quot;b&quot;</p>\n<p><code>&#x27;c&#x27; &lt;&#x2f;code&gt;</code></p>\n<p><small>"
@@ -439,11 +356,11 @@ mod tests {
     fn text_is_sent_if_no_template_renders() {
         let fails = Template::parse(Path::new("e.html"), "{{ nothing }}").unwrap();
         let id = UniqueId::new(*b"k3x9m2p7", 1);
-        let page = Page::new(StatusCode::NOT_FOUND, &id);
-        let rendered = page.html([&fails, &fails]);
+        let page = ErrorPage::new(StatusCode::NOT_FOUND, &id);
+        let rendered = html(&page, [&fails, &fails]);
         assert_eq!(rendered.media_type, MediaType::Text);
-        assert_eq!(rendered.body, page.text().body);
-        assert_eq!(page.html([&fails, &*BUILT_IN]).media_type, MediaType::Html);
+        assert_eq!(rendered.body, text(&page).body);
+        assert_eq!(html(&page, [&fails, &*BUILT_IN]).media_type, MediaType::Html);
     }
 
     #[test]
@@ -453,7 +370,10 @@ mod tests {
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\ncontent-type: text/html; charset=utf-8\r\n"));
         assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())));
-        assert_eq!(body, Page::new(StatusCode::BAD_REQUEST, &id).html([&*BUILT_IN]).body);
+        assert_eq!(
+            body,
+            html(&ErrorPage::new(StatusCode::BAD_REQUEST, &id), [&*BUILT_IN]).body
+        );
     }
 
     #[test]

@@ -18,7 +18,8 @@ use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
-use sluice_net::connection::{Connection, ExchangeHandle};
+use sluice_net::active_exchange::ExchangeHandle;
+use sluice_net::connection::Connection;
 use sluice_net::service::Refusal;
 use sluice_settings::rule::HeadChanges;
 use sluice_watch::mask::Masks;
@@ -183,7 +184,7 @@ impl Exchange {
 
     /// Notes what the request's site adds to every response over https.
     pub(crate) fn note_site(&mut self, request: &Request, connection: &Connection) {
-        watched::site(self, request, connection.listener());
+        watched::site(self, request, connection.peer().listener());
         if self.client.is_https && matches!(request.subject, RequestSubject::Target(_)) {
             self.hsts.clone_from(&request.site().hsts);
         }

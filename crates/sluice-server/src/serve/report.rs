@@ -7,7 +7,7 @@
 use http::{HeaderMap, Response, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
-use sluice_script::request_body::RequestBody;
+use sluice_http::request_body::RequestBody;
 
 use crate::operator::reports;
 use crate::operator::reports::ask::Ask;

@@ -4,23 +4,18 @@
 
 use std::path::PathBuf;
 
+use sluice_launch::{CgroupLimits, IoPriority, ProcessLimits};
+
 use super::users::ScriptUser;
+use crate::notation::format_size;
 
 /// What a script process may use and reach. `Default`: what the server may, as far as its user may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// As whom it runs.
     pub user: ScriptUser,
-    /// Seconds of processor time in the life of a process (RLIMIT_CPU).
-    pub cpu_seconds_max: Option<u64>,
-    /// Address space of a process, bytes (RLIMIT_AS).
-    pub memory_max: Option<u64>,
-    /// Open descriptors of a process (RLIMIT_NOFILE).
-    pub open_files_max: Option<u64>,
-    /// Processes and threads of the *user* of the process (RLIMIT_NPROC).
-    pub user_processes_max: Option<u64>,
-    /// Bytes of the largest file that a process may write (RLIMIT_FSIZE).
-    pub file_bytes_max: Option<u64>,
+    /// The limits of a process, without its children.
+    pub limits: ProcessLimits,
     /// The limits of a process with all its descendants.
     pub cgroup: CgroupLimits,
     /// Added to the server's nice value.
@@ -41,28 +36,6 @@ pub struct Confinement {
     pub is_offline: bool,
 }
 
-/// The limits of a cgroup: of a script process with all its descendants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CgroupLimits {
-    /// Bytes of memory.
-    pub memory_bytes_max: Option<u64>,
-    /// Processes and threads.
-    pub processes_max: Option<u64>,
-    /// Percent of the time of one processor.
-    pub cpu_percent: Option<u64>,
-    /// The share of busy processors, beside 100 of others.
-    pub cpu_weight: Option<u64>,
-}
-
-/// The priority of a process for disks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoPriority {
-    /// The lowest of the usual ones.
-    Low,
-    /// Only while nobody else uses the disk.
-    Idle,
-}
-
 /// The files that a process may use, beside those of its program and of the system's libraries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileRules {
@@ -72,20 +45,12 @@ pub struct FileRules {
     pub write: Vec<PathBuf>,
 }
 
-impl CgroupLimits {
-    /// Whether any is set.
-    #[must_use]
-    pub fn is_any(&self) -> bool {
-        *self != CgroupLimits::default()
-    }
-}
-
 impl Confinement {
     /// What is set, each as in the configuration: `cpu_time = 2s`.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let cgroup = &self.cgroup;
-        let size = |bytes: Option<u64>| bytes.map(size_text);
+        let (limits, cgroup) = (&self.limits, &self.cgroup);
+        let size = |bytes: Option<u64>| bytes.map(format_size);
         let paths = |paths: &[PathBuf]| {
             let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             (!shown.is_empty()).then(|| shown.join(" "))
@@ -99,14 +64,11 @@ impl Confinement {
         };
         let set = [
             ("user", user),
-            ("cpu_time", self.cpu_seconds_max.map(|seconds| format!("{seconds}s"))),
-            ("memory_max", size(self.memory_max)),
-            ("open_files", self.open_files_max.map(|number| number.to_string())),
-            (
-                "user_processes",
-                self.user_processes_max.map(|number| number.to_string()),
-            ),
-            ("file_size", size(self.file_bytes_max)),
+            ("cpu_time", limits.cpu_seconds_max.map(|seconds| format!("{seconds}s"))),
+            ("memory_max", size(limits.memory_bytes_max)),
+            ("open_files", limits.open_files_max.map(|number| number.to_string())),
+            ("user_processes", limits.processes_max.map(|number| number.to_string())),
+            ("file_size", size(limits.file_bytes_max)),
             ("cgroup_memory", size(cgroup.memory_bytes_max)),
             (
                 "cgroup_processes",
@@ -140,19 +102,6 @@ impl Confinement {
     }
 }
 
-/// A size in the largest unit of which it is a whole number.
-#[must_use]
-pub fn size_text(bytes: u64) -> String {
-    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let whole = UNITS
-        .iter()
-        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
-    match whole {
-        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,8 +109,11 @@ mod tests {
     #[test]
     fn what_is_set_is_shown_as_in_the_configuration() {
         let confinement = Confinement {
-            cpu_seconds_max: Some(2),
-            memory_max: Some(64 << 20),
+            limits: ProcessLimits {
+                cpu_seconds_max: Some(2),
+                memory_bytes_max: Some(64 << 20),
+                ..ProcessLimits::default()
+            },
             umask: Some(0o27),
             files: Some(FileRules {
                 read: vec!["/srv/a".into(), "/srv/b".into()],
@@ -180,6 +132,5 @@ mod tests {
         ];
         assert_eq!(confinement.lines(), expected);
         assert_eq!(Confinement::default().lines(), Vec::<String>::new());
-        assert_eq!(size_text(1000), "1000");
     }
 }

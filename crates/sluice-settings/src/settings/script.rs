@@ -35,7 +35,7 @@ pub struct ScriptSettings {
     pub output: ScriptOutput,
     /// How long a script may take.
     pub timeouts: ScriptTimeouts,
-    /// What a process may use and reach.
+    /// The confinement of a process.
     pub confinement: Confinement,
     /// The processes of each script of the route.
     pub pool: PoolSettings,
@@ -60,7 +60,7 @@ pub enum ScriptSource {
     App {
         /// The directory of its files.
         directory: PathBuf,
-        /// Its name, in the words of its engine: `module:callable`, `app.psgi`, `worker.php`.
+        /// The name, in the words of the engine: `module:callable`, `app.psgi`, `worker.php`.
         name: String,
     },
     /// The file under the site's root whose path matches the pattern (`*.cgi`); the rest of the path is PATH_INFO.

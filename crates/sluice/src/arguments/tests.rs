@@ -24,7 +24,7 @@ fn the_definition_of_the_command_line_is_consistent() {
 fn a_directory_without_cgi_bin_may_get_one_later() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let settings = serve(&[directory.path().to_str().expect("UTF-8")]).expect("a directory");
-    assert_eq!(settings.listen, [ListenSettings::clear(config::DEFAULT_ADDRESS)]);
+    assert_eq!(settings.listen, [ListenSettings::clear(sluice_config::DEFAULT_ADDRESS)]);
     assert_eq!(settings.sites[0].root.as_deref(), Some(directory.path()));
     // Two for cgi-bin, one for rte, and the reports.
     assert_eq!(settings.sites[0].routes.len(), 4);
@@ -186,7 +186,7 @@ fn demo_listens_on_this_machine_only() {
     let Command::Demo(demo) = Arguments::parse_from(["sluice", "demo"]).command else {
         panic!("not demo")
     };
-    assert_eq!(demo.listen, [config::DEFAULT_ADDRESS]);
+    assert_eq!(demo.listen, [sluice_config::DEFAULT_ADDRESS]);
     for (address, is_local) in [("[::1]:0", true), (":0", false), ("unix:demo.sock", false)] {
         let Command::Demo(demo) = Arguments::parse_from(["sluice", "demo", "--listen", address]).command else {
             panic!("not demo")

@@ -15,7 +15,6 @@ use sluice_settings::ControlSocket;
 
 use super::found::{self, Running};
 use super::{place, render};
-use crate::config;
 
 /// The socket that packages and the deployment guide use.
 const SYSTEM_SOCKET: &str = "/run/sluice/control.sock";
@@ -170,7 +169,7 @@ fn of_pid(directory: &Path, pid: u32) -> Result<(PathBuf, UnixStream), String> {
 fn of_configuration(file: &Path) -> Result<(PathBuf, UnixStream), String> {
     let shown = file.display();
     let wanted = file.canonicalize().map_err(|error| format!("{shown}: {error}"))?;
-    let named = config::control_socket(file)?;
+    let named = sluice_config::control_socket(file)?;
     let refusal = match &named.socket {
         Some(ControlSocket::Path(socket)) => match connect(socket) {
             Ok(stream) => return Ok((socket.clone(), stream)),

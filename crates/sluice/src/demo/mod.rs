@@ -20,6 +20,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sluice_settings::limits::Limits;
+use sluice_settings::notation;
 use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, FollowLinks, ListenSettings,
@@ -28,7 +29,7 @@ use sluice_settings::{
 };
 use tempfile::TempDir;
 
-use crate::{config, rte_directory};
+use crate::rte_directory;
 use files::{ENGINE_SCRIPTS, PAGES, PROGRAMS, SCRIPTS};
 use page::Missing;
 
@@ -53,7 +54,7 @@ impl Site {
             format!(
                 "cannot unpack the demo into {}: {}; set TMPDIR to a writable directory",
                 std::env::temp_dir().display(),
-                config::reason(&error)
+                notation::reason(&error)
             )
         };
         let directory = tempfile::Builder::new()
@@ -93,7 +94,7 @@ impl Site {
         let reports = is_local.then(|| RouteSettings::reports_for_this_machine(ORIGIN));
         let mut settings = Settings {
             listen,
-            workers: config::default_workers(),
+            workers: sluice_config::default_workers(),
             sites: vec![SiteSettings {
                 origin: ORIGIN.into(),
                 hosts: Vec::new(),
@@ -103,7 +104,7 @@ impl Site {
                 client_certificates: CertificateUse::Optional,
                 client_authorities: None,
                 hsts: None,
-                index: vec![config::INDEX.to_owned()],
+                index: vec![sluice_config::INDEX.to_owned()],
                 routes: vec![
                     route("/cgi-bin/*", Mode::Cgi, Mailbox::Stream),
                     route("/cgiplus-bin/*", Mode::Cgiplus, Mailbox::Stream),
@@ -198,7 +199,10 @@ fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Resul
     }
     exercise::write(&htdocs.join("exercise"))?;
     pages::write(&directory.join("pages"))?;
-    fs::write(htdocs.join(config::INDEX), page::complete(files::INDEX, &missing))?;
+    fs::write(
+        htdocs.join(sluice_config::INDEX),
+        page::complete(files::INDEX, &missing),
+    )?;
     Ok(missing)
 }
 
@@ -277,7 +281,7 @@ mod tests {
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack().expect("a temporary directory");
         let settings = site.settings(
-            vec![ListenSettings::clear(config::DEFAULT_ADDRESS)],
+            vec![ListenSettings::clear(sluice_config::DEFAULT_ADDRESS)],
             ErrorSettings::default(),
             Vec::new(),
         );

@@ -3,7 +3,7 @@
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use super::page::{begin, inlines, item, literal, section};
-use crate::config::{Described, Entry, Fallback};
+use sluice_config::{Described, Entry, Fallback};
 
 const EXAMPLE: &str = "\
 [[listen]]

@@ -65,7 +65,7 @@ fn stored(directory: &Path) -> BTreeMap<String, String> {
 #[test]
 fn manual_pages_are_the_generated_ones() {
     let mut pages = commands::pages(Arguments::command());
-    pages.insert("sluice.toml.5".to_owned(), keys::page(&crate::config::sections()));
+    pages.insert("sluice.toml.5".to_owned(), keys::page(&sluice_config::sections()));
     compare("packaging/man", &pages);
 }
 

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use sluice_server::Server;
+use sluice_settings::notation;
 use tempfile::TempDir;
 
 use crate::arguments::{Arguments, Command};
-use crate::config;
 use crate::workout::{Amount, Plan, measure};
 
 /// Connections of the client.
@@ -85,9 +85,9 @@ impl RatedServer {
             .prefix("sluice-rate-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
-            .map_err(|error| format!("cannot make a temporary directory: {}", config::reason(&error)))?;
+            .map_err(|error| format!("cannot make a temporary directory: {}", notation::reason(&error)))?;
         write(directory.path())
-            .map_err(|error| format!("{}: {}", directory.path().display(), config::reason(&error)))?;
+            .map_err(|error| format!("{}: {}", directory.path().display(), notation::reason(&error)))?;
         let access_log = directory.path().join("access.log").into_os_string();
         let site = directory.path().join("site").into_os_string();
         let words = ["sluice", "serve", "--listen", "127.0.0.1:0", "--access-log"].map(OsString::from);

@@ -17,6 +17,7 @@ use sluice_report::environment::{Exercise, Rating};
 use crate::control::place;
 use crate::workout::{parse_time, thousands};
 use exercises::Rated;
+use sluice_settings::notation;
 
 const HELP: &str = "\
 Each exercise is repeated, and takes as long each time:
@@ -45,7 +46,7 @@ pub(crate) struct Rate {
 /// # Errors
 /// One line: the server of the exercise cannot be started or fails, or Ctrl-C.
 pub(crate) fn run(arguments: &Rate, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
-    let workers = crate::config::default_workers();
+    let workers = sluice_config::default_workers();
     print(&format!("{}\n", machine::describe(workers)))?;
     let rated = exercises::run(arguments.samples, arguments.time)?;
     print(&render(&rated, arguments))?;
@@ -135,7 +136,7 @@ fn render(rated: &[Rated], arguments: &Rate) -> String {
     let _ = writeln!(
         out,
         "{samples} samples of {} each",
-        crate::config::format_duration(arguments.time)
+        notation::format_duration(arguments.time)
     );
     out
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use sluice_server::{AddressSockets, Bound};
 use sluice_settings::Settings;
+use sluice_settings::notation;
 use sluice_settings::source::Source;
 
 use super::Role;
 use super::report::Report;
 use super::supervised::{PassedFds, read_bundle};
-use crate::config;
 use crate::link::message::{FromServer, Listen, Reload};
 
 impl Role<'_> {
@@ -26,7 +26,8 @@ impl Role<'_> {
                     "{pending}: this change takes effect when the server is restarted or upgraded"
                 ));
             }
-            self.server.describe(config::report(&listening(&read, &reload.listen)));
+            self.server
+                .describe(sluice_config::report(&listening(&read, &reload.listen)));
             self.server.show_server_log(self.logger.source(&read.server_log));
             self.settings = read;
         }
@@ -44,7 +45,7 @@ impl Role<'_> {
                 if let Some(counters) = counters {
                     tracing::info!("cache of the old configuration: {counters}");
                 }
-                config::warnings(&settings)
+                sluice_config::warnings(&settings)
                     .iter()
                     .for_each(|warning| report.warn(warning));
                 report.info(&format!("{} is in force", file.display()));
@@ -69,7 +70,7 @@ impl Role<'_> {
     ) -> Result<Settings, String> {
         let mut taken = PassedFds::new(fds);
         let source = Source::given(read_bundle(&taken.one()?)?);
-        let settings = config::load_from(file, &source, |missing| report.warn(missing));
+        let settings = sluice_config::load_from(file, &source, |missing| report.warn(missing));
         let settings = settings.map_err(|errors| errors.to_string())?;
         let mut sockets = Vec::new();
         for (wanted, listen) in settings.listen.iter().zip(listen) {
@@ -137,7 +138,7 @@ impl Role<'_> {
 fn listening(settings: &Settings, bound: &[Listen]) -> Settings {
     let mut settings = settings.clone();
     for (listen, bound) in settings.listen.iter_mut().zip(bound) {
-        if let Ok(address) = config::parse_address(&bound.address) {
+        if let Ok(address) = notation::parse_address(&bound.address) {
             listen.address = address;
         }
     }
@@ -149,12 +150,12 @@ fn added_addresses(settings: &Settings, bound: &[Listen]) -> Option<String> {
     let mut added = listening(settings, bound);
     let mut is_added = bound.iter().map(|bound| bound.sockets > 0);
     added.listen.retain(|_| is_added.next().unwrap_or(false));
-    let is_default = matches!(settings.listen.as_slice(), [only] if only.address == config::DEFAULT_ADDRESS);
+    let is_default = matches!(settings.listen.as_slice(), [only] if only.address == sluice_config::DEFAULT_ADDRESS);
     match (added.listen.is_empty(), is_default) {
         (true, _) => None,
         // A configuration without [[listen]], perhaps by mistake.
-        (false, true) => Some(format!("{} (the default address)", config::addresses(&added))),
-        (false, false) => Some(config::addresses(&added)),
+        (false, true) => Some(format!("{} (the default address)", sluice_config::addresses(&added))),
+        (false, false) => Some(sluice_config::addresses(&added)),
     }
 }
 

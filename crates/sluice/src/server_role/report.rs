@@ -6,8 +6,6 @@ use sluice_server::commands::{CommandRequest, Requester};
 use sluice_settings::Settings;
 use tokio::sync::oneshot;
 
-use crate::config;
-
 /// A command in progress: its result so far, its name for the log, and who waits for the result.
 pub(super) struct Report {
     /// `SIGHUP`, `sluice reload`, or `reload by user ann from 192.0.2.1`.
@@ -96,11 +94,11 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
         workers = settings.workers,
         pid,
         "sluice {version}, {}",
-        config::sources(&settings)
+        sluice_config::sources(&settings)
     );
-    tracing::info!("listening on {}", config::addresses(&settings));
-    tracing::info!("serving {}", config::contents(&settings));
-    for line in config::describe(&settings).lines() {
+    tracing::info!("listening on {}", sluice_config::addresses(&settings));
+    tracing::info!("serving {}", sluice_config::contents(&settings));
+    for line in sluice_config::describe(&settings).lines() {
         tracing::debug!("{line}");
     }
     warn(&settings);
@@ -116,7 +114,7 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
 }
 
 pub(super) fn warn(settings: &Settings) {
-    for warning in config::warnings(settings) {
+    for warning in sluice_config::warnings(settings) {
         tracing::warn!("{warning}");
     }
 }

@@ -17,7 +17,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::report::Report;
 use super::{Role, allow_core_dumps, runtime};
-use crate::config;
 use crate::control::socket::Control;
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{Cause, FromServer, Start, ToServer, VERSION};
@@ -83,7 +82,7 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
             return Err("the supervisor did not say how to start".to_owned());
         };
         let result = start.left.as_deref().map_or(Ok(()), check_left).and_then(|()| {
-            let settings = config::load_to_run(&start.file, |_| {}).map_err(|errors| errors.to_string())?;
+            let settings = sluice_config::load_to_run(&start.file, |_| {}).map_err(|errors| errors.to_string())?;
             sluice_server::check(&settings).map_err(|error| error.to_string())
         });
         let answer = match result {
@@ -100,7 +99,7 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
     let mut taken = PassedFds::new(fds);
     let source = Source::given(read_bundle(&taken.one()?)?);
     let mut missing = Vec::new();
-    let settings = config::load_from(&start.file, &source, |line| missing.push(line.to_owned()));
+    let settings = sluice_config::load_from(&start.file, &source, |line| missing.push(line.to_owned()));
     let settings = settings.map_err(|errors| errors.to_string())?;
     logger.apply(logger.prepare(&settings.server_log)?);
     missing.iter().for_each(|line| tracing::warn!("{line}"));

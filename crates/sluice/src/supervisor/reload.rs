@@ -12,7 +12,6 @@ use super::Supervisor;
 use super::life::{LifeEvent, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
-use crate::config;
 use crate::link::message::{Cause, Reload, ToServer};
 use crate::server_role::read_bundle;
 use crate::users;
@@ -38,7 +37,7 @@ pub(super) enum Pending {
 /// Every mistake, a line for each.
 pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
     let source = Source::recording();
-    let settings = config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
+    let settings = sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
     certificates.record(&source);
     let bundle = seal(&source.recorded())?;
@@ -48,7 +47,7 @@ pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certifi
 /// The settings of a bundle.
 pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
     let source = Source::given(read_bundle(bundle)?);
-    config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
+    sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
 }
 
 /// A memory file with a bundle, which nobody can change.

@@ -19,10 +19,10 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 use sluice_report::command::History;
 use sluice_server::{Bound, LauncherPlan};
+use sluice_settings::notation;
 
 use super::launchers::Launcher;
 use super::process::ServerProcess;
-use crate::config;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
 use crate::link::message::{Cause, VERSION};
@@ -224,7 +224,7 @@ impl Estate {
         }
         let mut bound = Vec::new();
         for address in left.listen {
-            let configured = config::parse_address(&address.configured).map_err(io::Error::other)?;
+            let configured = notation::parse_address(&address.configured).map_err(io::Error::other)?;
             let sockets = (0..address.sockets).map(|_| next()).collect::<io::Result<_>>()?;
             let sockets = Bound::of_sockets(&configured, sockets)?;
             bound.push(if address.owns_file {
@@ -264,11 +264,11 @@ mod tests {
             "[fe80::1%2]:80",
             "unix:/run/a b.sock",
         ] {
-            let address = config::parse_address(text).expect(text);
+            let address = notation::parse_address(text).expect(text);
             let written = address.to_string();
-            assert_eq!(config::parse_address(&written), Ok(address), "{written}");
+            assert_eq!(notation::parse_address(&written), Ok(address), "{written}");
         }
         let path = ListenAddress::Unix("/run/x.sock".into());
-        assert_eq!(config::parse_address(&path.to_string()), Ok(path));
+        assert_eq!(notation::parse_address(&path.to_string()), Ok(path));
     }
 }

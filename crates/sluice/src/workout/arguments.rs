@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-
-use crate::config;
+use sluice_settings::notation;
 
 const HELP: &str = "\
 One request for each path comes before the clock starts; every later reply is compared with that one: its status, its length and its \
@@ -127,7 +126,7 @@ fn number(from: u64, to: u64) -> impl TypedValueParser<Value = NonZeroUsize> {
 
 /// Parses a time such as `10s`; a bare number is a mistake.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let time = config::parse_duration(text)?;
+    let time = notation::parse_duration(text)?;
     match time.is_zero() {
         true => Err("must be longer than nothing".to_owned()),
         false => Ok(time),

@@ -17,12 +17,12 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig};
+use sluice_settings::notation;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::turns::InTurns;
-use crate::config;
 
 /// The version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl fmt::Display for Failure {
             Failure::NoReply => out.write_str("the server closed the connection before its reply"),
             Failure::Truncated => out.write_str("the server closed the connection in the middle of its reply"),
             Failure::TimedOut(time) => {
-                write!(out, "no complete reply within {}", config::format_duration(*time))
+                write!(out, "no complete reply within {}", notation::format_duration(*time))
             }
             Failure::Malformed(reason) => write!(out, "not a valid reply: {reason}"),
         }
@@ -166,7 +166,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Opens a connection; a task of the current event loop carries its bytes.
     pub(super) async fn open(&self) -> Result<Connection, Failure> {
-        let failed = |error: io::Error| Failure::Connect(config::reason(&error));
+        let failed = |error: io::Error| Failure::Connect(notation::reason(&error));
         match &self.address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address).await.map_err(failed)?;
@@ -258,6 +258,6 @@ fn tls_reason(error: &io::Error) -> String {
             "the server does not offer this version of HTTP here".to_owned()
         }
         Some(cause) => cause.to_string(),
-        None => config::reason(error),
+        None => notation::reason(error),
     }
 }

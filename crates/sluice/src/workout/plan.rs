@@ -10,12 +10,12 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use rustls::pki_types::ServerName;
+use sluice_settings::notation;
 
 use super::arguments::{Amount, Comparison, Workout};
 use super::client::{Protocol, Tls};
 use super::target::{Scheme, Target};
 use super::tls::{self, Trust};
-use crate::config;
 
 /// Fields that frame a message; the client sets them.
 const FRAMING: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, TE, TRANSFER_ENCODING, UPGRADE];
@@ -80,7 +80,7 @@ impl Plan {
             None => Bytes::new(),
             Some(file) => Bytes::from(
                 std::fs::read(file)
-                    .map_err(|error| format!("--body {}: {}", file.display(), config::reason(&error)))?,
+                    .map_err(|error| format!("--body {}: {}", file.display(), notation::reason(&error)))?,
             ),
         };
         let method = method(arguments)?;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
+use sluice_settings::notation;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -22,7 +23,6 @@ use super::client::{Address, Connection, Endpoint, Failure, Protocol};
 use super::plan::{KeepAlive, Plan};
 use super::reference::{Check, Reference};
 use super::tally::Tally;
-use crate::config;
 
 /// Failures to connect in a row after which a connection is given up. The waits between them double from `FIRST_WAIT`, so a server has two
 /// seconds to restart.
@@ -183,7 +183,7 @@ async fn connect(plan: &Plan) -> Result<(Endpoint, Connection), String> {
         Some(path) => vec![Address::Unix(path.clone())],
         None => tokio::net::lookup_host((target.host.as_str(), target.port))
             .await
-            .map_err(|error| format!("{target}: {} has no address: {}", target.host, config::reason(&error)))?
+            .map_err(|error| format!("{target}: {} has no address: {}", target.host, notation::reason(&error)))?
             .map(Address::Tcp)
             .collect(),
     };

@@ -8,9 +8,9 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use sluice_settings::notation;
 
 use super::client::Protocol;
-use crate::config;
 
 /// Where systems keep the authorities that they trust: Debian and Ubuntu, Fedora and its relatives, SUSE, Alpine.
 const SYSTEM_AUTHORITIES: [&str; 4] = [
@@ -65,7 +65,7 @@ fn system_file() -> Result<PathBuf, String> {
 
 fn read(file: &Path) -> Result<RootCertStore, String> {
     let shown = file.display();
-    let text = std::fs::read(file).map_err(|error| format!("{shown}: {}", config::reason(&error)))?;
+    let text = std::fs::read(file).map_err(|error| format!("{shown}: {}", notation::reason(&error)))?;
     let mut store = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok);
     let (added, _) = store.add_parsable_certificates(certificates);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_report::frame::Link;
+use sluice_pages::frame::Link;
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 

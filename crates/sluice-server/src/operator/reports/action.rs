@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
-use sluice_report::action::{Actions, Done, Offered};
+use sluice_pages::action::{Actions, Done, Offered};
+use sluice_pages::frame::Link;
 use sluice_report::command::{Command, CommandResult};
-use sluice_report::frame::Link;
 
 use crate::commands;
 use crate::context::Context;
@@ -182,7 +182,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
     if let Some(why) = origin::of_action(&ask.fields, &ask.origin) {
         return refuse(why);
     }
-    let body = std::mem::replace(&mut ask.body, sluice_script::request_body::RequestBody::none());
+    let body = std::mem::replace(&mut ask.body, sluice_http::request_body::RequestBody::none());
     let body = body.read(BODY_BYTES_MAX).await?;
     let values = Values::parse(&String::from_utf8_lossy(&body));
     let token = values.get("token").unwrap_or_default();

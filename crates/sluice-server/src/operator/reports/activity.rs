@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use sluice_pages::frame::Link;
 use sluice_report::activity::Period;
-use sluice_report::frame::Link;
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
 

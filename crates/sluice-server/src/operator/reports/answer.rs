@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
-use sluice_report::action::Buttons;
-use sluice_report::frame::Frame;
-use sluice_report::view::Report;
+use sluice_pages::action::Buttons;
+use sluice_pages::frame::Frame;
+use sluice_pages::view::Report;
 
 use crate::operator::reports::ask::Ask;
 

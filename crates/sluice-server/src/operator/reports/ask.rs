@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
-use sluice_script::request_body::RequestBody;
+use sluice_http::request_body::RequestBody;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::{Context, HeldConfig};

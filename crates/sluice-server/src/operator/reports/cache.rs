@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sluice_files::file_cache::{CacheEntry, FileCache as Files};
+use sluice_pages::frame::Link;
 use sluice_report::cache::{Entry, FileCache};
-use sluice_report::frame::Link;
 
 use crate::dispatch::Config;
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};

@@ -1,7 +1,7 @@
 //! The page of the configuration, which the program has described.
 
+use sluice_pages::frame::Link;
 use sluice_report::configuration::Configuration;
-use sluice_report::frame::Link;
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};
 

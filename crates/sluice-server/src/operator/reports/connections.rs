@@ -1,7 +1,7 @@
 //! The page of the connections, which the workers are asked for.
 
-use sluice_report::frame::Link;
-use sluice_report::view::Report;
+use sluice_pages::frame::Link;
+use sluice_pages::view::Report;
 
 use crate::operator::Operator;
 use crate::operator::reports::page::{Collected, Content, Page, Wanted};

@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_pages::frame::Link;
 use sluice_report::environment::{
     Engine, Environment, Hardware, Library, Process, Program, System, distribution, limits, processor_seconds,
 };
-use sluice_report::frame::Link;
-use sluice_script::engine::missing_engines;
+use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};

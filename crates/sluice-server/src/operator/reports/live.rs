@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden, ServerFault};
-use sluice_report::action::Buttons;
+use sluice_pages::action::Buttons;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::operator::reports::ask::{Ask, Basis};

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use sluice_log::{LogSource, SiteLog, Tail, WantedLines};
-use sluice_report::frame::Link;
+use sluice_pages::frame::Link;
 use sluice_report::logs::{FILTER_CHARACTERS_MAX, LINES, LINES_USUAL, LogName, Logs};
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};

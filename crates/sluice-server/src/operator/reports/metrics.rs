@@ -3,8 +3,8 @@
 use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
-use sluice_report::frame::Link;
-use sluice_report::metrics::{self, CONTENT_TYPE, Measured};
+use sluice_pages::frame::Link;
+use sluice_pages::metrics::{self, CONTENT_TYPE, Measured};
 
 use crate::operator::reports::ask::Ask;
 use crate::operator::reports::page::{Answered, Content, Page};

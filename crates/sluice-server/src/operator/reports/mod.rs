@@ -8,7 +8,7 @@
 //! ```
 //! A page is a file here and a line in [`PAGES`], an action a line in `action::ACTIONS`. What the whole server has in common is in
 //! `ServerState`; a page that must know what the workers hold asks them (`Questions::ask`). Nothing here blocks the event loop.
-//! Not here: who may have reports (the gate, and `serve::report`), what they look like (`sluice_report`).
+//! Not here: who may have reports (the gate, and `serve::report`), what they look like (`sluice_pages`).
 
 mod access;
 mod action;
@@ -35,7 +35,7 @@ pub(crate) mod watch;
 use http::{Method, Response};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Absent, ClientFault, Fault};
-use sluice_report::frame::{Frame, Link, Liveness, SCRIPT, STYLE};
+use sluice_pages::frame::{Frame, Link, Liveness, SCRIPT, STYLE};
 
 use ask::{Ask, Notation, Values};
 use page::{Content, Page, Wanted};
@@ -80,11 +80,11 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
     }
     match ask.name.as_str() {
         "report.css" => return Ok(answer::file("text/css; charset=utf-8", STYLE)),
-        "watch.css" => return Ok(answer::file("text/css; charset=utf-8", sluice_report::watch::STYLE)),
+        "watch.css" => return Ok(answer::file("text/css; charset=utf-8", sluice_pages::watch::STYLE)),
         "watch.js" => {
             return Ok(answer::file(
                 "text/javascript; charset=utf-8",
-                sluice_report::watch::SCRIPT,
+                sluice_pages::watch::SCRIPT,
             ));
         }
         "report.js" => return Ok(answer::file("text/javascript; charset=utf-8", SCRIPT)),

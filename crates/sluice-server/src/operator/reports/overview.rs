@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sluice_report::frame::Link;
+use sluice_pages::frame::Link;
 use sluice_report::overview::Overview;
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};

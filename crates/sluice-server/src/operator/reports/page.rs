@@ -7,8 +7,8 @@ use std::rc::Rc;
 use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
-use sluice_report::frame::Link;
-use sluice_report::view::Report;
+use sluice_pages::frame::Link;
+use sluice_pages::view::Report;
 
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Values};

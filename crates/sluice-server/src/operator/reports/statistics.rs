@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use sluice_report::frame::Link;
+use sluice_pages::frame::Link;
 use sluice_report::statistics::Statistics;
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};

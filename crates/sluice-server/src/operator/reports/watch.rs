@@ -14,8 +14,8 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
-use sluice_report::frame::Link;
-use sluice_report::watch::{Asked, WatchGroup, WatchItem, WatchPage};
+use sluice_pages::frame::Link;
+use sluice_pages::watch::{Asked, WatchGroup, WatchItem, WatchPage};
 use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Taken, Watch};
 
 use crate::operator::reports::ask::{Ask, Basis, Values};

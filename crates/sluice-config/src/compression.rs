@@ -1,0 +1,241 @@
+//! `[compression]` and `[site.compression]`: what is compressed, and how.
+
+use sluice_http::encoding::Encoding;
+use sluice_settings::{CompressionSettings, Precompressed};
+
+use super::description::Fallback::{self, Value, Words};
+use super::document::At;
+use super::key::{ANY, Key, Kind, Section};
+use super::media_type::is_token;
+use super::table::Written;
+
+pub(super) static COMPRESSION: Section<CompressionSettings> = Section {
+    title: "[compression]",
+    text: "What is compressed, for clients that accept it (`Accept-Encoding`). See the [guide](../guides/compression.md).",
+    keys: &[
+        encodings(Value("[\"br\", \"zstd\", \"gzip\"]")),
+        types(Words(
+            "text, JSON, XML, JavaScript, SVG, WebAssembly and other compressible types",
+        )),
+        least_size(Value("\"1KiB\"")),
+        files(Value("\"on\"")),
+    ],
+};
+
+pub(super) static SITE_COMPRESSION: Section<CompressionSettings> = Section {
+    title: "[site.compression]",
+    text: "The same for one site. Keys that are absent are taken from `[compression]`.",
+    keys: &[
+        encodings(AS_SERVER),
+        types(AS_SERVER),
+        least_size(AS_SERVER),
+        files(AS_SERVER),
+    ],
+};
+
+const AS_SERVER: Fallback = Words("as in `[compression]`");
+
+const fn encodings(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "encodings",
+        kind: Kind::Texts(|settings, names, written| {
+            settings.encodings = read_encodings(&names, written)?;
+            Ok(())
+        }),
+        default,
+        text: "The content codings that are used: `br`, `zstd`, `gzip`. If a client prefers several of them equally, the first in this \
+               list is used.",
+        example: "[\"zstd\", \"gzip\"]",
+    }
+}
+
+const fn types(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "types",
+        kind: Kind::Texts(|settings, types, written| {
+            settings.types = read_types(types, written);
+            Ok(())
+        }),
+        default,
+        text: "The media types that are compressed, without parameters; `*` matches any characters. The list replaces the default, \
+               which is in the guide.",
+        example: "[\"text/*\", \"application/*+json\"]",
+    }
+}
+
+const fn least_size(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "least_size",
+        kind: Kind::Size(ANY, |settings, size| settings.least_bytes = size),
+        default,
+        text: "Smallest size that is compressed, if the size is known: less fits into one packet either way.",
+        example: "256",
+    }
+}
+
+const fn files(default: Fallback) -> Key<CompressionSettings> {
+    Key {
+        name: "files",
+        kind: Kind::Choice(&[
+            ("on", |settings| settings.files = Precompressed::OnDemand),
+            ("stored", |settings| settings.files = Precompressed::Static),
+            ("off", |settings| settings.files = Precompressed::Off),
+        ]),
+        default,
+        text: "Compression of files. `on`: `NAME.br`, `NAME.zst` or `NAME.gz` next to `NAME` is sent if it exists, or else the file is \
+               compressed and the result kept in the file cache. `stored`: only such existing files are used. `off`: every file is \
+               sent uncompressed.",
+        example: "\"stored\"",
+    }
+}
+
+/// Compresses nothing.
+pub(super) fn switch_off(settings: &mut CompressionSettings) {
+    settings.encodings.clear();
+}
+
+/// The settings that `[site.compression]` starts from. If compression is off for the server, the section switches it on again.
+pub(super) fn for_site(server: &CompressionSettings) -> CompressionSettings {
+    let mut settings = server.clone();
+    if settings.encodings.is_empty() {
+        settings.encodings = Encoding::ALL.to_vec();
+    }
+    settings
+}
+
+fn read_encodings(names: &[At<String>], written: &Written<'_>) -> Result<Vec<Encoding>, String> {
+    if names.is_empty() {
+        return Err("an empty list compresses nothing: write compression = false for that".to_owned());
+    }
+    let mut encodings = Vec::new();
+    for name in names {
+        let report = |message: &str| {
+            let message = format!("encodings: \"{}\": {message}", name.value.escape_debug());
+            written.document().report(name.line, message);
+        };
+        match name.value.parse() {
+            Ok(encoding) if encodings.contains(&encoding) => report("is listed twice: remove one"),
+            Ok(encoding) => encodings.push(encoding),
+            Err(message) => report(message),
+        }
+    }
+    Ok(encodings)
+}
+
+fn read_types(types: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
+    for kind in types.iter().filter(|kind| !is_pattern(&kind.value)) {
+        let message = format!(
+            "types: \"{}\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
+            kind.value.escape_debug()
+        );
+        written.document().report(kind.line, message);
+    }
+    types.into_iter().map(|kind| kind.value.to_ascii_lowercase()).collect()
+}
+/// Whether a text is `type/subtype` with one `*` at most, or `*/*`.
+fn is_pattern(text: &str) -> bool {
+    if text == "*/*" {
+        return true;
+    }
+    // A star is a token character (RFC 9110 §5.6.2).
+    let has_parts = text
+        .split_once('/')
+        .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    has_parts && text.matches('*').count() <= 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read;
+    use super::*;
+
+    fn mistake(text: &str) -> String {
+        let errors = read(text).expect_err("a mistake");
+        errors.to_string()
+    }
+
+    #[test]
+    fn a_site_overrides_the_server() {
+        let settings = read(
+            "[compression]\nencodings = ['zstd', 'br']\nleast_size = 100\n[[site]]\nhosts = ['a']\nroot = 'a'\n\
+             [site.compression]\nfiles = 'off'\n[[site]]\nhosts = ['b']\nroot = 'b'\ncompression = false\n\
+             [[site]]\nroot = 'c'\ncompression = { types = ['TEXT/*'], encodings = ['gzip'] }",
+        )
+        .expect("a valid configuration");
+        let [a, b, c] = [0, 1, 2].map(|index: usize| &settings.sites[index].compression);
+        assert_eq!(a.encodings, [Encoding::Zstd, Encoding::Brotli]);
+        assert_eq!((a.least_bytes, a.files), (100, Precompressed::Off));
+        assert_eq!(b.encodings, []);
+        assert_eq!(
+            (&c.encodings[..], &c.types[..]),
+            (&[Encoding::Gzip][..], &["text/*".to_owned()][..])
+        );
+        assert_eq!((c.least_bytes, c.files), (100, Precompressed::OnDemand));
+    }
+
+    #[test]
+    fn the_guide_lists_every_type_that_is_compressed() {
+        let guide = include_str!("../../../docs/guides/compression.md");
+        for kind in CompressionSettings::default().types {
+            assert!(guide.contains(&format!("`{kind}`")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_site_can_switch_compression_on_again() {
+        let settings = read(
+            "compression = false\n[[site]]\nhosts = ['a']\nroot = 'a'\n\
+             [[site]]\nroot = 'b'\ncompression = { files = 'stored' }",
+        )
+        .expect("a valid configuration");
+        let [a, b] = [0, 1].map(|index: usize| &settings.sites[index].compression);
+        assert_eq!((&a.encodings[..], &b.encodings[..]), (&[][..], &Encoding::ALL[..]));
+        assert_eq!(b.files, Precompressed::Static);
+    }
+
+    #[test]
+    fn mistakes_are_reported_with_a_hint() {
+        let site = "[[site]]\nroot = 'a'\n";
+        for (keys, message) in [
+            (
+                "compression = { encodings = ['gzip', 'deflate'] }",
+                "encodings: \"deflate\": must be \"br\", \"zstd\" or \"gzip\"",
+            ),
+            (
+                "compression = { encodings = ['br', 'br'] }",
+                "encodings: \"br\": is listed twice: remove one",
+            ),
+            (
+                "compression = { encodings = [] }",
+                "encodings = []: an empty list compresses nothing: write compression = false for that",
+            ),
+            (
+                "compression = { types = ['text'] }",
+                "types: \"text\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
+            ),
+            (
+                "compression = { types = ['a/*b*'] }",
+                "types: \"a/*b*\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
+            ),
+            (
+                "compression = { files = true }",
+                "files = true: must be \"on\", \"stored\" or \"off\"",
+            ),
+            (
+                "compression = true",
+                "compression = true: must be one table, as in compression = { files = \"stored\" }",
+            ),
+            (
+                "route = [{ path = '/a', redirect = { to = '/b' }, compress = true }]",
+                "compress = true: a redirect is not compressed: remove this",
+            ),
+        ] {
+            assert_eq!(mistake(&format!("{site}{keys}")), format!("sluice.toml:3: {message}"));
+        }
+        let shown = mistake(&format!(
+            "compression = false\n{site}route = [{{ path = '/a/*', files = {{ directory = 'a' }}, compress = true }}]"
+        ));
+        let message = "compression is off here: remove compression = false, or list some encodings";
+        assert_eq!(shown, format!("sluice.toml:4: compress = true: {message}"));
+    }
+}

@@ -1,0 +1,83 @@
+//! The key `control` of a file that may have mistakes elsewhere: the commands to a running server must find it then, too, because the
+//! answer to `sluice reload` says what the mistakes are.
+//!
+//! Not here: the key as a server reads it (`server`).
+
+use std::path::Path;
+
+use sluice_settings::ControlSocket;
+use sluice_settings::notation::reason;
+use sluice_settings::source::Source;
+use toml::de::{DeTable, DeValue};
+
+use super::document::{decode, read_config};
+
+/// What a configuration file says about the control socket.
+pub struct NamedSocket {
+    /// The value of the key; `None` if it was not found.
+    pub socket: Option<ControlSocket>,
+    /// The first mistake, if the file is not TOML, so that the key may have been missed.
+    pub mistake: Option<String>,
+}
+
+/// Reads the key `control` of a configuration file.
+///
+/// # Errors
+/// One line: the file cannot be read.
+pub fn control_socket(file: &Path) -> Result<NamedSocket, String> {
+    let shown = file.display();
+    let bytes = read_config(file, &Source::DISK).map_err(|reason| format!("{shown}: {reason}"))?;
+    let absolute =
+        std::path::absolute(file).map_err(|error| format!("{shown}: has no absolute path: {}", reason(&error)))?;
+    let directory = absolute.parent().unwrap_or(Path::new("/"));
+    let text = decode(bytes).map_err(|line| format!("{shown}:{line}: is not UTF-8 text: save the file in UTF-8"))?;
+    let (table, errors) = DeTable::parse_recoverable(&text);
+    let server = table.get_ref().get("server").map(toml::Spanned::get_ref);
+    let value = match server {
+        Some(DeValue::Table(server)) => server.get("control").and_then(|value| value.get_ref().as_str()),
+        _ => None,
+    };
+    let socket = value.filter(|path| !path.is_empty()).map(|path| match path {
+        "off" => ControlSocket::Off,
+        path => ControlSocket::Path(directory.join(path).components().collect()),
+    });
+    let mistake = match errors.is_empty() {
+        true => None,
+        false => super::load_to_run(file, |_| {})
+            .err()
+            .and_then(|errors| errors.to_string().lines().next().map(str::to_owned)),
+    };
+    Ok(NamedSocket { socket, mistake })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_found_beside_mistakes() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("sluice.toml");
+        let own = Some(ControlSocket::Path(directory.path().join("run/c")));
+        for (text, expected, is_toml) in [
+            ("[server]\ncontrol = 'run/c'\n", own.clone(), true),
+            (
+                "[server]\nworkers = 'x'\ncontrol = './run/c'\n[sever]\n",
+                own.clone(),
+                true,
+            ),
+            ("[server]\ncontrol = 'run/c'\n[[site]]\nroot = htdocs\n", own, false),
+            ("[server]\ncontrol = 'off'\n", Some(ControlSocket::Off), true),
+            ("[server]\ncontrol = 7\n", None, true),
+            ("server = 7\n", None, true),
+            ("", None, true),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let named = control_socket(&file).unwrap();
+            assert_eq!(named.socket, expected, "{text}");
+            assert_eq!(named.mistake.is_none(), is_toml, "{text}");
+        }
+        let missing = control_socket(&directory.path().join("none")).err().unwrap();
+        assert!(missing.contains("No such file"), "{missing}");
+    }
+}

@@ -1,0 +1,557 @@
+//! A configuration file while it is read: its text, its directory, and the mistakes found so far.
+//!
+//! All mistakes are reported at once, in the order of their lines. The lines of all files of a configuration are numbered in one
+//! sequence, so that a line alone says which file it belongs to. Here: collecting and formatting the mistakes. Not here: what
+//! counts as a mistake; the code that finds one writes its message.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use sluice_settings::EngineSettings;
+use sluice_settings::notation::reason;
+use sluice_settings::source::Source;
+use sluice_settings::template::TEMPLATE_BYTES_MAX;
+
+use super::description::Described;
+
+/// Mistakes reported at once; the rest are only counted.
+const MISTAKES_SHOWN_MAX: usize = 20;
+
+/// Bytes of one configuration file: more than anybody writes, and a bound for a path such as `/dev/zero`.
+const CONFIG_BYTES_MAX: u64 = 4 << 20;
+
+/// A configuration file that is being read.
+pub(crate) struct Document<'a> {
+    /// The file as the user named it, for messages.
+    pub(crate) name: &'a str,
+    /// The keys that such a file may have.
+    pub(crate) keys: &'static dyn Described,
+    /// Its text.
+    pub(crate) text: &'a str,
+    /// Directory of the file, absolute: relative paths in the file start there.
+    pub(crate) directory: &'a Path,
+    /// Says what is at a path; tests substitute a file system of their own.
+    pub(crate) inspect: &'a dyn Fn(&Path) -> FileKind,
+    /// What is said about the engines of a route that cannot be started.
+    pub(crate) missing_engines: &'a dyn Fn(&EngineSettings) -> Vec<String>,
+    /// Reads a template that the configuration names. The error is a reason that follows the path: `cannot be read: …`.
+    pub(crate) read_template: &'a dyn Fn(&Path) -> Result<String, String>,
+    /// Reads a directory and the files that a configuration includes.
+    pub(crate) included: &'a dyn IncludedFiles,
+    /// The number of the line before the first one of this file: 0 for the main file. It stands for the file as a whole.
+    pub(crate) whole: usize,
+    source: &'a Source,
+    report: Rc<Report>,
+}
+
+/// Access to included files; tests have files of their own.
+pub(crate) trait IncludedFiles {
+    /// The names in a directory.
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>>;
+    /// The content of a configuration file. The error is a reason that follows the path.
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
+}
+
+/// The files of a source, and what is on the disk.
+pub(super) struct SourceFiles(pub(super) Source);
+
+/// The real file system, for documents that no source is named for.
+static DISK: SourceFiles = SourceFiles(Source::DISK);
+
+/// What the files of a configuration have in common.
+#[derive(Default)]
+struct Report {
+    /// The files in the order of their lines.
+    files: RefCell<Vec<NumberedFile>>,
+    mistakes: RefCell<Vec<(usize, String)>>,
+    /// The mistakes that are none if what they name comes to exist.
+    missing: RefCell<Vec<(usize, String)>>,
+    /// The same for what is left out until the configuration is read again.
+    skipped: RefCell<Vec<(usize, String)>>,
+    /// The directory of the engines. `None` if the configuration names none.
+    sdk: RefCell<Option<PathBuf>>,
+    /// Whether `[server.script_owners]` permits owners of scripts as their users.
+    permits_owners: std::cell::Cell<bool>,
+}
+
+/// A file and the numbers of its lines.
+struct NumberedFile {
+    name: String,
+    /// The number before its first line.
+    whole: usize,
+    /// The number of its last line.
+    last: usize,
+}
+
+/// A value and its line. The lines of several files are numbered in one sequence (`Document::whole`).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct At<T> {
+    /// The value.
+    pub(crate) value: T,
+    /// Its line, from 1.
+    pub(crate) line: usize,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    /// A directory.
+    Directory,
+    /// A regular file with an execute bit.
+    Program,
+    /// A regular file without an execute bit.
+    File,
+    /// A device, a socket or the like.
+    Other,
+    /// Nothing, or nothing accessible: the system's reason.
+    Missing(String),
+}
+
+/// The mistakes of a configuration in the order of their lines, 20 at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    lines: Vec<String>,
+}
+
+impl<'a> Document<'a> {
+    /// The main file, without any mistakes yet, on the real file system.
+    pub(crate) fn new(keys: &'static dyn Described, name: &'a str, text: &'a str, directory: &'a Path) -> Self {
+        let report = Rc::<Report>::default();
+        Document {
+            name,
+            keys,
+            text,
+            directory,
+            inspect: &FileKind::at,
+            missing_engines: &missing_engines,
+            read_template: &|path| DISK.read_template(path),
+            included: &DISK,
+            source: &DISK.0,
+            whole: report.add(name, text),
+            report,
+        }
+    }
+
+    /// A file that this one includes; its lines follow those of all files so far.
+    pub(crate) fn include<'b>(
+        &'b self,
+        keys: &'static dyn Described,
+        name: &'b str,
+        text: &'b str,
+        directory: &'b Path,
+    ) -> Document<'b> {
+        Document {
+            name,
+            keys,
+            text,
+            directory,
+            inspect: self.inspect,
+            missing_engines: self.missing_engines,
+            read_template: self.read_template,
+            included: self.included,
+            source: self.source,
+            whole: self.report.add(name, text),
+            report: Rc::clone(&self.report),
+        }
+    }
+
+    /// The same document, whose files are those of a source.
+    pub(super) fn reading(
+        self,
+        inspect: &'a dyn Fn(&Path) -> FileKind,
+        read_template: &'a dyn Fn(&Path) -> Result<String, String>,
+        files: &'a SourceFiles,
+    ) -> Self {
+        Document {
+            inspect,
+            read_template,
+            included: files,
+            source: &files.0,
+            ..self
+        }
+    }
+
+    /// Where the files are read.
+    pub(super) fn source(&self) -> Source {
+        self.source.clone()
+    }
+
+    /// The same document on a file system that consists of these two functions and these included files.
+    #[cfg(test)]
+    pub(crate) fn on(
+        self,
+        inspect: &'a dyn Fn(&Path) -> FileKind,
+        read_template: &'a dyn Fn(&Path) -> Result<String, String>,
+        included: &'a dyn IncludedFiles,
+    ) -> Self {
+        Document {
+            inspect,
+            missing_engines: &|engines| match &engines.sdk {
+                Some(sdk) if sdk.ends_with("missing") => vec!["the engine is missing".to_owned()],
+                _ => Vec::new(),
+            },
+            read_template,
+            included,
+            ..self
+        }
+    }
+
+    /// The directory of the engines, if the configuration has named it.
+    pub(crate) fn sdk(&self) -> Option<PathBuf> {
+        self.report.sdk.borrow().clone()
+    }
+
+    /// Sets the directory of the engines, for the scripts that are read afterwards.
+    pub(crate) fn permits_owners(&self) -> bool {
+        self.report.permits_owners.get()
+    }
+
+    /// Notes that scripts may run as the owners of their files. `[server]` comes before the routes.
+    pub(crate) fn permit_owners(&self) {
+        self.report.permits_owners.set(true);
+    }
+
+    pub(crate) fn set_sdk(&self, directory: PathBuf) {
+        *self.report.sdk.borrow_mut() = Some(directory);
+    }
+
+    /// Records a mistake on a line of any of the files; `whole` means the file as a whole.
+    pub(crate) fn report(&self, line: usize, message: impl Into<String>) {
+        self.report.mistakes.borrow_mut().push((line, message.into()));
+    }
+
+    /// Records that a program or directory does not exist: a mistake for `check`, but a server starts without it.
+    pub(crate) fn report_missing(&self, line: usize, message: impl Into<String>) {
+        self.report.missing.borrow_mut().push((line, message.into()));
+    }
+
+    /// What does not exist, with its line, for a server that starts without it; it is no mistake any more.
+    pub(crate) fn take_missing(&self) -> Vec<String> {
+        self.located(self.report.missing.take())
+    }
+
+    /// Records that something is left out: a mistake for `check`, but a server starts without it.
+    pub(crate) fn report_skipped(&self, line: usize, message: impl Into<String>) {
+        self.report.skipped.borrow_mut().push((line, message.into()));
+    }
+
+    /// What is left out, as of `take_missing`.
+    pub(crate) fn take_skipped(&self) -> Vec<String> {
+        self.located(self.report.skipped.take())
+    }
+
+    /// Messages in the order of their lines, each with its file and line.
+    fn located(&self, mut messages: Vec<(usize, String)>) -> Vec<String> {
+        messages.sort_by_key(|(line, _)| *line);
+        messages.dedup();
+        let messages = messages.into_iter();
+        messages
+            .map(|(line, message)| format!("{}: {message}", self.origin(line)))
+            .collect()
+    }
+
+    /// Whether a mistake was recorded, in any of the files.
+    pub(crate) fn has_mistakes(&self) -> bool {
+        !self.report.mistakes.borrow().is_empty()
+    }
+
+    /// The line of a byte offset.
+    pub(crate) fn line(&self, offset: usize) -> usize {
+        self.whole + line_in(self.text.as_bytes(), offset)
+    }
+
+    /// A line of any of the files, for a message about this one: `line 12`, or `line 12 of sites/wiki.toml`.
+    pub(crate) fn shown_line(&self, line: usize) -> String {
+        self.shown_line_beside(line, self.whole)
+    }
+
+    /// The same, for a message about another line.
+    pub(crate) fn shown_line_beside(&self, line: usize, other: usize) -> String {
+        let (name, number) = self.report.place(line);
+        match self.is_same_file(line, other) {
+            true => format!("line {number}"),
+            false => format!("line {number} of {name}"),
+        }
+    }
+
+    /// Whether two lines are in one file.
+    pub(crate) fn is_same_file(&self, line: usize, other: usize) -> bool {
+        self.report.place(line).0 == self.report.place(other).0
+    }
+
+    /// The text of the line of a byte offset.
+    pub(crate) fn line_text(&self, offset: usize) -> &str {
+        let number = line_in(self.text.as_bytes(), offset);
+        self.text.lines().nth(number - 1).unwrap_or_default()
+    }
+
+    /// The first line of the text at `span`, shortened to 40 characters, for a message.
+    pub(crate) fn excerpt(&self, span: Range<usize>) -> String {
+        let whole = self.text.get(span).unwrap_or_default();
+        let first = whole.lines().next().unwrap_or_default();
+        let short: String = first.chars().take(40).collect();
+        if short.len() < whole.len() {
+            format!("{short}…")
+        } else {
+            short
+        }
+    }
+
+    /// The position of a line as the running server's messages name it: `sluice.toml:12`.
+    pub(crate) fn origin(&self, line: usize) -> String {
+        let (name, line) = self.report.place(line);
+        format!("{name}:{line}")
+    }
+
+    /// The path of this file, absolute.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory
+            .join(Path::new(self.name).file_name().unwrap_or_default())
+    }
+
+    /// Makes a path of the configuration absolute: relative ones start from the file's directory.
+    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+        // Collected from its components, so that scripts get no trailing slash and no `/./`.
+        self.directory.join(path).components().collect()
+    }
+
+    /// Ends the reading: the value if there was no mistake, or else all mistakes.
+    pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigErrors> {
+        let mut mistakes = self.report.mistakes.take();
+        mistakes.extend(self.report.missing.take());
+        mistakes.extend(self.report.skipped.take());
+        if mistakes.is_empty() {
+            return Ok(value);
+        }
+        mistakes.sort_by_key(|(line, _)| *line);
+        mistakes.dedup();
+        let more = mistakes.len().saturating_sub(MISTAKES_SHOWN_MAX);
+        let shown = mistakes
+            .iter()
+            .take(MISTAKES_SHOWN_MAX)
+            .map(|(line, message)| match self.report.place(*line) {
+                (name, 0) => format!("{name}: {message}"),
+                (name, line) => format!("{name}:{line}: {message}"),
+            });
+        let mut lines: Vec<String> = shown.collect();
+        if more > 0 {
+            lines.push(format!("{}: and {more} more", self.name));
+        }
+        Err(ConfigErrors { lines })
+    }
+}
+
+impl Report {
+    /// Adds a file after the others. Returns the number before its first line.
+    fn add(&self, name: &str, text: &str) -> usize {
+        let mut files = self.files.borrow_mut();
+        let whole = files.last().map_or(0, |file| file.last + 1);
+        files.push(NumberedFile {
+            name: name.to_owned(),
+            whole,
+            last: whole + line_in(text.as_bytes(), text.len()),
+        });
+        whole
+    }
+
+    /// The file of a line, and the line's number in it, from 1; 0 for the file as a whole.
+    fn place(&self, line: usize) -> (String, usize) {
+        let files = self.files.borrow();
+        let file = files.iter().rfind(|file| file.whole <= line);
+        file.map_or_else(Default::default, |file| (file.name.clone(), line - file.whole))
+    }
+}
+
+impl SourceFiles {
+    /// What is at a path. A file of a bundle is one, although this process may not see it.
+    pub(super) fn kind(&self, path: &Path) -> FileKind {
+        match self.0.has(path) {
+            true => FileKind::File,
+            false => FileKind::at(path),
+        }
+    }
+
+    /// Reads a template of at most `TEMPLATE_BYTES_MAX` bytes.
+    pub(super) fn read_template(&self, path: &Path) -> Result<String, String> {
+        match self.0.read(path, TEMPLATE_BYTES_MAX as u64) {
+            Ok(Some(content)) => String::from_utf8(content).map_err(|_| "is not UTF-8 text".to_owned()),
+            Ok(None) => Err(format!("is larger than {} KiB", TEMPLATE_BYTES_MAX >> 10)),
+            Err(error) => Err(format!("cannot be read: {}", reason(&error))),
+        }
+    }
+}
+
+impl IncludedFiles for SourceFiles {
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.0.names(directory)
+    }
+
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        read_config(file, &self.0)
+    }
+}
+
+/// The engines of a route that cannot be started: why, and what to do.
+fn missing_engines(engines: &EngineSettings) -> Vec<String> {
+    let missing = sluice_script::program::engine::missing_engines(engines).into_iter();
+    missing.map(|missing| missing.to_string()).collect()
+}
+
+/// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.
+pub(crate) fn read_config(path: &Path, source: &Source) -> Result<Vec<u8>, String> {
+    match source.read(path, CONFIG_BYTES_MAX) {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(format!("is larger than {} MiB", CONFIG_BYTES_MAX >> 20)),
+        Err(error) => Err(format!("cannot be read: {}", reason(&error))),
+    }
+}
+
+/// The text of a configuration file. The error is the line, from 1, of the first byte that is not UTF-8.
+pub(crate) fn decode(bytes: Vec<u8>) -> Result<String, usize> {
+    String::from_utf8(bytes).map_err(|error| line_in(error.as_bytes(), error.utf8_error().valid_up_to()))
+}
+
+/// The line, from 1, of a byte offset.
+fn line_in(text: &[u8], offset: usize) -> usize {
+    let before = &text[..offset.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+impl FileKind {
+    /// Inspects the file system. A bare name, without any directory, is a program and is looked up in PATH.
+    pub(crate) fn at(path: &Path) -> FileKind {
+        if path.components().count() == 1 && path.is_relative() {
+            let directories = std::env::var_os("PATH").unwrap_or_default();
+            let programs = std::env::split_paths(&directories).map(|directory| directory.join(path));
+            let found = programs.map(|program| FileKind::at_path(&program));
+            let missing = FileKind::Missing("is in no directory of PATH".to_owned());
+            return found
+                .into_iter()
+                .find(|found| *found == FileKind::Program)
+                .unwrap_or(missing);
+        }
+        FileKind::at_path(path)
+    }
+
+    fn at_path(path: &Path) -> FileKind {
+        match std::fs::metadata(path) {
+            Err(error) => FileKind::Missing(reason(&error)),
+            Ok(about) if about.is_dir() => FileKind::Directory,
+            Ok(about) if about.is_file() && is_program(&about) => FileKind::Program,
+            Ok(about) if about.is_file() => FileKind::File,
+            Ok(_) => FileKind::Other,
+        }
+    }
+}
+
+impl ConfigErrors {
+    /// A configuration that could not be read at all.
+    pub(crate) fn one(message: String) -> ConfigErrors {
+        ConfigErrors { lines: vec![message] }
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.lines.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// Whether any execute bit is set; any, because `sluice check` may run as another user than the server.
+fn is_program(about: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    about.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::root::ROOT;
+    use super::*;
+
+    fn document(text: &str) -> Document<'_> {
+        Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"))
+    }
+
+    #[test]
+    fn mistakes_are_sorted_by_line_and_those_of_the_whole_file_come_first() {
+        let document = document("a\nb\n");
+        document.report(2, "second");
+        document.report(1, "first");
+        document.report(0, "all of it");
+        document.report(2, "second");
+        let shown = document.finish(()).unwrap_err().to_string();
+        assert_eq!(
+            shown,
+            "sluice.toml: all of it\nsluice.toml:1: first\nsluice.toml:2: second"
+        );
+    }
+
+    #[test]
+    fn lines_of_several_files_are_numbered_in_one_sequence() {
+        let main = document("a\nb");
+        let directory = Path::new("/etc/sluice/sites");
+        let (first, second) = (
+            main.include(&ROOT, "sites/a.toml", "x\ny\n", directory),
+            main.include(&ROOT, "sites/b.toml", "z", directory),
+        );
+        let line = second.line(0);
+        assert_eq!(second.origin(line), "sites/b.toml:1");
+        assert_eq!(main.shown_line(line), "line 1 of sites/b.toml");
+        assert_eq!(
+            (second.shown_line(line), main.shown_line(2)),
+            ("line 1".to_owned(), "line 2".to_owned())
+        );
+        second.report(line, "last");
+        first.report(first.whole, "whole");
+        first.report(first.line(2), "second line");
+        main.report(2, "main");
+        let shown = main.finish(()).unwrap_err().to_string();
+        assert_eq!(
+            shown,
+            "sluice.toml:2: main\nsites/a.toml: whole\nsites/a.toml:2: second line\nsites/b.toml:1: last"
+        );
+    }
+
+    #[test]
+    fn no_more_than_twenty_mistakes_are_shown() {
+        let document = document("");
+        (1..=23).for_each(|line| document.report(line, "wrong"));
+        let shown = document.finish(()).unwrap_err().to_string();
+        assert_eq!(shown.lines().count(), 21);
+        assert!(
+            shown.ends_with("sluice.toml:20: wrong\nsluice.toml: and 3 more"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn programs_without_a_directory_are_looked_up_in_path() {
+        assert_eq!(FileKind::at(Path::new("sh")), FileKind::Program);
+        assert!(matches!(
+            FileKind::at(Path::new("no-such-program")),
+            FileKind::Missing(_)
+        ));
+        assert_eq!(FileKind::at(Path::new("/")), FileKind::Directory);
+    }
+
+    #[test]
+    fn excerpts_are_one_short_line() {
+        let text = format!("a = [\n1]\nb = \"{}\"", "x".repeat(60));
+        let document = document(&text);
+        assert_eq!(document.excerpt(4..8), "[…");
+        assert_eq!(document.excerpt(13..text.len()), format!("\"{}…", "x".repeat(39)));
+    }
+
+    #[test]
+    fn relative_paths_start_from_the_directory_of_the_file() {
+        let document = document("");
+        assert_eq!(document.resolve("./htdocs/"), Path::new("/etc/sluice/htdocs"));
+        assert_eq!(document.resolve("/srv/www/"), Path::new("/srv/www"));
+    }
+}

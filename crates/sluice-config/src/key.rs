@@ -1,0 +1,249 @@
+//! What a key of the configuration is: its name, its kind of value, its setter, its default and its description, in one entry.
+//!
+//! Each section has a static list of such entries, in the file that interprets the section (`listen`, `site`, `script` …).
+//! `section` reads a section with its list; the reference page (`reference`) and the answers to unknown keys (`suggest`) are made
+//! from the same lists. So a key is written once, and a new key is one new entry.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sluice_settings::ListenAddress;
+
+use super::description::{Described, Entry, Fallback};
+use super::document::At;
+use super::table::{Table, Written};
+use sluice_settings::notation::{format_duration, format_size};
+
+/// A key of a section that is read into an `S`.
+pub(crate) struct Key<S: 'static> {
+    /// Its name within the section.
+    pub(crate) name: &'static str,
+    /// What its value may be, and what is done with it.
+    pub(crate) kind: Kind<S>,
+    /// What holds without it.
+    pub(crate) default: Fallback,
+    /// What it does, in whole sentences.
+    pub(crate) text: &'static str,
+    /// A value as written in the file, other than the default.
+    pub(crate) example: &'static str,
+}
+
+/// A section that is read into an `S`.
+pub(crate) struct Section<S: 'static> {
+    /// Its name in messages and in the reference, such as `[[site.route]].script`; empty for the top of the file.
+    pub(crate) title: &'static str,
+    /// What it is for.
+    pub(crate) text: &'static str,
+    /// Its keys, in the order in which they are read and the reference shows them.
+    pub(crate) keys: &'static [Key<S>],
+}
+
+/// A setter. An error is a message about the value; it says what to write instead.
+pub(crate) type Set<S, T> = fn(&mut S, T, &Written<'_>) -> Result<(), String>;
+
+/// A word that a key takes, and what it sets.
+pub(crate) type Word<S> = (&'static str, fn(&mut S));
+
+/// What the value of a key may be, and its setter.
+pub(crate) enum Kind<S: 'static> {
+    /// Any text.
+    Text(Set<S, String>),
+    /// A path, made absolute.
+    Path(Set<S, PathBuf>),
+    /// One of these words, or else a path, made absolute.
+    WordOrPath(&'static [Word<S>], Set<S, PathBuf>),
+    /// An address to listen on, or a list of them, each with its line.
+    Addresses(Set<S, Vec<At<ListenAddress>>>),
+    /// true or false.
+    Flag(fn(&mut S, bool)),
+    /// true or false, or one of these words.
+    FlagOrWord(fn(&mut S, bool), &'static [Word<S>]),
+    /// A list of texts, each with its line.
+    Texts(Set<S, Vec<At<String>>>),
+    /// A text, or a list of texts.
+    Words(Set<S, Vec<String>>),
+    /// Names with texts.
+    Pairs(Set<S, Vec<(String, At<String>)>>),
+    /// A whole number.
+    Number {
+        /// What is counted.
+        unit: &'static str,
+        /// What is allowed.
+        bounds: Bounds,
+        /// The setter.
+        set: fn(&mut S, u64),
+    },
+    /// A duration; the bounds are milliseconds.
+    Duration(Bounds, fn(&mut S, Duration)),
+    /// A size; the bounds are bytes.
+    Size(Bounds, fn(&mut S, u64)),
+    /// One of these words.
+    Choice(&'static [Word<S>]),
+    /// One of these numbers.
+    Code(&'static [u16], fn(&mut S, u16)),
+    /// A text, or a section that occurs once.
+    TextOrTable(Set<S, String>, &'static dyn Below<S>),
+    /// A section that occurs once.
+    Table(&'static dyn Below<S>),
+    /// A section that may occur several times.
+    Tables(&'static dyn Below<S>),
+}
+
+/// The least and the greatest value that a number may have.
+pub(crate) struct Bounds {
+    /// The least.
+    pub(crate) least: u64,
+    /// The greatest.
+    pub(crate) most: u64,
+    /// What to write instead, or the reason; empty for none.
+    pub(crate) hint: &'static str,
+}
+
+/// Bounds that allow every number.
+pub(crate) const ANY: Bounds = Bounds {
+    least: 0,
+    most: u64::MAX,
+    hint: "",
+};
+
+/// Bounds without a greatest value.
+pub(crate) const fn at_least(least: u64, hint: &'static str) -> Bounds {
+    Bounds {
+        least,
+        most: u64::MAX,
+        hint,
+    }
+}
+
+/// A section below one that is read into an `S`.
+pub(crate) trait Below<S>: Sync {
+    /// The section's description.
+    fn description(&self) -> &'static dyn Described;
+    /// Reads a table of that section, and puts the result into `parent`.
+    fn read(&self, parent: &mut S, table: &Table<'_>);
+    /// What `false` in place of the section sets; `None` if `false` is a mistake.
+    fn off(&self) -> Option<fn(&mut S)>;
+}
+
+/// A section that is read into a `T`, which then becomes part of an `S`.
+pub(crate) struct Nested<S: 'static, T: 'static> {
+    /// The section.
+    pub(crate) section: &'static Section<T>,
+    /// What `false` in place of the section sets, if that may be written.
+    pub(crate) off: Option<fn(&mut S)>,
+    /// Makes the `T` that holds the defaults.
+    pub(crate) begin: fn(&S, &Table<'_>) -> T,
+    /// Puts it into the `S` when the section has been read. Checks of several keys together belong here.
+    pub(crate) end: fn(&mut S, T, &Table<'_>),
+}
+
+impl<S> Described for Section<S> {
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn text(&self) -> &'static str {
+        self.text
+    }
+
+    fn keys(&self) -> Vec<Entry> {
+        let entry = |key: &'static Key<S>| Entry {
+            name: key.name,
+            value: key.kind.shown(),
+            default: &key.default,
+            text: key.text,
+            example: key.example,
+            below: match key.kind {
+                Kind::Table(below) | Kind::Tables(below) | Kind::TextOrTable(_, below) => Some(below.description()),
+                _ => None,
+            },
+        };
+        self.keys.iter().map(entry).collect()
+    }
+}
+
+impl<S> Kind<S> {
+    /// What may be written, with its unit and bounds, for the reference page.
+    fn shown(&self) -> String {
+        let millis = |bound| format_duration(Duration::from_millis(bound));
+        match self {
+            Kind::Text(_) => "text".into(),
+            Kind::Path(_) => "path".into(),
+            Kind::WordOrPath(words, _) => format!("path, {}", listed(words.iter().map(|(word, _)| quoted(word)))),
+            Kind::Addresses(_) => "address, or list of addresses".into(),
+            Kind::Flag(_) => "`true`, `false`".into(),
+            Kind::FlagOrWord(_, words) => {
+                format!(
+                    "`true`, `false`, {}",
+                    listed(words.iter().map(|(word, _)| quoted(word)))
+                )
+            }
+            Kind::Texts(_) => "list of texts".into(),
+            Kind::Words(_) => "text, or list of texts".into(),
+            Kind::Pairs(_) => "table of texts".into(),
+            Kind::Number { unit, bounds, .. } => format!("number of {unit}{}", bounds.shown(|bound| bound.to_string())),
+            Kind::Duration(bounds, _) => format!("duration{}", bounds.shown(millis)),
+            Kind::Size(bounds, _) => format!("size{}", bounds.shown(format_size)),
+            Kind::Choice(words) => listed(words.iter().map(|(word, _)| quoted(word))),
+            Kind::Code(codes, _) => listed(codes.iter().map(ToString::to_string)),
+            Kind::TextOrTable(_, below) => format!("text, [section](#{})", anchor(below.description())),
+            Kind::Table(below) => {
+                let off = if below.off().is_some() { ", `false`" } else { "" };
+                format!("[section](#{}){off}", anchor(below.description()))
+            }
+            Kind::Tables(below) => format!("[sections](#{})", anchor(below.description())),
+        }
+    }
+
+    /// What must be written, for messages.
+    pub(super) fn form(&self) -> String {
+        match self {
+            Kind::Number { unit, .. } => format!("a number of {unit}"),
+            Kind::Code(..) => "a number".to_owned(),
+            Kind::Flag(_) => "true or false".to_owned(),
+            Kind::FlagOrWord(_, words) => {
+                let words = words.iter().map(|(word, _)| format!(" or {}", quoted(word)));
+                format!("true or false{}", words.collect::<String>())
+            }
+            Kind::Texts(_) => "a list of texts".to_owned(),
+            Kind::Words(_) | Kind::Addresses(_) => "a text or a list of texts".to_owned(),
+            Kind::Pairs(_) => "a table of names and texts".to_owned(),
+            Kind::Table(_) => "one table".to_owned(),
+            Kind::TextOrTable(..) => "a text or one table".to_owned(),
+            Kind::Tables(_) => "a list of tables".to_owned(),
+            Kind::Text(_)
+            | Kind::Path(_)
+            | Kind::WordOrPath(..)
+            | Kind::Duration(..)
+            | Kind::Size(..)
+            | Kind::Choice(_) => "a text".to_owned(),
+        }
+    }
+}
+
+impl Bounds {
+    fn shown(&self, show: impl Fn(u64) -> String) -> String {
+        match (self.least, self.most) {
+            (0, u64::MAX) => String::new(),
+            (least, u64::MAX) => format!(", at least {}", show(least)),
+            (0, most) => format!(", at most {}", show(most)),
+            (least, most) => format!(", {} to {}", show(least), show(most)),
+        }
+    }
+}
+
+fn quoted(word: &str) -> String {
+    format!("\"{word}\"")
+}
+
+fn listed(words: impl Iterator<Item = String>) -> String {
+    words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The anchor that Markdown renderers give the heading of a section.
+fn anchor(section: &dyn Described) -> String {
+    let letters = section.title().chars();
+    letters
+        .filter(|letter| letter.is_ascii_alphanumeric() || *letter == '_')
+        .collect()
+}

@@ -1,0 +1,160 @@
+//! The configuration: from a TOML file to the server's settings, or to every mistake in it with its line and what to write instead. Floor 5,
+//! safe Rust.
+//!
+//! ```text
+//! file ─▶ document (text, lines, mistakes) ─▶ section: each table read with its list of keys ─▶ root ─▶ Settings ─▶ describe
+//!              │                                                   │                            ▲
+//!              └─▶ include ─▶ included: sites and routes ──────────┼────────────────────────────┘
+//!                                                                  └─▶ reference page, answers to unknown keys
+//! ```
+//! A key is one entry (`key`) in the file of its section: its name, kind of value, setter, default and description. Nothing here
+//! opens a socket or starts a process, so a configuration can be read while a server runs with an older one. Not here: the server (`sluice_server`), and the command line.
+#![forbid(unsafe_code)]
+
+mod access;
+mod access_warnings;
+mod agents;
+mod cache;
+mod changes;
+mod client_certificates;
+mod compression;
+mod conditions;
+mod confinement;
+mod confinement_warnings;
+mod control_key;
+mod default_file;
+mod describe;
+mod description;
+mod directory;
+mod document;
+mod engine;
+mod files;
+mod foreign;
+mod include;
+mod included;
+mod interpreters;
+mod key;
+mod limits;
+mod listen;
+mod log;
+mod media_type;
+mod pages;
+mod pattern;
+mod pool;
+mod redirect;
+mod reference;
+mod report;
+mod reports;
+mod root;
+mod route;
+mod route_lint;
+mod script;
+mod script_draft;
+mod section;
+mod server;
+mod server_watch;
+mod site;
+mod sites;
+mod start;
+mod suggest;
+mod syntax;
+mod table;
+#[cfg(test)]
+mod tests;
+mod throttle;
+mod users;
+mod variables;
+mod warnings;
+mod watch;
+
+use std::path::Path;
+
+use sluice_settings::Settings;
+use sluice_settings::notation::reason;
+use sluice_settings::source::Source;
+
+pub use control_key::control_socket;
+pub use default_file::choose_file;
+pub use describe::{addresses, describe, summary};
+pub use description::{Described, Entry, Fallback};
+pub use document::ConfigErrors;
+pub use listen::DEFAULT as DEFAULT_ADDRESS;
+pub use report::report;
+pub use server::default_workers;
+pub use site::{INDEX, parse_host};
+pub use start::{contents, sources};
+pub use warnings::warnings;
+
+use document::{Document, SourceFiles, decode, read_config};
+use included::INCLUDED;
+use root::{ROOT, Root};
+
+/// Reads a configuration file and checks that the directories and files that it names exist.
+///
+/// # Errors
+/// Every mistake in the file, in the order of its lines; the user's to fix.
+pub fn load(path: &Path) -> Result<Settings, ConfigErrors> {
+    read(path, &Source::DISK, |_| {})
+}
+
+/// As `load`, for a server, which starts although programs and directories are missing: `warn` gets a line about each.
+///
+/// # Errors
+/// As of `load`, but for what is missing.
+pub fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
+    load_from(path, &Source::DISK, warn)
+}
+
+/// As `load_to_run`, with the files of a source, which the settings keep for certificates and keys.
+///
+/// # Errors
+/// As of `load_to_run`.
+pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
+    read(path, source, |document| {
+        let missing = document.take_missing().into_iter();
+        missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
+        let skipped = document.take_skipped().into_iter();
+        skipped.for_each(|skipped| warn(&format!("{skipped}; it is left out until the next reload")));
+    })
+}
+
+/// Reads a configuration file; `look_at` sees the document before its mistakes are collected.
+fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
+    let name = path.display().to_string();
+    let refuse = |reason: String| ConfigErrors::one(format!("{name}: {reason}"));
+    let bytes = read_config(path, source).map_err(refuse)?;
+    let absolute =
+        std::path::absolute(path).map_err(|error| refuse(format!("has no absolute path: {}", reason(&error))))?;
+    let text = decode(bytes)
+        .map_err(|line| ConfigErrors::one(format!("{name}:{line}: is not UTF-8 text: save the file in UTF-8")))?;
+    let directory = absolute.parent().unwrap_or(Path::new("/"));
+    let files = SourceFiles(source.clone());
+    let (inspect, read_template) = (|path: &Path| files.kind(path), |path: &Path| files.read_template(path));
+    let document = Document::new(&ROOT, &name, &text, directory).reading(&inspect, &read_template, &files);
+    interpret(document, look_at)
+}
+
+/// The lists of keys of the main file, and of included files.
+#[must_use]
+pub fn sections() -> [&'static dyn Described; 2] {
+    [&ROOT, &INCLUDED]
+}
+
+/// The reference page of all keys, in Markdown.
+#[must_use]
+pub fn reference() -> String {
+    reference::page(&ROOT, &INCLUDED)
+}
+
+/// Makes settings of a document and the files that it includes, or reports their mistakes.
+fn interpret(document: Document<'_>, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
+    let Some(table) = syntax::parse(&document) else {
+        // What could be read around such mistakes would only give false ones.
+        return Err(document.finish(()).expect_err("a mistake was reported"));
+    };
+    let mut root = Root::read(&document, &table);
+    included::read(&mut root, &document);
+    let settings = root.finish(&document);
+    look_at(&document);
+    document.finish(settings)
+}

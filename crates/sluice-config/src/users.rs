@@ -1,0 +1,252 @@
+//! The users of the processes: `[server.script_owners]`, and `user` of scripts.
+//!
+//! Here: how a user is written, and which users there may be. Not here: whether this process may change to them (the program), and
+//! the check of a script's owner (the launcher).
+
+use std::fs::read_to_string;
+
+use sluice_launch::{Account, account_by_name, account_by_number, group_by_name};
+use sluice_settings::{Mode, OwnerSettings, ScriptSettings, ScriptUser, Settings, User};
+
+use super::description::Fallback::{Value, Words};
+use super::key::{Bounds, Key, Kind, Section};
+use super::script_draft::Draft;
+use super::suggest;
+use super::table::Table;
+
+/// The word for the owner of a script.
+const OWNER: &str = "owner";
+
+/// The word for all users with an account.
+const ALL: &str = "*";
+
+/// `user` of a script.
+pub(super) const RUN_AS: Key<Draft> = Key {
+    name: "user",
+    kind: Kind::Text(|script, text, _| {
+        script.settings.confinement.user = match text.as_str() {
+            OWNER => ScriptUser::Owner,
+            name => ScriptUser::Named(parse_user(name)?),
+        };
+        Ok(())
+    }),
+    default: Words("`script_user` of `[server]`, or else the user of the server"),
+    text: "The user of the processes: `name`, `name:group` or numbers, as `user` of `[server]`; or `owner`: the owner of the script's file, whom \
+           `[server.script_owners]` must permit. Each script then has processes of its own. See [users](../guides/users.md).",
+    example: "\"nobody\"",
+};
+
+pub(super) static OWNERS: Section<OwnerSettings> = Section {
+    title: "[server.script_owners]",
+    text: "Whose scripts may run as the owners of their files (`user = \"owner\"`). A script is refused, with the reason in the log, unless it is a \
+           regular file below one of `directories`, its owner is one of `users` or a member of one of `groups`, not root, and has a number of at \
+           least `uid_min`; neither the script nor a directory that leads to it may be writable by its group or by others, and these \
+           directories must belong to the same owner or to root.",
+    keys: &[
+        Key {
+            name: "users",
+            kind: Kind::Words(|owners, names, _| {
+                for name in names {
+                    match name.as_str() {
+                        ALL => owners.is_for_all = true,
+                        name => owners
+                            .users
+                            .push(parse_user(name).map_err(|error| format!("\"{name}\": {error}"))?),
+                    }
+                }
+                Ok(())
+            }),
+            default: Words("none"),
+            text: "Users: names, or numbers with a group as in `user` of `[server]`; `*` for everybody who has an account and a number of at least \
+                   `uid_min`.",
+            example: "[\"nobody\"]",
+        },
+        Key {
+            name: "groups",
+            kind: Kind::Words(|owners, names, _| {
+                for name in names {
+                    owners.groups.push(parse_group(&name)?);
+                }
+                Ok(())
+            }),
+            default: Words("none"),
+            text: "Groups whose members are permitted: names or numbers.",
+            example: "[\"100\"]",
+        },
+        Key {
+            name: "uid_min",
+            kind: Kind::Number {
+                unit: "",
+                bounds: Bounds {
+                    least: 1,
+                    most: u32::MAX as u64 - 1,
+                    hint: "root is 0, and no script runs as root",
+                },
+                set: |owners, least| owners.uid_min = u32::try_from(least).unwrap_or(u32::MAX),
+            },
+            default: Value("1000"),
+            text: "The lowest number of an owner. Lower ones usually belong to services.",
+            example: "2000",
+        },
+        Key {
+            name: "directories",
+            kind: Kind::Texts(|owners, paths, written| {
+                let document = written.document();
+                for path in paths {
+                    if path.value.is_empty() {
+                        document.report(path.line, "directories: needs paths, as in \"/home\"");
+                    } else {
+                        owners.directories.push(document.resolve(&path.value));
+                    }
+                }
+                Ok(())
+            }),
+            default: Words("required"),
+            text: "Directories below which the scripts lie. Symbolic links below them are not followed.",
+            example: "[\"/home\"]",
+        },
+    ],
+};
+
+pub(super) fn check_owners(owners: &OwnerSettings, table: &Table<'_>) {
+    if !table.has("directories") || owners.directories.is_empty() && !table.document.has_mistakes() {
+        table.report("[server.script_owners] lacks directories: write, for instance, directories = [\"/home\"]");
+    }
+    if !table.has("users") && !table.has("groups") {
+        table.report(
+            "[server.script_owners] permits nobody: write, for instance, users = [\"alice\"] or groups = [\"staff\"]; users = \"*\" permits everybody",
+        );
+    }
+}
+
+/// Reports a user that does not go with the rest of a script's keys.
+pub(super) fn check_user(script: &ScriptSettings, table: &Table<'_>) {
+    if script.mode == Mode::Rte && script.confinement.user == ScriptUser::Owner {
+        let message = "the processes of an engine run the scripts of all owners: name one user, or write mode = \"cgi\" or \"cgiplus\"";
+        table.refuse("user", message);
+    }
+    if script.confinement.user == ScriptUser::Owner && !table.document.permits_owners() {
+        let message = "nobody is permitted yet: add [server.script_owners] with users = [\"alice\"] and directories = [\"/home\"]";
+        table.refuse("user", message);
+    }
+}
+
+/// Gives scripts whose route names no user that of all scripts.
+pub(super) fn finish(settings: &mut Settings) {
+    let Some(usual) = settings.users.scripts.clone() else {
+        return;
+    };
+    for script in settings.scripts_mut() {
+        if script.confinement.user == ScriptUser::Usual {
+            script.confinement.user = ScriptUser::Named(usual.clone());
+        }
+    }
+}
+
+/// A user with its groups. The error is a message about the text.
+pub(super) fn parse_user(text: &str) -> Result<User, String> {
+    let (name, group) = match text.split_once(':') {
+        Some((name, group)) => (name, Some(group)),
+        None => (text, None),
+    };
+    let number = name.parse::<u32>().ok();
+    let account = match number {
+        Some(uid) => account_by_number(uid),
+        None => account_by_name(name),
+    };
+    let uid = match (number, &account) {
+        (Some(uid), _) => uid,
+        (None, Some(account)) => account.uid,
+        (None, None) => return Err(unknown_user(name)),
+    };
+    let gid = match (group, &account) {
+        (Some(group), _) => parse_group(group)?,
+        (None, Some(account)) => account.gid,
+        (None, None) => {
+            return Err(format!(
+                "user {uid} has no account on this machine, so its group is not known: write it, as in \"{uid}:{uid}\""
+            ));
+        }
+    };
+    if uid == 0 {
+        return Err("is root: name another user, such as \"www-data\" or \"nobody\"".to_owned());
+    }
+    if gid == 0 {
+        return Err("has the group of root: name another group, as in \"name:group\"".to_owned());
+    }
+    let groups = match (&account, group) {
+        (Some(account), None) => account.groups(),
+        _ => vec![gid],
+    };
+    Ok(User {
+        name: text.to_owned(),
+        uid,
+        gid,
+        groups,
+        login: account.as_ref().and_then(login),
+        home: account.map(|account| home(&account)),
+    })
+}
+
+fn login(account: &Account) -> Option<String> {
+    String::from_utf8(account.name.clone()).ok()
+}
+
+fn home(account: &Account) -> std::path::PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(&account.home).into()
+}
+
+fn parse_group(text: &str) -> Result<u32, String> {
+    if let Ok(gid) = text.parse() {
+        return Ok(gid);
+    }
+    group_by_name(text).ok_or_else(|| {
+        let names = names_of("/etc/group");
+        let hint = match suggest::similar(text, names.iter().map(String::as_str)) {
+            Some(similar) => format!("did you mean \"{similar}\"?"),
+            None => "create it (groupadd), or write a number".to_owned(),
+        };
+        format!("there is no group \"{}\" on this machine; {hint}", text.escape_debug())
+    })
+}
+
+fn unknown_user(name: &str) -> String {
+    let names = names_of("/etc/passwd");
+    let hint = match suggest::similar(name, names.iter().map(String::as_str)) {
+        Some(similar) => format!("did you mean \"{similar}\"?"),
+        None => "create it (useradd --system), or write numbers, as in \"990:990\"".to_owned(),
+    };
+    format!("there is no user \"{}\" on this machine; {hint}", name.escape_debug())
+}
+
+/// The names in a file such as passwd(5).
+fn names_of(file: &str) -> Vec<String> {
+    let text = read_to_string(file).unwrap_or_default();
+    let names = text.lines().filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_names_or_numbers() {
+        let user = parse_user("64001:64002").unwrap();
+        assert_eq!((user.uid, user.gid, user.groups), (64_001, 64_002, vec![64_002]));
+        assert!(parse_user("64001").unwrap_err().contains("\"64001:64001\""));
+        for root in ["root", "0", "0:33", "root:33", "33:0", "33:root"] {
+            let message = parse_user(root).unwrap_err();
+            assert!(message.contains("root"), "{root}: {message}");
+        }
+        let message = parse_user("sluice-no-such").unwrap_err();
+        assert!(message.starts_with("there is no user \"sluice-no-such\""), "{message}");
+        assert!(
+            parse_user("1:sluice-no-such")
+                .unwrap_err()
+                .starts_with("there is no group")
+        );
+        assert!(parse_user("rooot").unwrap_err().ends_with("did you mean \"root\"?"));
+    }
+}

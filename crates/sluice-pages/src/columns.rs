@@ -1,0 +1,108 @@
+//! The charts of activity: a column for each bar, which may be a link, with the starts and ends of the server.
+
+use maud::{Markup, html};
+use sluice_report::activity::Bucket;
+
+/// The size of a chart in its own units; the style sheet gives it the width of the page.
+const WIDTH: usize = 1680;
+const HEIGHT: usize = 120;
+
+/// A chart.
+pub(crate) struct Columns<'a> {
+    /// What is shown, for those who do not see it.
+    pub label: &'a str,
+    pub columns: &'a [Column<'a>],
+    /// Drawn in this order, so that the largest values come first.
+    pub layers: &'a [Layer],
+    /// A value as text.
+    pub shown: fn(u64) -> String,
+    /// The texts below the chart, at equal distances.
+    pub times: &'a [String],
+}
+
+/// A column.
+pub(crate) struct Column<'a> {
+    pub bucket: &'a Bucket,
+    /// What it says when it is pointed to.
+    pub title: String,
+    /// Whether there is nothing to show because the server did not run.
+    pub is_gap: bool,
+    /// The page that shows more of it.
+    pub href: Option<String>,
+}
+
+/// A value that each column shows.
+pub(crate) struct Layer {
+    /// Its class in the style sheet.
+    pub class: &'static str,
+    pub name: &'static str,
+    pub value: fn(&Bucket) -> u64,
+}
+
+impl Columns<'_> {
+    pub(crate) fn render(&self) -> Markup {
+        let values = self
+            .columns
+            .iter()
+            .flat_map(|column| self.layers.iter().map(|layer| (layer.value)(column.bucket)));
+        let greatest = values.max().unwrap_or(0);
+        html! {
+            figure.activity {
+                div.scale {
+                    span { "at most " ((self.shown)(greatest)) } " "
+                    span { @for layer in self.layers { span class=(format!("key {}", layer.class)) { (layer.name) } " " } }
+                }
+                svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(self.label) {
+                    @for (number, column) in self.columns.iter().enumerate() {
+                        @match &column.href {
+                            Some(href) => a href=(href) { (self.column(number, column, greatest)) },
+                            None => g { (self.column(number, column, greatest)) },
+                        }
+                    }
+                    line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
+                }
+                div.scale { @for time in self.times { span { (time) } " " } }
+            }
+        }
+    }
+
+    fn column(&self, number: usize, column: &Column<'_>, greatest: u64) -> Markup {
+        let count = self.columns.len().max(1);
+        let (left, right) = (number * WIDTH / count, (number + 1) * WIDTH / count);
+        let width = right - left;
+        html! {
+            title { (column.title) }
+            rect class=(if column.is_gap { "column gap" } else { "column" }) x=(left) y="0" width=(width) height=(HEIGHT) {}
+            @for layer in self.layers {
+                @let height = height((layer.value)(column.bucket), greatest);
+                @if height > 0 {
+                    rect class=(layer.class) x=(left) y=(HEIGHT - height) width=(width.saturating_sub(2).max(1)) height=(height) {}
+                }
+            }
+            (marks(column.bucket, left))
+        }
+    }
+}
+
+/// Lines at the starts and ends of the server, the worst on top.
+fn marks(bucket: &Bucket, left: usize) -> Markup {
+    let marks = [
+        ("start", bucket.starts),
+        ("stop", bucket.stops),
+        ("crash", bucket.crashes),
+    ];
+    html! {
+        @for (class, count) in marks {
+            @if count > 0 { rect class=(format!("mark {class}")) x=(left) y="0" width="3" height=(HEIGHT) {} }
+        }
+    }
+}
+
+/// The height of a bar; at least 1 if its value is not 0.
+fn height(value: u64, greatest: u64) -> usize {
+    if value == 0 {
+        return 0;
+    }
+    let scaled = u128::from(value) * HEIGHT as u128 / u128::from(greatest.max(1));
+    usize::try_from(scaled).unwrap_or(HEIGHT).clamp(1, HEIGHT)
+}

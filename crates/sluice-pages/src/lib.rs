@@ -1,0 +1,30 @@
+//! How reports about a running server are shown: as HTML, as charts, and as OpenMetrics text. Floor 4, safe Rust.
+//!
+//! ```text
+//! value (sluice_report) ─┬─ View::html ─▶ Frame ─▶ page        NAME
+//!                        ├─ serde_json ─────────▶ JSON         NAME.json
+//!                        └─ metrics::encode ────▶ OpenMetrics  metrics
+//! ```
+//! The HTML of a report is made of the same value as its JSON, so that neither knows more than the other. Here: no I/O and no clock.
+//! Not here: the values (`sluice_report`), where they come from, and what is behind a URL (`sluice_server`).
+#![forbid(unsafe_code)]
+
+mod access;
+pub mod action;
+mod activity;
+mod cache;
+mod chart;
+mod columns;
+mod configuration;
+mod connections;
+mod environment;
+pub mod frame;
+mod html;
+mod logs;
+pub mod metrics;
+mod overview;
+mod requests;
+mod scripts;
+mod statistics;
+pub mod view;
+pub mod watch;

@@ -1,0 +1,307 @@
+//! The state of a server in the OpenMetrics text format, for Prometheus and others.
+//!
+//! Names have their unit at the end, counters `_total`; no label has values that clients choose. The dashboard in `packaging/grafana` uses
+//! these names, and a test compares them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Mutex;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode as encode_text;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::{Registry, Unit};
+use sluice_report::histogram::Times;
+use sluice_report::status::Status;
+use sluice_report::traffic::Counts;
+
+/// The media type of the text (OpenMetrics 1.0, "Protocol Negotiation").
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The type parameter for exemplars (OpenMetrics 1.0): the metrics have none.
+type NoExemplar<V> = Exemplar<[(&'static str, &'static str); 0], V>;
+
+/// The upper bounds of the buckets of times: powers of two, from 64 microseconds to a minute.
+const BOUNDS: [f64; 21] = {
+    let mut bounds = [64e-6; 21];
+    let mut number = 1;
+    while number < bounds.len() {
+        bounds[number] = bounds[number - 1] * 2.0;
+        number += 1;
+    }
+    bounds
+};
+
+/// What the text is made of.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The state of the server.
+    pub status: Status,
+    /// The version of the program.
+    pub version: &'static str,
+    /// The resident memory of the server in bytes, without its script processes; `None` if it is unknown.
+    pub memory_bytes: Option<u64>,
+    /// The open descriptors of the server; `None` if it is unknown.
+    pub descriptors: Option<u64>,
+    /// The processor time of the server in seconds; `None` if it is unknown.
+    pub processor_seconds: Option<f64>,
+}
+
+/// The text.
+///
+/// # Errors
+/// Never, because a text takes everything.
+pub fn encode(measured: Measured) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    // The library needs a value that threads may share.
+    registry.register_collector(Box::new(Families(Mutex::new(measured))));
+    let mut text = String::new();
+    encode_text(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Families(Mutex<Measured>);
+
+impl Collector for Families {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let measured = self.0.lock().map_err(|_| fmt::Error)?;
+        let mut out = Out(encoder);
+        out.process(&measured)?;
+        out.status(&measured.status)
+    }
+}
+
+/// A metric without labels.
+struct Row<'a, V> {
+    name: &'a str,
+    help: &'a str,
+    unit: Option<&'a Unit>,
+    value: V,
+}
+
+fn row<'a, V>(name: &'a str, help: &'a str, value: V) -> Row<'a, V> {
+    Row {
+        name,
+        help,
+        unit: None,
+        value,
+    }
+}
+
+impl<'a, V> Row<'a, V> {
+    /// The unit becomes a part of the name.
+    fn in_unit(mut self, unit: &'a Unit) -> Row<'a, V> {
+        self.unit = Some(unit);
+        self
+    }
+}
+
+/// Writes families of metrics.
+struct Out<'a>(DescriptorEncoder<'a>);
+
+impl Out<'_> {
+    fn process(&mut self, measured: &Measured) -> fmt::Result {
+        self.0
+            .encode_descriptor("sluice", "The program", None, MetricType::Info)?
+            .encode_info(&[("version", measured.version)])?;
+        self.gauges(&[
+            row("sluice_start_time", "Start of the server", measured.status.started).in_unit(&Unit::Seconds),
+            row("sluice_workers", "Event-loop threads", measured.status.workers as u64),
+        ])?;
+        if let Some(bytes) = measured.memory_bytes {
+            let memory = row("sluice_process_resident_memory", "Resident memory of the server", bytes);
+            self.gauges(&[memory.in_unit(&Unit::Bytes)])?;
+        }
+        if let Some(count) = measured.descriptors {
+            self.gauges(&[row("sluice_process_open_fds", "Open descriptors of the server", count)])?;
+        }
+        if let Some(seconds) = measured.processor_seconds {
+            let time = row("sluice_process_cpu", "Processor time of the server", seconds);
+            self.counters(&[time.in_unit(&Unit::Seconds)])?;
+        }
+        Ok(())
+    }
+
+    fn status(&mut self, status: &Status) -> fmt::Result {
+        let (connections, processes) = (&status.connections, &status.processes);
+        self.gauges(&[
+            row(
+                "sluice_connections_open",
+                "Open connections of clients",
+                connections.open,
+            ),
+            row("sluice_connections_max", "Connections at most", connections.max as u64),
+            row(
+                "sluice_script_processes",
+                "Running script processes",
+                processes.running as u64,
+            ),
+            row(
+                "sluice_script_processes_max",
+                "Script processes at most",
+                processes.max as u64,
+            ),
+        ])?;
+        self.counters(&[row(
+            "sluice_connections_accepted",
+            "Accepted connections",
+            connections.accepted,
+        )])?;
+        self.requests(status)?;
+        let Some(cache) = &status.cache else { return Ok(()) };
+        self.gauges(&[
+            row("sluice_cache_files", "Files in the cache", cache.files),
+            row("sluice_cache_content", "Content of the cache", cache.bytes).in_unit(&Unit::Bytes),
+        ])?;
+        self.counters(&[
+            row("sluice_cache_hits", "Requests answered from the cache", cache.hits),
+            row("sluice_cache_misses", "Requests for other files", cache.misses),
+            row("sluice_cache_evicted", "Files removed to make room", cache.evicted),
+        ])
+    }
+
+    fn requests(&mut self, status: &Status) -> fmt::Result {
+        let (requests, traffic) = (&status.requests, &status.traffic);
+        let in_progress = "sluice_http_requests_in_progress";
+        self.gauges(&[row(
+            in_progress,
+            "Requests without a complete response",
+            requests.in_progress,
+        )])?;
+        self.counters(&[
+            row("sluice_http_requests", "Requests whose head was read", requests.total),
+            row(
+                "sluice_http_responses_truncated",
+                "Incomplete responses",
+                traffic.truncated,
+            ),
+            row("sluice_http_request_body", "Bodies of requests", traffic.received_bytes).in_unit(&Unit::Bytes),
+            row("sluice_http_response_body", "Bodies of responses", traffic.sent_bytes).in_unit(&Unit::Bytes),
+        ])?;
+        for (name, label, counts) in [
+            ("sluice_http_responses", "status", &traffic.statuses),
+            ("sluice_http_responses_by_answer", "answer", &traffic.answers),
+            ("sluice_http_requests_by_method", "method", &traffic.methods),
+            ("sluice_http_requests_by_version", "version", &traffic.versions),
+            ("sluice_http_requests_by_encryption", "encryption", &traffic.encryption),
+        ] {
+            self.family(name, &format!("Ended exchanges by {label}"), label, counts)?;
+        }
+        let first = "From the head of a request to the first byte of its response";
+        self.times("sluice_http_first_byte", first, &traffic.first_byte)?;
+        let whole = "From the head of a request to the last byte of its response";
+        self.times("sluice_http_exchange", whole, &traffic.whole)
+    }
+
+    fn descriptor<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &str,
+        unit: Option<&'s Unit>,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, unit, kind)
+    }
+
+    fn gauges(&mut self, rows: &[Row<'_, u64>]) -> fmt::Result {
+        for row in rows {
+            let mut metric = self.descriptor(row.name, row.help, row.unit, MetricType::Gauge)?;
+            metric.encode_gauge(&row.value)?;
+        }
+        Ok(())
+    }
+
+    fn counters<V: EncodeCounterValue>(&mut self, rows: &[Row<'_, V>]) -> fmt::Result {
+        for row in rows {
+            let mut metric = self.descriptor(row.name, row.help, row.unit, MetricType::Counter)?;
+            metric.encode_counter(&row.value, None::<&NoExemplar<u64>>)?;
+        }
+        Ok(())
+    }
+
+    fn family(&mut self, name: &str, help: &str, label: &str, counts: &Counts) -> fmt::Result {
+        let mut metric = self.descriptor(name, help, None, MetricType::Counter)?;
+        for (value, count) in counts {
+            let labels = [(label, value.as_str())];
+            let mut member = metric.encode_family(&labels)?;
+            member.encode_counter(count, None::<&NoExemplar<u64>>)?;
+        }
+        Ok(())
+    }
+
+    fn times(&mut self, name: &str, help: &str, times: &Times) -> fmt::Result {
+        let unit = Unit::Seconds;
+        let mut metric = self.descriptor(name, help, Some(&unit), MetricType::Histogram)?;
+        // A bucket of the server is never on both sides of a bound, because bounds are powers of two of a microsecond.
+        let mut buckets: Vec<(f64, u64)> = BOUNDS.iter().map(|bound| (*bound, 0)).collect();
+        buckets.push((f64::INFINITY, 0));
+        for counted in &times.buckets {
+            let is_within = |(bound, _): &&mut (f64, u64)| counted.below_seconds <= *bound * (1.0 + 1e-9);
+            if let Some((_, count)) = buckets.iter_mut().find(is_within) {
+                *count += counted.count;
+            }
+        }
+        metric.encode_histogram(
+            times.sum_seconds,
+            times.count,
+            &buckets,
+            None::<&HashMap<usize, NoExemplar<f64>>>,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use sluice_report::histogram::{BUCKETS, bucket_of};
+    use sluice_report::traffic::Traffic;
+
+    fn measured(micros: &[u64]) -> Measured {
+        let mut counts = [0; BUCKETS];
+        for micros in micros {
+            counts[bucket_of(*micros)] += 1;
+        }
+        let traffic = Traffic {
+            statuses: BTreeMap::from([("200".to_owned(), 3), ("404".to_owned(), 1)]),
+            first_byte: Times::new(counts, micros.iter().sum()),
+            ..Traffic::default()
+        };
+        Measured {
+            status: Status {
+                traffic,
+                ..Status::default()
+            },
+            version: "1.0",
+            memory_bytes: Some(5),
+            descriptors: None,
+            processor_seconds: Some(0.5),
+        }
+    }
+
+    #[test]
+    fn the_text_has_units_totals_and_an_end() {
+        let text = encode(measured(&[63, 64, 100, 90_000_000])).unwrap();
+        for line in [
+            "# TYPE sluice_http_responses counter",
+            "sluice_http_responses_total{status=\"404\"} 1",
+            "# UNIT sluice_process_resident_memory_bytes bytes",
+            "sluice_process_resident_memory_bytes 5",
+            "sluice_process_cpu_seconds_total 0.5",
+            "sluice_info{version=\"1.0\"} 1",
+            "# TYPE sluice_http_first_byte_seconds histogram",
+            "sluice_http_first_byte_seconds_bucket{le=\"0.000064\"} 1",
+            "sluice_http_first_byte_seconds_bucket{le=\"0.000128\"} 3",
+            "sluice_http_first_byte_seconds_bucket{le=\"+Inf\"} 4",
+            "sluice_http_first_byte_seconds_count 4",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        assert!(!text.contains("fds"), "{text}");
+    }
+}
