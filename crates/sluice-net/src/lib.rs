@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod active_exchange;
+pub mod addresses;
 pub mod chunk;
 mod client_certificates;
 pub mod client_counts;
@@ -31,6 +32,8 @@ mod monitor;
 mod outgoing;
 pub mod phase;
 pub mod proxy_protocol;
+#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
+pub mod reverse_dns;
 mod send_allowance;
 mod send_budget;
 mod serve_connection;

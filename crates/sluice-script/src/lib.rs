@@ -20,4 +20,5 @@ pub mod program;
 pub mod report;
 pub mod resources;
 pub mod route;
+pub mod script_users;
 pub mod scripts;

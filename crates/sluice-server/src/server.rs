@@ -33,8 +33,6 @@ use sluice_watch::Hub;
 use sluice_watch::mask::Masks;
 use tokio::sync::{mpsc, watch};
 
-use crate::activity;
-use crate::addresses::{AddressSockets, Addresses, NewListener, bind_all};
 use crate::commands::{COMMANDS_MAX, CommandRequest};
 use crate::descriptors;
 use crate::dispatch::Config;
@@ -45,7 +43,6 @@ use crate::operator::Operator;
 use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
 use crate::questions::{Questions, WorkerQuestion};
-use crate::reverse_dns::ReverseDns;
 use crate::serve::agent::check_agents;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
@@ -53,6 +50,9 @@ use crate::serve::gate::Gate;
 use crate::state::ServerState;
 use crate::statistics::Statistics;
 use crate::worker::{self, Inbox};
+use sluice_log::activity;
+use sluice_net::addresses::{AddressSockets, Addresses, NewListener, bind_all};
+use sluice_net::reverse_dns::ReverseDns;
 
 /// A running server.
 pub struct Server {
@@ -88,12 +88,6 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-impl StartError {
-    pub(crate) fn new(text: String) -> StartError {
-        StartError(text)
-    }
-}
-
 impl From<OpenError> for StartError {
     fn from(error: OpenError) -> StartError {
         StartError(error.to_string())
@@ -127,10 +121,10 @@ impl Server {
     }
 
     /// As `start`, with the caller's gate, and sockets as `bind` makes them.
-    pub(crate) fn start_with(
+    fn start_with(
         settings: &Settings,
         gate: Gate,
-        bind: impl FnOnce(&Settings) -> Result<Vec<Bound>, StartError>,
+        bind: impl FnOnce(&Settings) -> Result<Vec<Bound>, String>,
         launcher: Option<OwnedFd>,
     ) -> Result<Server, StartError> {
         let tickets = tls::tickets()?;
@@ -143,8 +137,12 @@ impl Server {
         log_notices(&config);
         let workers = settings.workers.get();
         let (mut addresses, receivers) = Addresses::new(workers);
-        let bound = bind(settings)?.into_iter().map(AddressSockets::New).collect();
-        addresses.apply(addresses.prepare(bound)?);
+        let bound = bind(settings)
+            .map_err(StartError)?
+            .into_iter()
+            .map(AddressSockets::New)
+            .collect();
+        addresses.apply(addresses.prepare(bound).map_err(StartError)?);
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses.by_number());
         let launcher = connect_launcher(settings, launcher)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
@@ -222,7 +220,7 @@ impl Server {
     /// The new settings cannot be used: nothing has changed.
     pub fn reload(&self, settings: &Settings, sockets: Vec<AddressSockets>) -> Result<(), StartError> {
         let mut addresses = self.listening();
-        let change = addresses.prepare(sockets)?;
+        let change = addresses.prepare(sockets).map_err(StartError)?;
         let numbers: Vec<_> = change.numbers.iter().map(|number| Some(*number)).collect();
         let listener_protocols = self.listener_protocols(settings, &numbers, &change.addresses)?;
         Resources::check(settings)?;

@@ -22,9 +22,9 @@ use crate::dispatch::Config;
 use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
 use crate::questions::Questions;
-use crate::reverse_dns::ReverseDns;
 use crate::statistics::Statistics;
 use crate::status;
+use sluice_net::reverse_dns::ReverseDns;
 
 /// The state of the server.
 pub(crate) struct ServerState {

@@ -11,8 +11,8 @@ use sluice_report::overview::Minute;
 use sluice_report::status::{Connections, Requests};
 use sluice_report::traffic::Traffic;
 
-use crate::activity::{Recorder, Sums};
 use crate::status::{self, WorkerCounts};
+use sluice_log::activity::{Recorder, Sums};
 
 /// The seconds of the last minute, and one before it.
 const SECONDS: usize = 61;
@@ -47,7 +47,7 @@ impl Statistics {
             workers: (0..workers).map(|_| Arc::default()).collect(),
             seconds: Mutex::default(),
             at_reset: Mutex::default(),
-            activity: Arc::new(Recorder::new()),
+            activity: Arc::new(Recorder::begin()),
         }
     }
 

@@ -19,7 +19,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::addresses::NewListener;
 use crate::context::Context;
 use crate::operator::late_watch;
 use crate::questions::{self, WorkerQuestion, WorkerView};
@@ -27,6 +26,7 @@ use crate::serve::Exchanges;
 use crate::serve::gate::Gate;
 use crate::serve::in_advance;
 use crate::state::ServerState;
+use sluice_net::addresses::NewListener;
 
 /// How long a thread for blocking calls lives without one.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(30);

@@ -15,8 +15,8 @@ use sluice_net::connection::Connection;
 use sluice_settings::ProxySettings;
 use sluice_settings::rule::Scheme;
 
-use crate::reverse_dns::{Lookup, ReverseDns};
 use crate::serve::forwarded::{self, ForwardedClient};
+use sluice_net::reverse_dns::{Lookup, ReverseDns};
 
 /// The default ports of the schemes (RFC 9110 §4.2), which URLs omit.
 const HTTP_PORT: u16 = 80;

@@ -10,7 +10,7 @@ use sluice_pages::frame::Link;
 use sluice_report::logs::{FILTER_CHARACTERS_MAX, LINES, LINES_USUAL, LogName, Logs};
 
 use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
-use crate::wait::lock_soon;
+use sluice_log::wait::lock_soon;
 
 pub(super) static PAGE: Page = Page {
     link: Link {

@@ -24,8 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sluice_report::activity::{Activity, Period};
 
 use crate::activity::history::History;
-pub(crate) use crate::activity::history::Sums;
-use crate::status::unix_seconds;
+pub use crate::activity::history::Sums;
 use crate::wait::lock_soon;
 
 /// How long the start of the server waits for the file, because a disk may hang.
@@ -42,7 +41,7 @@ pub const FILE_NAME: &str = "activity.ring";
 
 /// The recorded activity, for the thread and for reports.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     history: Mutex<History>,
     in_progress_max: AtomicU32,
     connections_max: AtomicU32,
@@ -58,7 +57,8 @@ pub(crate) struct Sample {
 
 impl Recorder {
     /// The recorder of a server that starts now.
-    pub(crate) fn new() -> Recorder {
+    #[must_use]
+    pub fn begin() -> Recorder {
         Recorder {
             history: Mutex::new(History::new(unix_seconds(SystemTime::now()))),
             in_progress_max: AtomicU32::new(0),
@@ -68,7 +68,7 @@ impl Recorder {
 
     /// Notes how many requests are in progress and how many connections are open.
     // Relaxed: each number stands for itself.
-    pub(crate) fn note(&self, in_progress: u64, connections: u64) {
+    pub fn note(&self, in_progress: u64, connections: u64) {
         let in_progress = u32::try_from(in_progress).unwrap_or(u32::MAX);
         let connections = u32::try_from(connections).unwrap_or(u32::MAX);
         self.in_progress_max.fetch_max(in_progress, Ordering::Relaxed);
@@ -94,7 +94,8 @@ impl Recorder {
     }
 
     /// The activity in a period that ends with the bar of second `end`, or now. May read the file, so it must not run on an event loop.
-    pub(crate) fn activity(&self, period: Period, end: Option<u64>, sums: Sums) -> Activity {
+    #[must_use]
+    pub fn activity(&self, period: Period, end: Option<u64>, sums: Sums) -> Activity {
         let now = unix_seconds(SystemTime::now());
         let oldest = now.saturating_sub(u64::from(sluice_report::activity::MINUTES) * 60);
         let end = end.map_or(now, |end| end.clamp(oldest, now));
@@ -125,7 +126,8 @@ enum Command {
 }
 
 /// The thread that records the activity.
-pub(crate) struct Thread {
+#[derive(Debug)]
+pub struct Thread {
     commands: Sender<Command>,
     ended: Receiver<()>,
     thread: JoinHandle<()>,
@@ -136,7 +138,7 @@ impl Thread {
     ///
     /// # Errors
     /// The system has no room for another thread.
-    pub(crate) fn start(recorder: Arc<Recorder>, sums: impl Fn() -> Sums + Send + 'static) -> std::io::Result<Thread> {
+    pub fn start(recorder: Arc<Recorder>, sums: impl Fn() -> Sums + Send + 'static) -> std::io::Result<Thread> {
         let (commands, received) = mpsc::channel();
         let (has_ended, ended) = mpsc::channel();
         let thread = std::thread::Builder::new().name("activity".into());
@@ -153,7 +155,7 @@ impl Thread {
     }
 
     /// Has the minutes kept in a file, and waits until it was opened; not for a disk that hangs.
-    pub(crate) fn keep_in(&self, file: PathBuf) {
+    pub fn keep_in(&self, file: PathBuf) {
         let (has_opened, opened) = mpsc::channel();
         // The thread lives until `stop`.
         let _ = self.commands.send(Command::KeepIn(file, has_opened));
@@ -163,7 +165,7 @@ impl Thread {
     }
 
     /// Has the last minute and the stop written, and waits for that; not for a disk that hangs.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         let _ = self.commands.send(Command::Stop);
         match self.ended.recv_timeout(END_TIMEOUT) {
             Err(RecvTimeoutError::Timeout) => {
@@ -227,6 +229,12 @@ fn report_clock_change(clocks: &mut (SystemTime, Instant), now: SystemTime) {
         }
         _ => {}
     }
+}
+
+/// Seconds since 1970.
+fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

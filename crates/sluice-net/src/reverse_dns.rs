@@ -43,7 +43,7 @@ const ABSENCE_LIFE: Duration = Duration::from_secs(300);
 const FAILURE_LIFE: Duration = Duration::from_secs(30);
 
 /// The cache of client names, for all workers.
-pub(crate) struct ReverseDns {
+pub struct ReverseDns {
     lookups: Cache<IpAddr, Arc<Lookup>>,
     queue: mpsc::Sender<QueuedLookup>,
     /// How long a script may wait for a name, from the moment at which the lookup is queued.
@@ -57,7 +57,7 @@ struct QueuedLookup {
 }
 
 /// The lookup of one address's name, pending or done.
-pub(crate) struct Lookup {
+pub struct Lookup {
     state: watch::Sender<State>,
     /// The moment until which scripts wait for the name.
     deadline: Instant,
@@ -73,7 +73,7 @@ struct State {
 impl ReverseDns {
     /// Starts the thread that performs the lookups. The error is the system's: its resolver has no configuration, for
     /// example.
-    pub(crate) fn start(settings: &DnsSettings) -> io::Result<ReverseDns> {
+    pub fn start(settings: &DnsSettings) -> io::Result<ReverseDns> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let resolver = resolver(settings)?;
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
@@ -89,7 +89,7 @@ impl ReverseDns {
 
     /// Returns the cached lookup of an address. If there is none or it has expired, queues a new one; `None` if the
     /// queue is full and nothing is cached.
-    pub(crate) fn look_up(&self, address: IpAddr) -> Option<Arc<Lookup>> {
+    pub fn look_up(&self, address: IpAddr) -> Option<Arc<Lookup>> {
         let address = address.to_canonical();
         let known = self.lookups.get(&address);
         let now = Instant::now();
@@ -122,13 +122,13 @@ impl ReverseDns {
 
 impl Lookup {
     /// The name, if it is known by now.
-    pub(crate) fn name(&self) -> Option<Arc<str>> {
+    pub fn name(&self) -> Option<Arc<str>> {
         self.state.borrow().name.clone()
     }
 
     /// Waits for the name until the deadline. Only the first requests of a client wait, because the deadline is counted
     /// from the first one.
-    pub(crate) async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
+    pub async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
         let mut state = self.state.subscribe();
         let is_known = |state: &State| state.expires.is_some() || state.name.is_some();
         let _ = timeout_at(self.deadline.into(), state.wait_for(is_known)).await;

@@ -10,7 +10,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(10);
 
 /// The lock, unless another thread holds it for long: a disk that hangs must not hold ever more threads. Not for an event loop.
-pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+#[must_use]
+pub fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match mutex.try_lock() {

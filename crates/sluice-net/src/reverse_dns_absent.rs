@@ -11,29 +11,32 @@ use std::sync::Arc;
 use sluice_settings::DnsSettings;
 
 /// Never constructed.
-pub(crate) struct ReverseDns(Infallible);
+pub struct ReverseDns(Infallible);
 
 /// Never constructed.
-pub(crate) struct Lookup(Infallible);
+pub struct Lookup(Infallible);
 
 impl ReverseDns {
     /// Always fails with `Unsupported`; `sluice check` refuses such a configuration earlier.
-    pub(crate) fn start(_: &DnsSettings) -> io::Result<ReverseDns> {
+    pub fn start(_: &DnsSettings) -> io::Result<ReverseDns> {
         let text = "this program was built without the cargo feature reverse-dns";
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 
-    pub(crate) fn look_up(&self, _: IpAddr) -> Option<Arc<Lookup>> {
+    /// Cannot be called.
+    pub fn look_up(&self, _: IpAddr) -> Option<Arc<Lookup>> {
         match self.0 {}
     }
 }
 
 impl Lookup {
-    pub(crate) fn name(&self) -> Option<Arc<str>> {
+    /// Cannot be called.
+    pub fn name(&self) -> Option<Arc<str>> {
         match self.0 {}
     }
 
-    pub(crate) async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
+    /// Cannot be called.
+    pub async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
         match self.0 {}
     }
 }

@@ -2,14 +2,13 @@
 //!
 //! Listeners are numbered, and connections, sites and protocols name a listener by its number. So a removed address keeps its number,
 //! and an added one gets a new one. Here: the numbers, and handing listeners to the workers. Not here: binding and accepting
-//! (`sluice_net::listener`).
+//! (`listener`).
 
-use sluice_net::listener::{self, Bound, Listener};
-use sluice_net::unix::SocketFile;
 use sluice_settings::{ListenAddress, ListenSettings, Settings};
 use tokio::sync::{mpsc, watch};
 
-use crate::server::StartError;
+use crate::listener::{self, Bound, Listener};
+use crate::unix::SocketFile;
 
 /// The first port that any user may listen on (`net.ipv4.ip_unprivileged_port_start` in ip(7)).
 const UNPRIVILEGED_PORT: u16 = 1024;
@@ -23,16 +22,17 @@ pub enum AddressSockets {
 }
 
 /// A listener for a worker.
-pub(crate) struct NewListener {
+pub struct NewListener {
     /// The number of its address.
     pub number: usize,
+    /// Its socket of this worker.
     pub listener: Listener,
     /// Becomes true when the address is removed.
     pub closing: watch::Receiver<bool>,
 }
 
 /// The addresses of a server.
-pub(crate) struct Addresses {
+pub struct Addresses {
     /// By their numbers.
     numbered: Vec<Numbered>,
     workers: Vec<mpsc::UnboundedSender<NewListener>>,
@@ -50,7 +50,7 @@ struct Numbered {
 }
 
 /// A change of the addresses that is prepared but not made.
-pub(crate) struct Change {
+pub struct Change {
     /// The number of each address of the new settings.
     pub numbers: Vec<usize>,
     /// The configured addresses by their numbers, with those that are added.
@@ -63,7 +63,7 @@ pub(crate) struct Change {
 
 impl Addresses {
     /// No address yet, and for each worker its end.
-    pub(crate) fn new(workers: usize) -> (Addresses, Vec<mpsc::UnboundedReceiver<NewListener>>) {
+    pub fn new(workers: usize) -> (Addresses, Vec<mpsc::UnboundedReceiver<NewListener>>) {
         let (workers, receivers) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
         let addresses = Addresses {
             numbered: Vec::new(),
@@ -74,13 +74,13 @@ impl Addresses {
     }
 
     /// The addresses that are not removed.
-    pub(crate) fn open(&self) -> Vec<ListenAddress> {
+    pub fn open(&self) -> Vec<ListenAddress> {
         let open = self.numbered.iter().filter(|numbered| numbered.is_open());
         open.map(|numbered| numbered.address.clone()).collect()
     }
 
     /// The configured addresses by their numbers.
-    pub(crate) fn configured(&self) -> Vec<ListenAddress> {
+    pub fn configured(&self) -> Vec<ListenAddress> {
         self.numbered
             .iter()
             .map(|numbered| numbered.configured.clone())
@@ -88,13 +88,13 @@ impl Addresses {
     }
 
     /// The addresses by their numbers, with the ports that the system chose.
-    pub(crate) fn by_number(&self) -> Vec<ListenAddress> {
+    pub fn by_number(&self) -> Vec<ListenAddress> {
         self.numbered.iter().map(|numbered| numbered.address.clone()).collect()
     }
 
     /// The numbers of addresses that are still configured. Each is used once, because several may have port 0. The others of `listen`
     /// have `None`.
-    pub(crate) fn numbers_of(&self, listen: &[ListenSettings]) -> Vec<Option<usize>> {
+    pub fn numbers_of(&self, listen: &[ListenSettings]) -> Vec<Option<usize>> {
         let mut unmatched: Vec<_> = self
             .numbered
             .iter()
@@ -112,7 +112,7 @@ impl Addresses {
     ///
     /// # Errors
     /// The system is out of descriptors, or an address is said to be kept that the server does not have.
-    pub(crate) fn prepare(&self, sockets: Vec<AddressSockets>) -> Result<Change, StartError> {
+    pub fn prepare(&self, sockets: Vec<AddressSockets>) -> Result<Change, String> {
         let mut change = Change {
             numbers: Vec::new(),
             configured: self.configured(),
@@ -130,14 +130,14 @@ impl Addresses {
         Ok(change)
     }
 
-    fn number_of(&self, address: &str) -> Result<usize, StartError> {
+    fn number_of(&self, address: &str) -> Result<usize, String> {
         let is_it = |numbered: &Numbered| numbered.is_open() && numbered.address.to_string() == address;
         let number = self.numbered.iter().position(is_it);
-        number.ok_or_else(|| StartError::new(format!("listen on {address}: the server has no socket of it")))
+        number.ok_or_else(|| format!("listen on {address}: the server has no socket of it"))
     }
 
     /// Makes a change: the workers accept on the added addresses.
-    pub(crate) fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: Change) {
         for (numbered, by_worker) in change.added {
             let number = self.numbered.len();
             for (worker, listeners) in self.workers.iter().zip(by_worker) {
@@ -157,7 +157,7 @@ impl Addresses {
     }
 
     /// Removes an address, as `open` shows it: the connections that wait are accepted, and no other. Those that are open stay open.
-    pub(crate) fn remove(&self, address: &str) {
+    pub fn remove(&self, address: &str) {
         let open = self.numbered.iter().filter(|numbered| numbered.is_open());
         let of_address = open.filter(|numbered| numbered.address.to_string() == address);
         of_address.for_each(|numbered| {
@@ -166,7 +166,7 @@ impl Addresses {
     }
 
     /// Removes the files of unix sockets.
-    pub(crate) fn remove_files(&mut self) {
+    pub fn remove_files(&mut self) {
         self.files.clear();
     }
 }
@@ -179,13 +179,13 @@ impl Numbered {
 
 impl Change {
     /// Adds an address. Returns its number.
-    fn add(&mut self, bound: Bound, workers: usize) -> Result<usize, StartError> {
+    fn add(&mut self, bound: Bound, workers: usize) -> Result<usize, String> {
         let numbered = Numbered {
             configured: bound.configured().clone(),
             address: bound.address().clone(),
             closing: watch::Sender::new(false),
         };
-        let refuse = |error| StartError::new(format!("listen on {}: {error}", numbered.address));
+        let refuse = |error| format!("listen on {}: {error}", numbered.address);
         let listeners = bound.into_listeners(workers).map_err(refuse)?;
         self.configured.push(numbered.configured.clone());
         self.addresses.push(numbered.address.clone());
@@ -199,7 +199,7 @@ impl Change {
 ///
 /// # Errors
 /// An address is taken or not one of this machine: the administrator's fault.
-pub fn bind_all(settings: &Settings) -> Result<Vec<Bound>, StartError> {
+pub fn bind_all(settings: &Settings) -> Result<Vec<Bound>, String> {
     let bind = |listen| bind(listen, settings.workers.get());
     settings.listen.iter().map(bind).collect()
 }
@@ -208,10 +208,10 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Bound>, StartError> {
 ///
 /// # Errors
 /// As of `bind_all`.
-pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, StartError> {
+pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
     listener::bind(listen, workers).map_err(|error| {
         let hint = bind_hint(&listen.address, &error);
-        StartError::new(format!("listen on {}: {error}{hint}", listen.address))
+        format!("listen on {}: {error}{hint}", listen.address)
     })
 }
 

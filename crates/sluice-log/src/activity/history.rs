@@ -13,12 +13,16 @@ use crate::activity::ring_file::{Before, RingFile, State};
 
 /// The sums since the start of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub struct Sums {
     /// Requests whose exchange ended.
     pub requests: u64,
+    /// Bytes of the bodies of requests.
     pub received_bytes: u64,
+    /// Bytes of the bodies of responses.
     pub sent_bytes: u64,
+    /// Responses by the first digit of their status, from 1.
     pub by_class: [u64; 5],
+    /// Requests whose client left before there was a response.
     pub client_left: u64,
 }
 
