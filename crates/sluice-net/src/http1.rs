@@ -10,8 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use http::{Request, StatusCode};
-use hyper::body::{Body, Incoming as HyperBody};
+use http::StatusCode;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -24,7 +23,6 @@ use crate::connection::Connection;
 use crate::fairness::ExchangeTurn;
 use crate::half_close::{HalfClose, Step};
 use crate::http_connection::{Cause, HttpConnection};
-use crate::minor_version::FollowingBody;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
 use crate::stream::{ClientSide, SharedStream};
@@ -41,11 +39,6 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
-            // hyper takes it for the end of the connection.
-            _ if http.stream.borrow().has_other_major_version() => {
-                http.slot.close_because(CloseReason::HeadRefused);
-                return Some(other_major_version());
-            }
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
             Ok(Outcome::HeadTimedOut) if http.slot.exchanges().has_part_of_head() => {
                 http.slot.close_because(CloseReason::HeadTimedOut);
@@ -92,10 +85,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     } = http;
     let connection: &Rc<Connection> = slot;
     let limits = service.limits();
-    let service = service_fn(|request| {
-        stream.borrow_mut().end_head(following_body(&request));
-        service.serve(connection, request.map(Incoming::from))
-    });
+    let service = service_fn(|request| service.serve(connection, request.map(Incoming::from)));
     stream.borrow_mut().begin_http1();
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
     let mut exchanges = builder(&limits).serve_connection(io, service);
@@ -147,14 +137,6 @@ fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
         ClientSide::Open if outcome != Outcome::Closed => CloseReason::Idle,
         ClientSide::Open if http.slot.exchanges().expects_no_more() => CloseReason::LastRequest,
         ClientSide::Open => CloseReason::LastResponse,
-    }
-}
-
-/// hyper knows from the head whether there is a body.
-fn following_body(request: &Request<HyperBody>) -> FollowingBody {
-    match request.body().is_end_stream() {
-        true => FollowingBody::No,
-        false => FollowingBody::Possible,
     }
 }
 
@@ -217,14 +199,6 @@ fn head_timed_out() -> Refusal {
     Refusal {
         status: StatusCode::REQUEST_TIMEOUT,
         reason: "incomplete after the time limit".to_owned(),
-        is_answered: false,
-    }
-}
-
-fn other_major_version() -> Refusal {
-    Refusal {
-        status: StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-        reason: "the major version of HTTP is not 1".to_owned(),
         is_answered: false,
     }
 }

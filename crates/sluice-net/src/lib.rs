@@ -26,7 +26,6 @@ mod http2;
 mod http_connection;
 pub mod listener;
 pub mod listener_protocol;
-mod minor_version;
 mod monitor;
 mod outgoing;
 pub mod phase;

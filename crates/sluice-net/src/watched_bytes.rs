@@ -6,7 +6,7 @@
 //!
 //! | | the client sends | the server sends |
 //! |---|---|---|
-//! | HTTP/1 | after a head without a body; on an idle connection, if it is a request line | after a flush, if it is a status line; other bytes are taken for those of a body |
+//! | HTTP/1 | first after an idle time; on an idle connection, if it is a request line | after a flush, if it is a status line; other bytes are taken for those of a body |
 //! | HTTP/2 | on an idle connection, if it is whole frames | after a flush: the coalescer has sent all that h2 wrote, which are whole frames |
 //!
 //! Not here: how frames are read (`frames`), what is secret in messages (`sluice_watch::mask`), who watches (`sluice_watch`).
