@@ -5,12 +5,14 @@
 //! frames, keeps alive, pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414,
 //! 431); a head that stays incomplete is answered here (408). Not here: what a request means (`service`).
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use http::StatusCode;
+use http::{Request, StatusCode};
+use hyper::body::Incoming as HyperBody;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -26,6 +28,7 @@ use crate::http_connection::{Cause, HttpConnection};
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
 use crate::stream::{ClientSide, SharedStream};
+use crate::tunnel::{self, Answering};
 
 /// Bytes that hyper reads ahead, and collects for one write.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -73,6 +76,8 @@ enum Outcome {
     Idle,
     /// The head of a request was not complete in time.
     HeadTimedOut,
+    /// The exchange had become a tunnel, which is over.
+    Switched,
 }
 
 /// Runs exchange after exchange until the connection ends or is idle.
@@ -85,7 +90,11 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     } = http;
     let connection: &Rc<Connection> = slot;
     let limits = service.limits();
-    let service = service_fn(|request| service.serve(connection, request.map(Incoming::from)));
+    let tunnel = RefCell::new(None);
+    let service = service_fn(|request: Request<HyperBody>| {
+        let answer = service.serve(connection, request.map(Incoming::from));
+        Answering::new(answer, |begun| drop(tunnel.replace(Some(begun))))
+    });
     stream.borrow_mut().begin_http1();
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
     let mut exchanges = builder(&limits).serve_connection(io, service);
@@ -112,7 +121,9 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         // Ready when all is flushed. hyper's shutdown at the end does nothing: `serve_connection` decides how to close.
         Pin::new(&mut exchanges).poll(context).map_ok(|()| {
             // No byte was read since the last exchange. (If draining has ended it, `wait_for_more` does not wait.)
-            if action == Action::ShutDown && connection.exchanges().is_between() {
+            if tunnel.borrow().is_some() {
+                Outcome::Switched
+            } else if action == Action::ShutDown && connection.exchanges().is_between() {
                 Outcome::Idle
             } else {
                 Outcome::Closed
@@ -120,10 +131,14 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         })
     })
     .await?;
-    if let Outcome::Idle = outcome {
-        // Bytes that were read together with the last request may belong to the next one: they must not go with hyper's
-        // buffers.
+    if outcome != Outcome::Closed {
+        // Bytes that were read together with the last request may belong to the next one, or to the tunnel: they must not go
+        // with hyper's buffers.
         stream.borrow_mut().unread(exchanges.into_parts().read_buf);
+    }
+    if let (Outcome::Switched, Some(tunnel)) = (outcome, tunnel.take()) {
+        // Boxed, so that no other connection has the memory for it.
+        Box::pin(tunnel::run_on_connection(http, tunnel)).await;
     }
     Ok(outcome)
 }

@@ -251,6 +251,12 @@ impl ClientStream {
         self.transport.socket_mut().linger().await;
     }
 
+    /// Ends the sending side; the client may go on to send. Everything must be flushed.
+    pub(crate) fn poll_end_sending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.transport.poll_close_notify(context))?;
+        Poll::Ready(self.transport.socket().end_writing())
+    }
+
     /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
     pub(crate) fn prepare_encrypt(&mut self) -> bool {
         self.transport.prepare_encrypt()
