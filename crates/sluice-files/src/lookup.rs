@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
     use sluice_settings::{CacheSettings, CompressionSettings, FileSettings};
-    use sluice_watch::{Facts, Hub, Line, Spec, Subject, WorkerHub};
+    use sluice_watch::{Hub, Line, Spec, Subject, TracedAttributes, WorkerHub};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -388,7 +388,7 @@ mod tests {
             .unwrap();
         let hub = Hub::new();
         let watch = hub.watch(Spec::default()).unwrap();
-        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, Facts::default);
+        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, TracedAttributes::default);
         let directory = Directory::open(root.path()).unwrap();
         let cache = FileCache::new(&CacheSettings::default());
         let files = Files {

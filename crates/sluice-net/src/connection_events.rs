@@ -8,7 +8,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use sluice_http::endpoints::Endpoints;
-use sluice_watch::{Facts, Item, Subject};
+use sluice_watch::{Item, Subject, TracedAttributes};
 
 use crate::client_certificates;
 use crate::connection::Connection;
@@ -58,9 +58,9 @@ pub(crate) fn note_over_client_limit(net: &WorkerNet, endpoints: &Endpoints, con
     if !net.watches().is_on() {
         return;
     }
-    let subject = net.watches().connection(&Subject::NONE, || Facts {
+    let subject = net.watches().connection(&Subject::NONE, || TracedAttributes {
         client: Some(endpoints.client.ip().to_string()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     });
     subject.note(Item::Connection, "net", || {
         format!(

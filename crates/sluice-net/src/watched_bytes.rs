@@ -6,7 +6,7 @@
 //!
 //! | | the client sends | the server sends |
 //! |---|---|---|
-//! | HTTP/1 | after a head without a body; on an idle connection, if it is a request line | after a flush, if it is a status line; other bytes are taken for those of a body |
+//! | HTTP/1 | first after an idle time; on an idle connection, if it is a request line | after a flush, if it is a status line; other bytes are taken for those of a body |
 //! | HTTP/2 | on an idle connection, if it is whole frames | after a flush: the coalescer has sent all that h2 wrote, which are whole frames |
 //!
 //! Not here: how frames are read (`frames`), what is secret in messages (`sluice_watch::mask`), who watches (`sluice_watch`).
@@ -318,7 +318,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Instant;
 
-    use sluice_watch::{Content, Facts, Hub, Items, Spec, Subject, Watch, WorkerHub};
+    use sluice_watch::{Content, Hub, Items, Spec, Subject, TracedAttributes, Watch, WorkerHub};
 
     use super::*;
 
@@ -341,7 +341,7 @@ mod tests {
             };
             let watch = hub.watch(spec).unwrap();
             let connection = Connection::alone();
-            let subject = WorkerHub::new(&hub).connection(&Subject::NONE, Facts::default);
+            let subject = WorkerHub::new(&hub).connection(&Subject::NONE, TracedAttributes::default);
             connection.watched().set_subject(subject, 1);
             Watched {
                 watch,
@@ -424,7 +424,7 @@ mod tests {
             ..Spec::default()
         };
         let _watch = hub.watch(spec).unwrap();
-        let subject = WorkerHub::new(&hub).connection(&Subject::NONE, Facts::default);
+        let subject = WorkerHub::new(&hub).connection(&Subject::NONE, TracedAttributes::default);
         for (bytes, expected) in [
             ("GET /a?b HTTP/1.1\r\n", true),
             ("GET /b HTTP/1.1\r\n", false),

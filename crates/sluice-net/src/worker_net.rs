@@ -14,7 +14,7 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_settings::rule::ClientCertificate;
-use sluice_watch::{Facts, Hub, Subject, WorkerHub};
+use sluice_watch::{Hub, Subject, TracedAttributes, WorkerHub};
 use tokio::sync::watch;
 
 use crate::client_counts::ClientCounts;
@@ -170,7 +170,7 @@ impl WorkerNet {
         if connection.watched().generation() != generation {
             let subject = self
                 .watches
-                .connection(&connection.watched().subject(), || facts(connection));
+                .connection(&connection.watched().subject(), || attributes(connection));
             connection.watched().set_subject(subject, generation);
         }
         connection.watched().subject()
@@ -179,7 +179,7 @@ impl WorkerNet {
     /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
     pub(crate) fn know_client(&self, connection: &Connection) {
         let subject = connection.watched().subject();
-        subject.know(|known| known.client = facts(connection).client);
+        subject.know(|known| known.client = attributes(connection).client);
         if subject.is_over() {
             connection
                 .watched()
@@ -282,11 +282,11 @@ impl Drop for WorkerNet {
 }
 
 /// What is known of a connection before its requests.
-fn facts(connection: &Connection) -> Facts {
+fn attributes(connection: &Connection) -> TracedAttributes {
     let client = connection.peer().endpoints().client.ip();
-    Facts {
+    TracedAttributes {
         client: (!connection.peer().is_proxy()).then(|| client.to_string()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     }
 }
 

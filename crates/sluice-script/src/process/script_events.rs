@@ -106,7 +106,7 @@ impl ScriptEvents {
             return false;
         }
         if let Some(script) = job.script() {
-            subject.know(|facts| facts.script = Some(script));
+            subject.know(|attributes| attributes.script = Some(script));
         }
         true
     }
@@ -414,7 +414,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sluice_watch::{Content, Facts, Hub, Items, Spec, Watch, WorkerHub};
+    use sluice_watch::{Content, Hub, Items, Spec, TracedAttributes, Watch, WorkerHub};
 
     use super::*;
 
@@ -429,7 +429,7 @@ mod tests {
             })
             .unwrap();
         let worker = WorkerHub::new(&hub);
-        let subject = worker.exchange(&Subject::NONE, Facts::default);
+        let subject = worker.exchange(&Subject::NONE, TracedAttributes::default);
         let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
         let events = ScriptEvents::none();
         assert!(events.begin(&subject, "script", secrets));
