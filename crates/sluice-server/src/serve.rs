@@ -35,6 +35,7 @@ mod request_line;
 mod restrain;
 pub(crate) mod retire;
 mod route_of_fault;
+mod waiting;
 mod watched;
 mod watched_routes;
 #[cfg(test)]
@@ -61,12 +62,12 @@ use sluice_settings::limits::Limits;
 
 use crate::context::Context;
 use crate::reports::watch::CarriesWatch;
-use carry_out::Unanswered;
 use client::Client;
 use exchange::Exchange;
-use finish::{Finish, Reply};
+use finish::{Finish, PendingResponse};
 use gate::Gate;
 use request::Request;
+use waiting::Wait;
 
 /// What answers the requests of a worker's connections.
 pub(crate) struct Exchanges {
@@ -87,7 +88,7 @@ impl Exchanges {
 
 impl Service for Exchanges {
     type Body = Finish;
-    type Answer = Reply;
+    type Answer = PendingResponse;
 
     fn limits(&self) -> Limits {
         self.context.config().limits
@@ -98,7 +99,7 @@ impl Service for Exchanges {
     }
 
     /// Serves one exchange. From here on it is logged, whatever becomes of it.
-    fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> Reply {
+    fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> PendingResponse {
         let under_way = UnderWay::begin(connection);
         let (mut head, incoming) = request.into_parts();
         let config = self.context.config();
@@ -116,20 +117,20 @@ impl Service for Exchanges {
             Ok(request) => request,
             Err(fault) => {
                 let response = refuse::head(&mut exchange, connection, &fault, &mut fields);
-                return Reply::now(finish(response, exchange, under_way));
+                return PendingResponse::now(finish(response, exchange, under_way));
             }
         };
         exchange.note_site(&request, connection);
         let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
             Ok(response) => response,
-            Err(Unanswered::Fault(fault)) => refuse::request(&mut exchange, &request, &fault),
-            Err(Unanswered::Waiting(waiting)) => {
+            Err(Wait::Refused(fault)) => refuse::request(&mut exchange, &request, &fault),
+            Err(wait) => {
                 let gate = Rc::clone(&self.gate);
-                return Reply::Later(Box::pin(async move {
+                return PendingResponse::Later(Box::pin(async move {
                     let progress = Rc::clone(&exchange.progress);
                     let answered = {
                         // Pinned here, because a function would store it twice.
-                        let answer = pin!(waiting.respond(&gate, &mut exchange, &mut request));
+                        let answer = pin!(carry_out::wait_for(wait, &gate, &mut exchange, &mut request));
                         unless_ended(&progress, answer).await
                     };
                     progress.obeyed();
@@ -138,7 +139,7 @@ impl Service for Exchanges {
                 }));
             }
         };
-        Reply::now(finish(response, exchange, under_way))
+        PendingResponse::now(finish(response, exchange, under_way))
     }
 
     fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
@@ -177,7 +178,6 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut und
         under_way.carry_watch();
     }
     exchange.complete_head(&mut response);
-    exchange.note_first_byte(response.body());
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     match exchange.line.version {
         // Then hyper sends chunks.

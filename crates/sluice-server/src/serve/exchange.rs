@@ -276,6 +276,7 @@ impl Exchange {
         };
         self.entry.note_response(status, response.headers(), length);
         self.progress.set_status(status.as_u16());
+        self.note_first_byte(response.body());
         watched::response_head(self, response, length);
     }
 
@@ -312,7 +313,7 @@ impl Exchange {
     }
 
     /// Notes that the first byte of the response can be sent, if the others will take time.
-    pub(crate) fn note_first_byte(&mut self, body: &ResponseBody) {
+    fn note_first_byte(&mut self, body: &ResponseBody) {
         let is_at_once = match body {
             ResponseBody::Empty => true,
             ResponseBody::Whole(content) => content.len() <= SENT_AT_ONCE_BYTES,

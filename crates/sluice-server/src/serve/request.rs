@@ -23,7 +23,7 @@ use sluice_watch::mask::Masks;
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
 use crate::known_hosts::{self, KnownHost};
-use crate::serve::decide::{Asked, Subject, Variants};
+use crate::serve::decide::{Asked, Decision, Subject, Variants};
 use crate::serve::exchange::Exchange;
 use crate::serve::fields::Fields;
 use crate::serve::identity::{Granted, Identity};
@@ -49,6 +49,8 @@ pub(crate) struct Request {
     pub identity: Identity,
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
+    /// What was decided, while the request waits at the gate.
+    pub held: Option<Box<Decision<'static>>>,
 }
 
 /// What a request is about.
@@ -131,6 +133,7 @@ impl Request {
             body: Some(body),
             identity: Identity::default(),
             granted: None,
+            held: None,
             config,
         })
     }
@@ -155,7 +158,6 @@ impl Request {
             cache: self.config.cache.as_ref(),
             variants: Variants::Offered,
             file_events: FileEvents::of(&exchange.subject),
-            postponed: None,
         }
     }
 

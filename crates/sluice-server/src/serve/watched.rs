@@ -16,7 +16,7 @@ use sluice_watch::{Direction, Item, Phase};
 
 use crate::dispatch::Site;
 use crate::fault_log::Logged;
-use crate::serve::decide::{Answer, Decision, Later};
+use crate::serve::decide::{Answer, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::{Request, RequestSubject};
 use crate::serve::request_line::RequestLine;
@@ -103,7 +103,7 @@ pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, deci
         return;
     }
     subject.note_phase(Phase::Decided);
-    if let Ok(Answer::Later(Later::Script(script))) = &decision.answer {
+    if let Ok(Answer::Script(script)) = &decision.answer {
         subject.know(|facts| facts.script = Some(script.script.file.display().to_string()));
     }
     subject.note(Item::Mapping, module::DECIDE, || {
@@ -135,12 +135,14 @@ fn answer_text(answer: &Answer, file: impl Fn() -> String) -> String {
         }
         Answer::ServerOptions => "answer: the options of the server".to_owned(),
         Answer::FileOptions => format!("answer: the options of the file{}", file()),
+        Answer::File(selected) if selected.is_awaited() => {
+            format!("answer: file{}, which is being compressed", file())
+        }
         Answer::File(_) => format!("answer: file{}", file()),
         Answer::SendFile(_) => "answer: the file that the script names".to_owned(),
-        Answer::Later(Later::Variant(_)) => format!("answer: file{}, which is being compressed", file()),
-        Answer::Later(Later::Listing(_)) => "answer: the listing of the directory".to_owned(),
-        Answer::Later(Later::Report(report)) => format!("answer: the report {:?} about the server", report.name),
-        Answer::Later(Later::Script(answer)) => {
+        Answer::Listing(_) => "answer: the listing of the directory".to_owned(),
+        Answer::Report(report) => format!("answer: the report {:?} about the server", report.name),
+        Answer::Script(answer) => {
             let (script, mode) = (&answer.script, answer.route.settings.mode.name());
             let mut text = format!("answer: script {} (mode {mode})", script.file.display());
             let _ = write!(text, "\nSCRIPT_NAME {:?}", script.name);
