@@ -11,6 +11,7 @@ pub mod encoding;
 pub mod endpoints;
 pub mod escape;
 pub mod fault;
+pub mod forwarded;
 pub mod head;
 pub mod host;
 pub mod multipart;

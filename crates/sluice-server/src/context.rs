@@ -14,11 +14,11 @@ use sluice_net::front::Front;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
-use crate::fault_log::FaultLog;
+use crate::dispatch::known_hosts::KnownHosts;
 use crate::in_progress::InProgress;
-use crate::known_hosts::KnownHosts;
 use crate::overall::Overall;
 use crate::reverse_dns::ReverseDns;
+use crate::serve::fault_log::FaultLog;
 use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.

@@ -12,10 +12,8 @@ pub mod confinement;
 mod context;
 mod descriptors;
 mod dispatch;
-mod fault_log;
 mod in_progress;
 pub mod inspector;
-mod known_hosts;
 mod late_watch;
 mod launcher;
 mod overall;
@@ -38,7 +36,6 @@ pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;
 pub use serve::error_page::error_template;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
-pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
 pub use sluice_launch::{
     Credentials, CurrentUsers, IgnoredSignals, MESSAGES_VERSION, Others, RemoteLauncher, UserPolicy, allow_core_dumps,

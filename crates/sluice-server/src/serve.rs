@@ -9,30 +9,28 @@
 
 pub(crate) mod agent;
 mod authorize;
+mod cache_control;
 mod carry_out;
 mod client;
 mod decide;
-mod detail;
+mod error_detail;
 pub(crate) mod error_page;
 mod exchange;
 pub(crate) mod explain;
+pub(crate) mod fault_log;
 mod fields;
 mod finish;
-pub mod forwarded;
 pub(crate) mod gate;
 #[cfg(test)]
 mod gate_tests;
-mod held_limits;
 mod identity;
 pub(crate) mod in_advance;
 mod log_entry;
-mod private;
 mod redirect;
 mod refuse;
 mod report;
 mod request;
-mod request_line;
-mod restrain;
+mod request_limits;
 pub(crate) mod retire;
 mod route_of_fault;
 mod waiting;
@@ -70,23 +68,23 @@ use request::Request;
 use waiting::Wait;
 
 /// What answers the requests of a worker's connections.
-pub(crate) struct Exchanges {
+pub(crate) struct ExchangeService {
     context: Rc<Context>,
     // Workers must not contend for one reference count.
     #[expect(clippy::redundant_allocation)]
     gate: Rc<Arc<Gate>>,
 }
 
-impl Exchanges {
-    pub(crate) fn new(context: &Rc<Context>, gate: &Arc<Gate>) -> Exchanges {
-        Exchanges {
+impl ExchangeService {
+    pub(crate) fn new(context: &Rc<Context>, gate: &Arc<Gate>) -> ExchangeService {
+        ExchangeService {
             context: Rc::clone(context),
             gate: Rc::new(Arc::clone(gate)),
         }
     }
 }
 
-impl Service for Exchanges {
+impl Service for ExchangeService {
     type Body = Finish;
     type Answer = PendingResponse;
 

@@ -32,7 +32,7 @@ use crate::dispatch::Config;
 use crate::late_watch;
 use crate::overall::{self, Overall, WorkerQuestion};
 use crate::reverse_dns::ReverseDns;
-use crate::serve::Exchanges;
+use crate::serve::ExchangeService;
 use crate::serve::gate::Gate;
 use crate::serve::in_advance;
 use crate::status::WorkerCounts;
@@ -109,7 +109,7 @@ pub(crate) fn run(
     let worker = Worker::new(index, shared, limits, phases);
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        let service = Rc::new(Exchanges::new(&worker.context, &worker.shared.gate));
+        let service = Rc::new(ExchangeService::new(&worker.context, &worker.shared.gate));
         tokio::task::spawn_local(accept(
             Rc::clone(&worker.front),
             service,
@@ -133,7 +133,7 @@ pub(crate) fn run(
 /// Accepts on each listener that comes.
 async fn accept(
     front: Rc<Front>,
-    service: Rc<Exchanges>,
+    service: Rc<ExchangeService>,
     tasks: Tasks,
     mut listeners: mpsc::UnboundedReceiver<NewListener>,
 ) {

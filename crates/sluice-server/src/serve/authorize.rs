@@ -24,7 +24,7 @@ use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser
 use sluice_settings::rule::{Access, AccessSettings, Adjustments, AgentSettings, ClientCertificate, split_name};
 use sluice_watch::Phase;
 
-use crate::serve::agent::{self, Asked};
+use crate::serve::agent::{self, AgentVerdict};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::{Granted, KnownUser};
@@ -70,7 +70,7 @@ pub(crate) fn authorize<'a>(
             }
             Verdict::NeedsUser(access) => identify(control, exchange, request, access)?,
         }
-        verdict = judge(&request.asked(exchange).attributes, adjustments, &request.identity);
+        verdict = judge(&request.question(exchange).attributes, adjustments, &request.identity);
     }
 }
 
@@ -79,7 +79,9 @@ pub(crate) fn authorize<'a>(
 fn note_rules(exchange: &mut Exchange, request: &mut Request, access: &Access, noted: usize) -> usize {
     let mut granted = noted;
     for access in access.limits().skip(noted) {
-        let permission = request.identity.permission(access, &request.asked(exchange).attributes);
+        let permission = request
+            .identity
+            .permission(access, &request.question(exchange).attributes);
         if permission == Permission::NeedsUser {
             break;
         }
@@ -287,9 +289,9 @@ fn ask_agent(
     let asked = agent::begin(control, exchange, access, store, request.site, agent, credentials);
     note_access(exchange, || {
         let known = match &asked {
-            Asked::Known(_) => "has said so lately, which is remembered".to_owned(),
-            Asked::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
-            Asked::Agent(_) => "is asked".to_owned(),
+            AgentVerdict::Known(_) => "has said so lately, which is remembered".to_owned(),
+            AgentVerdict::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
+            AgentVerdict::Agent(_) => "is asked".to_owned(),
         };
         let who = if name.is_empty() {
             "a token".to_owned()
@@ -299,12 +301,12 @@ fn ask_agent(
         format!("{who}: the agent {} {known}", agent.name())
     });
     match asked {
-        Asked::Known(user) => {
+        AgentVerdict::Known(user) => {
             request.identity.note(&access.source, KnownUser::User(user));
             Ok(())
         }
-        Asked::Refused(wait) => Err(too_many(name, wait).into()),
-        Asked::Agent(pending) => Err(Wait::Agent(pending)),
+        AgentVerdict::Refused(wait) => Err(too_many(name, wait).into()),
+        AgentVerdict::Agent(pending) => Err(Wait::Agent(pending)),
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn answer(
 ) -> Result<Response<ResponseBody>, Wait> {
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
-    let asked = request.asked(exchange);
+    let asked = request.question(exchange);
     let mut decision = match exchange.subject.wants(Item::Mapping) {
         false => decide(site, &asked, &mut ()),
         true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.subject)),

@@ -6,7 +6,7 @@
 //! through the routes (`dispatch::resolve`), whether the request may have the answer (`gate`), making the response (`carry_out`).
 //!
 //! ```text
-//! subject ─┬─ https ───────────────────────────▶ Redirect
+//! asked for ┬─ https ───────────────────────────▶ Redirect
 //!          ├─ the server ──────────────────────▶ ServerOptions
 //!          └─ a path ─▶ routes ┬─ redirect ────▶ Redirect
 //!               ▲              ├─ refuse ──────▶ a fault
@@ -46,10 +46,10 @@ use directory::ServedPath;
 use fallback::{Candidates, FallbackUse, Unserved, leads_to_nothing};
 pub(crate) use listing::list;
 
-/// What a decision is made about.
+/// A question to the routes: the request that a decision is made about.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub subject: Subject<'a>,
+pub(crate) struct RouteQuestion<'a> {
+    pub asked_for: &'a AskedFor,
     pub attributes: RequestAttributes<'a>,
     pub cache: Option<&'a FileCache>,
     pub variants: Variants,
@@ -57,15 +57,14 @@ pub(crate) struct Asked<'a> {
     pub file_events: FileEvents<'a>,
 }
 
-/// What a request is about.
-#[derive(Clone, Copy)]
-pub(crate) enum Subject<'a> {
+/// The thing that a request is about.
+pub(crate) enum AskedFor {
     /// A path of the site.
-    Target(&'a Target),
-    /// The server as a whole (`OPTIONS *`).
+    Target(Target),
+    /// The server as a whole: `OPTIONS *` (RFC 9110 §9.3.7).
     Server,
     /// Anything, but by https, at this port.
-    Https(u16, &'a Uri),
+    Https(u16, Box<Uri>),
 }
 
 /// Whether compressed variants of a file are looked for.
@@ -187,13 +186,13 @@ impl Decision<'_> {
 }
 
 /// Decides what answers. `trace` receives every route on the way.
-pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Trace) -> Decision<'s> {
-    let mut decision = match asked.subject {
-        Subject::Target(target) => decide_target(site, asked, target, trace),
-        Subject::Server => Decision::without_routes(Ok(Answer::ServerOptions)),
+pub(crate) fn decide<'s>(site: &'s Site, asked: &RouteQuestion<'_>, trace: &mut impl Trace) -> Decision<'s> {
+    let mut decision = match asked.asked_for {
+        AskedFor::Target(target) => decide_target(site, asked, target, trace),
+        AskedFor::Server => Decision::without_routes(Ok(Answer::ServerOptions)),
         // Shows nothing of the site.
-        Subject::Https(port, uri) => {
-            let redirect = redirect::to_https(asked.attributes.host, port, uri);
+        AskedFor::Https(port, uri) => {
+            let redirect = redirect::to_https(asked.attributes.host, *port, uri);
             return Decision::without_routes(redirect.map(Answer::Redirect));
         }
     };
@@ -269,7 +268,12 @@ impl EarlierPath {
 }
 
 /// Decides by the routes of the site; once more from the candidates of a fallback.
-fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: &mut impl Trace) -> Decision<'s> {
+fn decide_target<'s>(
+    site: &'s Site,
+    asked: &RouteQuestion<'_>,
+    target: &Target,
+    trace: &mut impl Trace,
+) -> Decision<'s> {
     let mut earlier: Option<EarlierPath> = None;
     let mut candidates: Option<Box<Candidates<'s>>> = None;
     let mut restart: Option<Box<Restart>> = None;
@@ -339,7 +343,7 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
 /// Decides by the kind of the route that answers.
 fn decide_by_route<'s>(
     site: &'s Site,
-    asked: &Asked<'_>,
+    asked: &RouteQuestion<'_>,
     target: &Target,
     fallback: FallbackUse,
     mut resolution: Box<Resolution<'s>>,

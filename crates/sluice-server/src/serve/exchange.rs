@@ -10,8 +10,10 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::SystemTime;
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use hyper::ext::ReasonPhrase;
+use sluice_access::throttle::Permit;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
@@ -20,27 +22,48 @@ use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
 use sluice_net::connection::{Connection, ExchangeHandle};
 use sluice_net::service::Refusal;
-use sluice_settings::rule::HeadChanges;
+use sluice_settings::rule::{HeadChanges, RateSettings, ThrottleSettings};
 use sluice_watch::mask::Masks;
 use sluice_watch::{Facts, Item, Phase, RequestFacts, Subject};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
-use crate::fault_log::Cause;
 use crate::in_progress::{EntryNumber, NewEntry, NewRequest};
+use crate::serve::cache_control;
 use crate::serve::client::Client;
+use crate::serve::decide::AskedFor;
 use crate::serve::decide::Decision;
-use crate::serve::held_limits::HeldLimits;
+use crate::serve::fault_log::Cause;
 use crate::serve::log_entry::LogEntry;
-use crate::serve::private;
-use crate::serve::request::{Request, RequestSubject};
-use crate::serve::request_line::RequestLine;
+use crate::serve::request::Request;
 use crate::serve::route_of_fault::RouteOfFault;
 use crate::serve::watched;
 use crate::traffic_counts::Answered;
 
 /// A body in memory of so many bytes is handed on with the head, so that its last byte leaves with the first one: the clock is read once.
 const SENT_AT_ONCE_BYTES: usize = 64 << 10;
+
+/// The request line (RFC 9112 §3), or its pseudo-header fields (RFC 9113 §8.3.1).
+pub(crate) struct RequestLine {
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+}
+
+impl RequestLine {
+    /// The scheme of an absolute form (RFC 9112 §3.2.2). `None` for the other forms; HTTP/2, which sends a scheme with each request,
+    /// has no such form.
+    pub(crate) fn absolute_form(&self) -> Option<&Scheme> {
+        self.uri.scheme().filter(|_| self.version < Version::HTTP_2)
+    }
+}
+
+/// The limits on requests that an exchange holds, until its response has been sent (`request_limits`).
+#[derive(Default)]
+pub(crate) struct HeldLimits {
+    pub counted: Vec<Arc<RateSettings>>,
+    pub permits: Vec<(Arc<ThrottleSettings>, Permit)>,
+}
 
 /// One request and its response.
 pub(crate) struct Exchange {
@@ -184,7 +207,7 @@ impl Exchange {
     /// Notes what the request's site adds to every response over https.
     pub(crate) fn note_site(&mut self, request: &Request, connection: &Connection) {
         watched::site(self, request, connection.listener());
-        if self.client.is_https && matches!(request.subject, RequestSubject::Target(_)) {
+        if self.client.is_https && matches!(request.asked_for, AskedFor::Target(_)) {
             self.hsts.clone_from(&request.site().hsts);
         }
     }
@@ -192,7 +215,7 @@ impl Exchange {
     /// Notes what a decision says about the log and about the head of the response.
     pub(crate) fn note_decision(&mut self, site: &Site, request: &Request, decision: &mut Decision<'_>) {
         self.entry.answered = decision.answered();
-        let RequestSubject::Target(_) = request.subject else {
+        let AskedFor::Target(_) = request.asked_for else {
             return;
         };
         let adjustments = &mut decision.adjustments;
@@ -267,7 +290,7 @@ impl Exchange {
         }
         self.changes.apply(status, response.headers_mut());
         if self.is_private {
-            private::protect(response.headers_mut());
+            cache_control::protect(response.headers_mut());
         }
         // hyper adds Content-Length by itself.
         let length = match head::may_have_body(&self.line.method, status) {

@@ -26,7 +26,7 @@ use crate::dispatch::Config;
 use crate::dispatch::resolve::{FallbackTo, Trace};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
-use crate::serve::decide::{self, Asked, Decision, Subject, Variants, decide};
+use crate::serve::decide::{self, AskedFor, Decision, RouteQuestion, Variants, decide};
 use crate::serve::explain::access::Claims;
 
 /// A hypothetical request.
@@ -244,7 +244,7 @@ fn explain_at(
         let site = config.site(0);
         return Ok(render(
             site,
-            Subject::Https(port, &uri),
+            &AskedFor::Https(port, Box::new(uri)),
             *attributes,
             &Claims::of(question, config),
         ));
@@ -265,7 +265,7 @@ fn explain_at(
         Err(fault) => refused(scheme, &fault),
         Ok(target) => render(
             site,
-            Subject::Target(&target),
+            &AskedFor::Target(target),
             *attributes,
             &Claims::of(question, config),
         ),
@@ -364,10 +364,10 @@ impl Rounds {
 }
 
 /// Decides, asks the gate, and renders the decision and its trace.
-fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
+fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
     let mut rounds = Rounds::default();
-    let asked = Asked {
-        subject,
+    let asked = RouteQuestion {
+        asked_for,
         attributes,
         cache: None,
         // Variants do not matter here: every one is of the same file.
@@ -375,9 +375,9 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, 
         file_events: FileEvents::NONE,
     };
     let decision = decide(site, &asked, &mut rounds);
-    let path = match subject {
-        Subject::Target(target) => &*target.path,
-        Subject::Server | Subject::Https(..) => "",
+    let path = match asked_for {
+        AskedFor::Target(target) => &*target.path,
+        AskedFor::Server | AskedFor::Https(..) => "",
     };
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
     let mut notes = Vec::new();

@@ -20,7 +20,7 @@ use crate::serve::decide::{Answer, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::{Identity, KnownUser, denied, unauthorized};
 use crate::serve::request::Request;
-use crate::serve::restrain;
+use crate::serve::request_limits;
 use crate::serve::waiting::Wait;
 
 /// Whether a request may have an answer, by what is known of it.
@@ -190,19 +190,19 @@ impl Gate {
         if !is_open {
             request.identity.subject = certificate_subject(exchange, request);
         }
-        let verdict = match judge(&request.asked(exchange).attributes, adjustments, &request.identity) {
+        let verdict = match judge(&request.question(exchange).attributes, adjustments, &request.identity) {
             Verdict::Refuse(fault) if is_open || is_of_connection(&fault) => return Err(fault.into()),
             verdict => verdict,
         };
         // Before passwords, which cost more.
         if let Some(LimitUse::Limited(rate)) = &adjustments.rate {
-            restrain::count(exchange, request, rate)?;
+            request_limits::count(exchange, request, rate)?;
         }
         if !is_open {
             authorize(&self.control, exchange, request, adjustments, verdict)?;
         }
         if let Some(LimitUse::Limited(throttle)) = &adjustments.throttle
-            && let Some(queued) = restrain::enter(exchange, request, throttle)?
+            && let Some(queued) = request_limits::enter(exchange, request, throttle)?
         {
             return Err(Wait::Throttle(Box::new(queued)));
         }
@@ -219,7 +219,7 @@ impl Gate {
         request: &Request,
         decision: Decision<'_>,
     ) -> Result<Passed, Fault> {
-        let question = request.asked(exchange).attributes;
+        let question = request.question(exchange).attributes;
         judge(&question, &decision.adjustments, &request.identity).into_result()?;
         decision.answer.map(Passed)
     }

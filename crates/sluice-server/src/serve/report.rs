@@ -12,7 +12,7 @@ use sluice_script::request_body::RequestBody;
 use crate::reports;
 use crate::reports::ask::{Ask, Visitor};
 use crate::serve::decide::ReportAnswer;
-use crate::serve::detail::is_unproxied;
+use crate::serve::error_detail::is_unproxied;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 

@@ -9,7 +9,7 @@ use sluice_http::fault::Fault;
 use crate::serve::agent::PendingAnswer;
 use crate::serve::authorize::Verification;
 use crate::serve::decide::{ReportAnswer, ScriptAnswer};
-use crate::serve::restrain::Queued;
+use crate::serve::request_limits::Queued;
 
 /// Why a request has no response yet.
 pub(crate) enum Wait {

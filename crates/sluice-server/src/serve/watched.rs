@@ -2,7 +2,7 @@
 //!
 //! Each function costs one comparison while nobody watches. Here: heads, the site, what answers, the line of the log, where the time went. Not
 //! here: the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
-//! `restrain`), and who is shown an event (`sluice_watch`).
+//! `request_limits`), and who is shown an event (`sluice_watch`).
 
 use std::fmt::Write as _;
 
@@ -15,11 +15,11 @@ use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Phase};
 
 use crate::dispatch::Site;
-use crate::fault_log::Logged;
+use crate::serve::decide::AskedFor;
 use crate::serve::decide::{Answer, Decision};
-use crate::serve::exchange::Exchange;
-use crate::serve::request::{Request, RequestSubject};
-use crate::serve::request_line::RequestLine;
+use crate::serve::exchange::{Exchange, RequestLine};
+use crate::serve::fault_log::Logged;
+use crate::serve::request::Request;
 
 /// The modules that events name.
 pub(crate) mod module {
@@ -81,12 +81,12 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     subject.know(|facts| facts.site = Some(names));
     subject.note(Item::Mapping, module::DECIDE, || {
         let mut text = format!("host {:?}: site {name} ({})", request.host, site.origin);
-        match &request.subject {
-            RequestSubject::Https(port) => {
+        match &request.asked_for {
+            AskedFor::Https(port, _) => {
                 let _ = write!(text, "; this address redirects to https, port {port}");
             }
-            RequestSubject::Server => text.push_str("; the request is about the server as a whole"),
-            RequestSubject::Target(_) => {
+            AskedFor::Server => text.push_str("; the request is about the server as a whole"),
+            AskedFor::Target(_) => {
                 if let Ok((_, how)) = request.config.site_of_question(&request.host, Some(listener)) {
                     let _ = write!(text, ": {}", how.reason());
                 }

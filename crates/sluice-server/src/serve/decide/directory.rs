@@ -17,7 +17,7 @@ use sluice_http::target::Target;
 use crate::dispatch::Site;
 use crate::dispatch::resolve::{Resolution, Trace};
 use crate::serve::decide::fallback::{FallbackUse, is_read};
-use crate::serve::decide::{Answer, Asked, Decision, EarlierPath, Variants, script_at};
+use crate::serve::decide::{Answer, Decision, EarlierPath, RouteQuestion, Variants, script_at};
 use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
@@ -54,7 +54,7 @@ impl<'s> ServedPath<'s> {
 /// What was asked of a directory of files.
 #[derive(Clone, Copy)]
 struct AskedPath<'a> {
-    asked: &'a Asked<'a>,
+    asked: &'a RouteQuestion<'a>,
     /// As the client knows it.
     original: &'a Target,
     /// After rewriting.
@@ -86,7 +86,7 @@ impl AskedPath<'_> {
 /// Decides about a path that leads to a directory of files.
 pub(super) fn decide<'s>(
     site: &'s Site,
-    asked: &Asked<'_>,
+    asked: &RouteQuestion<'_>,
     original: &Target,
     fallback: FallbackUse,
     resolution: Box<Resolution<'s>>,
