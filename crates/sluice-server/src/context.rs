@@ -14,9 +14,9 @@ use sluice_net::worker_net::WorkerNet;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
-use crate::fault_log::FaultLog;
+use crate::dispatch::known_hosts::KnownHosts;
 use crate::in_progress::InProgress;
-use crate::known_hosts::KnownHosts;
+use crate::serve::fault_log::FaultLog;
 use crate::state::ServerState;
 use crate::status::WorkerCounts;
 

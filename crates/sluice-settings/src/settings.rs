@@ -19,7 +19,7 @@ mod users;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-pub use client::{DnsSettings, ForwardedField, ProxySettings};
+pub use client::{DnsSettings, ProxySettings};
 pub use confinement::{Confinement, FileRules};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
 pub use engine::{Engine, EngineSettings};
@@ -34,6 +34,7 @@ pub use script::{
     ScriptVariables,
 };
 pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSettings, Statuses};
+pub use sluice_http::forwarded::ForwardedField;
 pub use users::{OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};
 
 use crate::cache::CacheSettings;

@@ -33,7 +33,7 @@ use crate::serve::request::Request;
 use crate::serve::watched::note_access;
 
 /// What is known of credentials before an agent is asked.
-pub(crate) enum Asked {
+pub(crate) enum AgentVerdict {
     Known(User),
     Refused(std::time::Duration),
     Agent(Box<PendingAnswer>),
@@ -83,7 +83,7 @@ pub(crate) fn begin(
     site: usize,
     agent: &AgentSettings,
     credentials: Credentials,
-) -> Asked {
+) -> AgentVerdict {
     let scheme = if credentials.name.is_empty() { "Bearer" } else { "Basic" };
     let question = Question {
         store,
@@ -99,9 +99,9 @@ pub(crate) fn begin(
         },
     };
     match control.check(&question) {
-        Check::Known(user) => Asked::Known(user),
-        Check::Refused(wait) => Asked::Refused(wait),
-        Check::Unknown(ticket) => Asked::Agent(Box::new(PendingAnswer {
+        Check::Known(user) => AgentVerdict::Known(user),
+        Check::Refused(wait) => AgentVerdict::Refused(wait),
+        Check::Unknown(ticket) => AgentVerdict::Agent(Box::new(PendingAnswer {
             ticket,
             source: Arc::clone(&access.source),
             agent: agent.clone(),

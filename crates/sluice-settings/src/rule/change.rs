@@ -99,16 +99,6 @@ pub struct Adjustments {
     pub head: HeadChanges,
 }
 
-impl Adjustments {
-    /// Whether the answer may be refused because of who asks, or how often.
-    #[must_use]
-    pub fn is_guarded(&self) -> bool {
-        let is_limited =
-            matches!(self.rate, Some(LimitUse::Limited(_))) || matches!(self.throttle, Some(LimitUse::Limited(_)));
-        is_limited || !self.access.is_open() || self.client_certificates == Some(CertificateUse::Required)
-    }
-}
-
 impl Changes {
     /// Whether there are no changes.
     #[must_use]

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sluice_http::forwarded::ForwardedField;
+
 use crate::address::Peers;
 
 /// The trusted proxies.
@@ -12,17 +14,6 @@ pub struct ProxySettings {
     pub trusted: Peers,
     /// The field in which they name their clients.
     pub forwarded: ForwardedField,
-}
-
-/// The field in which a proxy names its client. Only one is used, because a proxy that sets one of them passes on the other
-/// as its client has sent it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ForwardedField {
-    /// `X-Forwarded-For` and `X-Forwarded-Proto`.
-    #[default]
-    XForwardedFor,
-    /// `Forwarded` (RFC 7239).
-    Forwarded,
 }
 
 /// Reverse DNS: the lookup of clients' names.

@@ -2,19 +2,30 @@
 //!
 //! Each proxy appends the address of its own client to the list that it has received. Therefore the lists are read from their
 //! end, as long as the addresses are those of trusted proxies: the first other address is the client. The elements before it
-//! are ignored, because anybody can have written them. Not here: whether the connection's peer is trusted (`client`).
+//! are ignored, because anybody can have written them. Not here: which proxies are trusted (sluice-settings), and whether the peer of a connection
+//! is (`client` of sluice-server).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sluice_settings::{ForwardedField, ProxySettings};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Largest number of elements that are read; if all are trusted proxies, the last one read is the client.
 const PROXIES_MAX: usize = 32;
+
+/// The field in which a proxy names its client. Only one is used, because a proxy that sets one of them passes on the other
+/// as its client has sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedField {
+    /// `X-Forwarded-For` and `X-Forwarded-Proto`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
 
 /// The statements of trusted proxies about the client.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,20 +36,20 @@ pub struct ForwardedClient {
     pub is_https: Option<bool>,
 }
 
-/// Reads the fields that a trusted proxy has sent: it wrote them, or appended to them.
+/// Reads the field `named` that a trusted proxy has sent: it wrote it, or appended to it. `is_trusted` says which addresses are those of proxies.
 #[must_use]
-pub fn read(settings: &ProxySettings, fields: &HeaderMap) -> ForwardedClient {
+pub fn read(named: ForwardedField, is_trusted: impl Fn(IpAddr) -> bool, fields: &HeaderMap) -> ForwardedClient {
     let mut forwarded = ForwardedClient::default();
-    match settings.forwarded {
+    match named {
         ForwardedField::XForwardedFor => {
-            follow(settings, elements(fields, &X_FORWARDED_FOR), |address| {
+            follow(is_trusted, elements(fields, &X_FORWARDED_FOR), |address| {
                 forwarded.client = Some(node(address)?);
                 forwarded.client
             });
             let scheme = elements(fields, &X_FORWARDED_PROTO).next();
             forwarded.is_https = scheme.as_deref().and_then(is_https);
         }
-        ForwardedField::Forwarded => follow(settings, elements(fields, &FORWARDED), |element| {
+        ForwardedField::Forwarded => follow(is_trusted, elements(fields, &FORWARDED), |element| {
             forwarded = forwarded_element(element)?;
             forwarded.client
         }),
@@ -48,13 +59,13 @@ pub fn read(settings: &ProxySettings, fields: &HeaderMap) -> ForwardedClient {
 
 /// Calls `read` for each element, up to and including the first that is not the address of a trusted proxy.
 fn follow(
-    settings: &ProxySettings,
+    is_trusted: impl Fn(IpAddr) -> bool,
     elements: impl Iterator<Item = String>,
     mut read: impl FnMut(&str) -> Option<SocketAddr>,
 ) {
     for element in elements.take(PROXIES_MAX) {
         match read(&element) {
-            Some(address) if settings.trusted.has_address(address.ip()) => {}
+            Some(address) if is_trusted(address.ip()) => {}
             _ => return,
         }
     }

@@ -12,7 +12,6 @@ use sluice_settings::rule::{RateSettings, ThrottleSettings};
 use sluice_watch::Phase;
 use tokio::time::timeout;
 
-use crate::serve::authorize::Stopped;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 use crate::serve::watched::note_access;
@@ -57,25 +56,25 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
     Ok(())
 }
 
-/// Takes a permit of a throttle.
+/// Takes a permit of a throttle, or a place in its queue, which is the result.
 ///
 /// # Errors
-/// The client's (503): the queue is full; or a place in the queue.
+/// The client's (503): the queue is full.
 pub(crate) fn enter(
     exchange: &mut Exchange,
     request: &Request,
     settings: &Arc<ThrottleSettings>,
-) -> Result<(), Stopped> {
+) -> Result<Option<Queued>, Fault> {
     if exchange
         .limits
         .permits
         .iter()
         .any(|(other, _)| Arc::ptr_eq(other, settings))
     {
-        return Ok(());
+        return Ok(None);
     }
     let Some(throttle) = request.config.limit_tables.throttle(settings) else {
-        return Ok(());
+        return Ok(None);
     };
     let client = exchange.client.endpoints.client.ip();
     let user = request.granted.as_ref().map(|granted| &*granted.user.name);
@@ -91,14 +90,14 @@ pub(crate) fn enter(
     match entered {
         Entered::Permit(permit) => {
             exchange.limits.permits.push((Arc::clone(settings), permit));
-            Ok(())
+            Ok(None)
         }
-        Entered::Place(place) => Err(Stopped::Queued(Box::new(Queued {
+        Entered::Place(place) => Ok(Some(Queued {
             settings: Arc::clone(settings),
             throttle: Arc::clone(throttle),
             place,
-        }))),
-        Entered::Refused => Err(throttled(settings, " nor a place in the queue").into()),
+        })),
+        Entered::Refused => Err(throttled(settings, " nor a place in the queue")),
     }
 }
 

@@ -1,18 +1,14 @@
 //! Tables of fields, as proxies and forging clients send them, and the client that is read from them.
 
 use proptest::prelude::*;
-use sluice_settings::address::Peers;
 
 use super::*;
 
-fn settings(field: ForwardedField) -> ProxySettings {
-    let mut trusted = Peers::default();
-    for network in ["10.0.0.0/8", "2001:db8:a::/48"] {
-        trusted.add(network).unwrap();
-    }
-    ProxySettings {
-        trusted,
-        forwarded: field,
+/// The proxies: 10.0.0.0/8 and 2001:db8:a::/48.
+fn is_trusted(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets()[0] == 10,
+        IpAddr::V6(address) => address.segments()[..3] == [0x2001, 0xdb8, 0xa],
     }
 }
 
@@ -27,7 +23,7 @@ fn client(field: ForwardedField, lines: &[&str]) -> String {
         ForwardedField::XForwardedFor => X_FORWARDED_FOR,
         ForwardedField::Forwarded => FORWARDED,
     };
-    let forwarded = read(&settings(field), &fields(&name, lines));
+    let forwarded = read(field, is_trusted, &fields(&name, lines));
     forwarded.client.map_or("-".to_owned(), |client| client.to_string())
 }
 
@@ -107,7 +103,7 @@ fn only_the_configured_field_is_read() {
     both.extend(fields(&FORWARDED, &["for=192.0.2.2;proto=http"]));
     both.extend(fields(&X_FORWARDED_PROTO, &["https"]));
     let read_both = |field| {
-        let forwarded = read(&settings(field), &both);
+        let forwarded = read(field, is_trusted, &both);
         (
             forwarded.client.map(|client| client.ip().to_string()),
             forwarded.is_https,
@@ -134,7 +130,8 @@ fn the_scheme_is_that_of_the_clients_own_connection() {
         (&[], None),
     ] {
         let forwarded = read(
-            &settings(ForwardedField::XForwardedFor),
+            ForwardedField::XForwardedFor,
+            is_trusted,
             &fields(&X_FORWARDED_PROTO, lines),
         );
         assert_eq!(forwarded.is_https, expected, "{lines:?}");
@@ -146,7 +143,7 @@ fn the_scheme_is_that_of_the_clients_own_connection() {
         ("for=192.0.2.1, for=10.0.0.7;proto=https", None),
         ("for=unknown;proto=https", None),
     ] {
-        let forwarded = read(&settings(ForwardedField::Forwarded), &fields(&FORWARDED, &[line]));
+        let forwarded = read(ForwardedField::Forwarded, is_trusted, &fields(&FORWARDED, &[line]));
         assert_eq!(forwarded.is_https, expected, "{line}");
     }
 }
