@@ -14,7 +14,7 @@ use crate::exchange::conversation::Conversation;
 use crate::exchange::job::{Job, new_sentinels};
 use crate::exchange::pump::Pump;
 use crate::exchange::relay::Relay;
-use crate::exchange::request_state::Age;
+use crate::exchange::relay::Age;
 use crate::exchange::session::Session;
 use crate::pool::idle_process::IdleProcess;
 use crate::pool::lease::Lease;

@@ -12,7 +12,7 @@
 //!     │
 //!     └─ session ─┬─ conversation ─┬─ relay ─┬─ callout        requests of the script, and their answers
 //!                 │                │         ├─ buffer         bulk output in shared memory
-//!                 │                │         ├─ request_state  how far the request is
+//!                 │                │         ├─ state          how far the exchange is
 //!                 │                │         └─ pump           the request body on its way to the script
 //!                 │                ├─ body_filter   newlines of records, Content-Length
 //!                 │                └─ block         output that is collected before it is sent
@@ -34,6 +34,5 @@ pub mod job;
 mod pump;
 mod relay;
 pub mod request;
-mod request_state;
 pub mod serve;
 mod session;
