@@ -18,7 +18,7 @@ use crate::client_certificates::ShownCertificate;
 use crate::close_reason::CloseReason;
 use crate::outgoing::{Outgoing, OutgoingBody};
 use crate::send_budget::SendBudget;
-use crate::vacancies::Vacancies;
+use crate::slot_events::SlotEvents;
 
 /// The state of an accepted connection.
 pub struct Connection {
@@ -51,7 +51,7 @@ pub struct Connection {
     /// The memory in which the current body lies, if it is sealed.
     sealed: Cell<Option<Arc<SealedMemfd>>>,
     wake_up: WakeUp,
-    vacancies: Rc<Vacancies>,
+    slot_events: Rc<SlotEvents>,
     /// When the connection became idle, as a number among all connections of the worker.
     idle_since: Cell<u64>,
     /// Bytes of a response may wait to be sent.
@@ -90,7 +90,7 @@ struct WakeUp {
 }
 
 impl Connection {
-    pub(crate) fn new(endpoints: Endpoints, budget: &Rc<SendBudget>, vacancies: &Rc<Vacancies>) -> Connection {
+    pub(crate) fn new(endpoints: Endpoints, budget: &Rc<SendBudget>, slot_events: &Rc<SlotEvents>) -> Connection {
         Connection {
             endpoints: Cell::new(endpoints),
             tls_info: OnceCell::new(),
@@ -111,8 +111,8 @@ impl Connection {
                 tick: Cell::new(u32::MAX),
                 task: Cell::new(None),
             },
-            vacancies: Rc::clone(vacancies),
-            idle_since: Cell::new(vacancies.next_number()),
+            slot_events: Rc::clone(slot_events),
+            idle_since: Cell::new(slot_events.next_number()),
             has_unsent: Cell::new(false),
             demand: Cell::new(None),
             subject: RefCell::new(Subject::NONE),
@@ -264,7 +264,7 @@ impl Connection {
     pub(crate) fn count_read(&self, bytes: usize) {
         // The client is about to make a request. In HTTP/2 it may as well be a PING, which must not count as use.
         if self.head_bytes.get() == 0 && !self.outgoing.is_http2() && self.is_idle() {
-            self.idle_since.set(self.vacancies.next_number());
+            self.idle_since.set(self.slot_events.next_number());
         }
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.head_bytes.set(self.head_bytes.get().saturating_add(bytes));
@@ -308,7 +308,7 @@ impl Connection {
         match demand {
             Demand::MakeRoom if !self.is_idle() => {
                 self.demand.set(None);
-                self.vacancies.notify();
+                self.slot_events.notify();
                 return None;
             }
             Demand::MakeRoom => self.close_because(CloseReason::MakesRoom),
@@ -399,8 +399,8 @@ impl Connection {
         }
         self.sealed.set(None);
         if !self.outgoing.has_chunks() && self.has_unsent.replace(false) {
-            self.idle_since.set(self.vacancies.next_number());
-            self.vacancies.notify_if_wanted();
+            self.idle_since.set(self.slot_events.next_number());
+            self.slot_events.notify_if_wanted();
         }
     }
 

@@ -138,7 +138,7 @@ impl Front {
 
     /// A connection that was just accepted.
     pub(crate) fn connection(&self, endpoints: Endpoints) -> Connection {
-        Connection::new(endpoints, &self.send_budget, self.slots.vacancies())
+        Connection::new(endpoints, &self.send_budget, self.slots.slot_events())
     }
 
     /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the

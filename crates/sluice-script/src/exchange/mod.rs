@@ -5,7 +5,7 @@
 //! channels (`process`), and which one serves (`pool`).
 //!
 //! ```text
-//!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
+//!   serve ──┬─ cgi ──────┐      the entry: a Task in, a ScriptAnswer out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤    in_advance: processes before there is a request; agent: scripts that verify passwords
 //!     │                  └─ job ── request       the request, the program, the variables
 //!     │                       └─ confinement     what its process may use and reach

@@ -16,14 +16,14 @@ use sluice_http::progress::Step;
 use sluice_http::request_body::RequestBody;
 use sluice_script::exchange::job::Job;
 use sluice_script::exchange::request::{ScriptRequest, ScriptUser};
-use sluice_script::exchange::serve::{self as script, Outcome, SendFileReply, Task};
+use sluice_script::exchange::serve::{self as script, ScriptAnswer, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_watch::{Item, Phase};
 
 use crate::dispatch::Site;
 use crate::serve::agent::PendingAnswer;
 use crate::serve::authorize::{Stopped, Verification};
-use crate::serve::decide::{self, Answer, Asked, Later, ScriptAnswer, decide, decide_send_file};
+use crate::serve::decide::{self, Answer, Asked, Later, ScriptTarget, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
@@ -178,13 +178,13 @@ impl Waiting {
                     };
                     let (task, directories) = task(exchange, request, *script, client_name);
                     match script::serve(task).await? {
-                        Outcome::Response(response) => return Ok(response),
-                        Outcome::LocalRedirect(target) => {
+                        ScriptAnswer::Response(response) => return Ok(response),
+                        ScriptAnswer::LocalRedirect(target) => {
                             watched::local_redirect(exchange, &target);
                             request.redirect(&target)?;
                             answer(gate, exchange, request)
                         }
-                        Outcome::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
+                        ScriptAnswer::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
                     }
                 }
             };
@@ -257,10 +257,10 @@ fn script_user(granted: &Granted) -> ScriptUser {
 fn task(
     exchange: &Exchange,
     request: &mut Request,
-    script: ScriptAnswer,
+    script: ScriptTarget,
     client_name: Option<Arc<str>>,
 ) -> (Task, Arc<SendDirectories>) {
-    let ScriptAnswer {
+    let ScriptTarget {
         route,
         script,
         target,

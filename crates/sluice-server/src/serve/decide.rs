@@ -111,7 +111,7 @@ pub(crate) enum Later {
     /// A file whose compressed variant is being made.
     Variant(Box<PendingVariant>),
     Listing(Box<ListingRequest>),
-    Script(Box<ScriptAnswer>),
+    Script(Box<ScriptTarget>),
     Report(Box<ReportAnswer>),
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct ReportAnswer {
 }
 
 /// A script that is to run.
-pub(crate) struct ScriptAnswer {
+pub(crate) struct ScriptTarget {
     pub route: Arc<ScriptRoute>,
     pub script: Script,
     /// The target that led to it, after rewriting.
@@ -386,7 +386,7 @@ fn decide_by_route<'s>(
                     scripts,
                     located,
                 }) => {
-                    let answer = located.map(|script| ScriptAnswer {
+                    let answer = located.map(|script| ScriptTarget {
                         route: Arc::clone(scripts),
                         script,
                         target: resolved.clone(),
@@ -430,7 +430,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 ///
 /// # Errors
 /// There is no such script (404), or it cannot be run.
-pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Fault> {
+pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Fault> {
     let target = Target::parse(path)?;
     let resolution = site.resolve(&target.path, None, None, &mut ())?;
     let target = resolution.rewritten.as_deref().unwrap_or(&target).clone();
@@ -441,7 +441,7 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Faul
             "an authentication agent must be a script of mode cgiplus or rte",
         ));
     }
-    Ok(ScriptAnswer {
+    Ok(ScriptTarget {
         route: Arc::clone(found.scripts),
         script: found.located?,
         target,

@@ -6,14 +6,14 @@ use tokio::sync::Notify;
 
 /// The waiting for a free slot, and the order in which connections became idle.
 #[derive(Default)]
-pub(crate) struct Vacancies {
+pub(crate) struct SlotEvents {
     next: Cell<u64>,
     /// Whether somebody waits for a slot.
     is_wanted: Cell<bool>,
     changed: Notify,
 }
 
-impl Vacancies {
+impl SlotEvents {
     /// Numbers the moments at which connections become idle.
     pub(crate) fn next_number(&self) -> u64 {
         let number = self.next.get();
