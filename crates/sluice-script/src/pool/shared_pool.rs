@@ -154,7 +154,7 @@ impl SharedPool {
         request: UniqueId,
         events: &ScriptEvents,
     ) -> Result<Lease, Fault> {
-        let note = PoolNote::begin(self, events);
+        let note = PoolNote::begin(self.script(), || self.view(), events);
         let (entry, granted) = {
             let mut state = self.lock();
             let (mut permit, mut unmet) = (None, None);
@@ -205,7 +205,10 @@ impl SharedPool {
         };
         let granted = Box::pin(self.wait(granted)).await;
         drop(entry);
-        note.end_wait(granted.as_ref());
+        match &granted {
+            Some(_) => note.end_wait(),
+            None => note.wait_in_vain(),
+        }
         granted.ok_or_else(|| {
             let full = self.full(&self.lock().pool);
             let counts = &self.record.counts;
@@ -497,7 +500,7 @@ impl Drop for QueueEntry<'_> {
     }
 }
 
-/// Ends an idle process: end-of-file on CGIPLUSIN tells it to exit; its watcher stops it if it does not.
+/// Ends an idle process: end-of-file on CGIPLUSIN tells it to exit; its reaper stops it if it does not.
 fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
     let IdleProcess { process, channels, .. } = idle;
     tracing::debug!(

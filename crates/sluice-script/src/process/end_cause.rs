@@ -58,8 +58,8 @@ pub(crate) enum Reason {
     ProcessorTime,
     /// The script's file has changed.
     ScriptChanged,
-    /// A watched file has changed.
-    WatchedFileChanged,
+    /// A file has changed that the scripts have loaded, or the engine.
+    SourceFileChanged,
     /// The server ends or has another configuration.
     Shutdown,
     /// Requests for other scripts wait for room.
@@ -79,7 +79,7 @@ impl fmt::Display for Reason {
             Reason::Memory => "uses more memory than memory_soft",
             Reason::ProcessorTime => "has used most of its cpu_time",
             Reason::ScriptChanged => "its file has changed",
-            Reason::WatchedFileChanged => "a watched file has changed",
+            Reason::SourceFileChanged => "a watched file has changed",
             Reason::Shutdown => "the server ends or has another configuration",
             Reason::RoomForOthers => "requests for other scripts wait for a process",
             Reason::SoftLimit => "idle, and the server has more processes than limits.processes_soft",

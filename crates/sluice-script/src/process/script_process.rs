@@ -1,7 +1,7 @@
-//! A script process: its start, its watcher, its end.
+//! A script process: its start, its reaper, its end.
 //!
-//! Here: one task for each process, on the worker that started it. That watcher alone reads the process's standard error, waits
-//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the watcher. Not here: what
+//! Here: one task for each process, on the worker that started it. That reaper alone reads the process's standard error, waits
+//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the reaper. Not here: what
 //! the channels carry (`relay`), and when a process is needed (`pool`).
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //! or else in its session, or known by its environment (`sluice_launch`).
 //!
 //! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
-//! after a while, and is watched further.
+//! after a while, and is awaited further.
 
+mod reaper;
 mod view;
-mod watcher;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -49,10 +49,10 @@ use crate::process::request_pipe::RequestPipe;
 use crate::process::script_events::{ScriptEvents, StartNote};
 use crate::process::script_log::ScriptLog;
 use crate::process::shebang;
+use crate::process::unclaimed::Unclaimed;
 use crate::process::unread_errors::UnreadErrors;
-use crate::process::unwatched::Unclaimed;
+use reaper::{Reaper, reap};
 pub(crate) use view::ProcessView;
-use watcher::{Watched, watch};
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
@@ -63,7 +63,7 @@ const WATCHED_LINES_MAX: usize = 100;
 /// Characters that are kept of each of these lines.
 const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 
-/// A script process, as all but its watcher see it.
+/// A script process, as all but its reaper see it.
 pub(crate) struct Process {
     pub pid: i32,
     /// What the kernel says of it.
@@ -83,12 +83,12 @@ pub(crate) struct Process {
     /// What it may use and reach; `None` if that is what the server may.
     confinement: Option<Arc<Confinement>>,
     commands: watch::Sender<Command>,
-    /// Its standard error, which the watcher reads.
+    /// Its standard error, which the reaper reads.
     pub errors: UnreadErrors,
     state: Mutex<State>,
 }
 
-/// A command to the watcher.
+/// A command to the reaper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Command {
     /// Let the process run.
@@ -144,7 +144,7 @@ pub(crate) struct Channels {
     pub segment: Option<Segment>,
 }
 
-/// Starts a process and its watcher. The watcher calls `ended` after it has reaped the process; if no process was started, or
+/// Starts a process and its reaper. The reaper calls `ended` after it has reaped the process; if no process was started, or
 /// it ended unused, `ended` is dropped instead.
 ///
 /// Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the
@@ -185,9 +185,9 @@ pub(crate) async fn start(
     let process = Arc::new(Process::new(started.process.probe(), spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
-    let watched = Watched::register(started.process, started.stderr, &process, ended);
-    let watched = watched.map_err(unusable)?;
-    processes.track(&process, watch(Arc::clone(&process), watched, received));
+    let reaper = Reaper::register(started.process, started.stderr, &process, ended);
+    let reaper = reaper.map_err(unusable)?;
+    processes.track(&process, reap(Arc::clone(&process), reaper, received));
     let channels = (|| {
         Ok(Box::new(Channels {
             input: started.stdin.map(Input::new).transpose()?,
@@ -355,7 +355,7 @@ impl Process {
         Poll::Pending
     }
 
-    /// Waits until the watcher has read what it has written to its standard error so far.
+    /// Waits until the reaper has read what it has written to its standard error so far.
     pub(crate) async fn read_errors(&self) {
         let number = self.errors.request();
         std::future::poll_fn(|context| self.poll_errors(number, context)).await;

@@ -26,7 +26,7 @@ use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettin
 use sluice_watch::Phase;
 
 use crate::dispatch::{Config, Site};
-use crate::serve::decide::{ScriptAnswer, agent_script};
+use crate::serve::decide::{ScriptTarget, agent_script};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::KnownUser;
 use crate::serve::request::Request;
@@ -114,10 +114,10 @@ pub(crate) fn begin(
 }
 
 /// The program of an agent that comes with the server.
-fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptAnswer, Fault> {
+fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptTarget, Fault> {
     let absent = || Fault::unexpected("an authentication agent without a program");
     let route = request.config.agents.route(agent).ok_or_else(absent)?;
-    Ok(ScriptAnswer {
+    Ok(ScriptTarget {
         script: own_agent::script(route).ok_or_else(absent)?,
         route: Arc::clone(route),
         target: Target::parse("/")?,
@@ -185,8 +185,8 @@ impl PendingAnswer {
         note_access(exchange, || format!("agent {file} ({origin}): no answer: {fault}"));
     }
 
-    fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: ScriptAnswer) -> Job {
-        let ScriptAnswer {
+    fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: ScriptTarget) -> Job {
+        let ScriptTarget {
             route,
             script,
             mut target,

@@ -15,12 +15,12 @@ use sluice_http::progress::Step;
 use sluice_http::request_body::RequestBody;
 use sluice_script::exchange::job::Job;
 use sluice_script::exchange::request::{ScriptRequest, ScriptUser};
-use sluice_script::exchange::serve::{self as script, Outcome, SendFileReply, Task};
+use sluice_script::exchange::serve::{self as script, ScriptAnswer, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_watch::{Item, Phase};
 
 use crate::dispatch::Site;
-use crate::serve::decide::{self, Answer, ScriptAnswer, decide, decide_send_file};
+use crate::serve::decide::{self, Answer, ScriptTarget, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
@@ -146,13 +146,13 @@ pub(crate) async fn wait_for(
                 };
                 let (task, directories) = task(exchange, request, *script, client_name);
                 match script::serve(task).await? {
-                    Outcome::Response(response) => return Ok(response),
-                    Outcome::LocalRedirect(target) => {
+                    ScriptAnswer::Response(response) => return Ok(response),
+                    ScriptAnswer::LocalRedirect(target) => {
                         watched::local_redirect(exchange, &target);
                         request.redirect(&target)?;
                         answer(gate, exchange, request)
                     }
-                    Outcome::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
+                    ScriptAnswer::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
                 }
             }
         };
@@ -223,10 +223,10 @@ fn script_user(granted: &Granted) -> ScriptUser {
 fn task(
     exchange: &Exchange,
     request: &mut Request,
-    script: ScriptAnswer,
+    script: ScriptTarget,
     client_name: Option<Arc<str>>,
 ) -> (Task, Arc<SendDirectories>) {
-    let ScriptAnswer {
+    let ScriptTarget {
         route,
         script,
         target,

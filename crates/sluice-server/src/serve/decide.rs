@@ -97,7 +97,7 @@ pub(crate) enum Answer {
     /// A file that a script names instead of a body.
     SendFile(Box<SendFile>),
     Listing(Box<ListingRequest>),
-    Script(Box<ScriptAnswer>),
+    Script(Box<ScriptTarget>),
     Report(Box<ReportAnswer>),
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct ReportAnswer {
 }
 
 /// A script that is to run.
-pub(crate) struct ScriptAnswer {
+pub(crate) struct ScriptTarget {
     pub route: Arc<ScriptRoute>,
     pub script: Script,
     /// The target that led to it, after rewriting.
@@ -407,7 +407,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 ///
 /// # Errors
 /// There is no such script (404), or it cannot be run.
-pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Fault> {
+pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Fault> {
     let target = Target::parse(path)?;
     let resolution = site.resolve(&target.path, None, None, &mut ())?;
     let target = resolution.rewritten.as_deref().unwrap_or(&target).clone();
@@ -418,7 +418,7 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Faul
             "an authentication agent must be a script of mode cgiplus or rte",
         ));
     }
-    Ok(ScriptAnswer {
+    Ok(ScriptTarget {
         route: Arc::clone(found.scripts),
         script: found.located?,
         target,
@@ -435,7 +435,7 @@ impl FoundScript<'_> {
     /// # Errors
     /// It does not exist (404), or cannot be run (403).
     fn answer(self, target: &Target, adjustments: &Adjustments) -> Result<Answer, Fault> {
-        Ok(Answer::Script(Box::new(ScriptAnswer {
+        Ok(Answer::Script(Box::new(ScriptTarget {
             script: self.located?,
             route: Arc::clone(self.scripts),
             target: target.clone(),

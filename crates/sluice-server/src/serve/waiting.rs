@@ -8,7 +8,7 @@ use sluice_http::fault::Fault;
 
 use crate::serve::agent::PendingAnswer;
 use crate::serve::authorize::Verification;
-use crate::serve::decide::{ReportAnswer, ScriptAnswer};
+use crate::serve::decide::{ReportAnswer, ScriptTarget};
 use crate::serve::request_limits::Queued;
 
 /// Why a request has no response yet.
@@ -25,7 +25,7 @@ pub(crate) enum Wait {
     Variant(Box<PendingVariant>),
     Listing(Box<ListingRequest>),
     Report(Box<ReportAnswer>),
-    Script(Box<ScriptAnswer>),
+    Script(Box<ScriptTarget>),
 }
 
 impl Wait {

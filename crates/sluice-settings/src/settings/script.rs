@@ -46,7 +46,7 @@ pub struct ScriptSettings {
     pub proctor: Vec<String>,
     /// Files, and directories of files, whose changes replace kept processes. `None`: of engines, the sources below the directory of the
     /// scripts; otherwise none.
-    pub watch: Option<Vec<PathBuf>>,
+    pub reload_on: Option<Vec<PathBuf>>,
 }
 
 /// Which program a path names.
@@ -295,7 +295,7 @@ impl ScriptSettings {
             pool: PoolSettings::new(mode),
             processes_max: None,
             proctor: Vec::new(),
-            watch: None,
+            reload_on: None,
         }
     }
 }

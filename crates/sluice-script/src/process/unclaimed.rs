@@ -1,7 +1,7 @@
-//! Script processes without a watcher: their end.
+//! Script processes without a reaper: their end.
 //!
 //! Here: a process that nobody has taken, because its request has gone, and one whose descriptors the event loop refuses. Not here:
-//! processes with a watcher (`process`).
+//! processes with a reaper (`process`).
 
 use sluice_launch::{RemoteProcess, RemoteStarted, Signal};
 
@@ -21,14 +21,14 @@ impl<E: Send + 'static> Unclaimed<E> {
 impl<E: Send + 'static> Drop for Unclaimed<E> {
     fn drop(&mut self) {
         if let Some((RemoteStarted { process, .. }, ended)) = self.0.take() {
-            end_unwatched(process, ended);
+            end_unclaimed(process, ended);
         }
     }
 }
 
-/// Kills a process that has no watcher and never gets one. `ended` is dropped when the process is reaped, because the process counts
+/// Kills a process that has no reaper and never gets one. `ended` is dropped when the process is reaped, because the process counts
 /// until its end.
-pub(crate) fn end_unwatched<E: Send + 'static>(mut process: RemoteProcess, ended: E) {
+pub(crate) fn end_unclaimed<E: Send + 'static>(mut process: RemoteProcess, ended: E) {
     process.signal(Signal::Kill);
     process.on_end(move |_| drop(ended));
 }

@@ -26,15 +26,15 @@ const CHANGES_USUAL: u32 = 5;
 
 /// A file, or a directory with all that is below it.
 #[derive(Clone, Debug)]
-pub(crate) struct WatchedPath {
+pub(crate) struct SourcePath {
     pub path: PathBuf,
     /// The suffixes of the files that count; empty if all do.
     pub suffixes: &'static [&'static str],
 }
 
-/// The watched files of a route.
-pub(crate) struct WatchedFiles {
-    paths: Vec<WatchedPath>,
+/// The files of a route whose changes replace its processes.
+pub(crate) struct SourceFiles {
+    paths: Vec<SourcePath>,
     /// A thread makes a list.
     is_busy: AtomicBool,
     known: Mutex<Known>,
@@ -44,18 +44,18 @@ struct Known {
     files: BTreeMap<PathBuf, Stamp>,
     /// Lists in a row that differed.
     changes: u32,
-    /// More files than are watched: that was logged.
+    /// More files than are compared: that was logged.
     is_excess_logged: bool,
 }
 
-impl WatchedFiles {
-    /// Reads the files as they are now. `None` if there are no paths to watch.
-    pub(crate) fn new(paths: Vec<WatchedPath>) -> Option<WatchedFiles> {
+impl SourceFiles {
+    /// Reads the files as they are now. `None` if there are no paths.
+    pub(crate) fn new(paths: Vec<SourcePath>) -> Option<SourceFiles> {
         if paths.is_empty() {
             return None;
         }
         let list = List::of(&paths);
-        Some(WatchedFiles {
+        Some(SourceFiles {
             is_busy: AtomicBool::new(false),
             known: Mutex::new(Known {
                 is_excess_logged: list.log_excess(&paths),
@@ -132,9 +132,9 @@ struct List {
 }
 
 impl List {
-    fn of(paths: &[WatchedPath]) -> List {
+    fn of(paths: &[SourcePath]) -> List {
         let mut list = List::default();
-        for WatchedPath { path, suffixes } in paths {
+        for SourcePath { path, suffixes } in paths {
             match fs::metadata(path) {
                 Ok(metadata) if metadata.is_dir() => list.add_directory(path, suffixes, 0),
                 Ok(metadata) => {
@@ -185,11 +185,11 @@ impl List {
         }
     }
 
-    /// Logs that there are more files than are watched. True if so.
-    fn log_excess(&self, paths: &[WatchedPath]) -> bool {
+    /// Logs that there are more files than are compared. True if so.
+    fn log_excess(&self, paths: &[SourcePath]) -> bool {
         let is_excess = self.entries > ENTRIES_MAX;
         if is_excess {
-            let paths: Vec<_> = paths.iter().map(|watched| &watched.path).collect();
+            let paths: Vec<_> = paths.iter().map(|source| &source.path).collect();
             tracing::warn!(
                 "watch: there are more than {ENTRIES_MAX} entries below {paths:?}, and changes of the others are not seen: \
                  name smaller directories in watch"
@@ -215,8 +215,8 @@ fn is_ignored(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn all(path: PathBuf) -> WatchedPath {
-        WatchedPath { path, suffixes: &[] }
+    fn all(path: PathBuf) -> SourcePath {
+        SourcePath { path, suffixes: &[] }
     }
 
     #[test]
@@ -230,10 +230,10 @@ mod tests {
         write("lib/a/b/c.py", "1");
         write("lib/d.py", "1");
         std::os::unix::fs::symlink("../..", path("lib/a/loop")).unwrap();
-        let watched = WatchedFiles::new(vec![all(path("lib")), all(path("one.conf"))]).unwrap();
+        let sources = SourceFiles::new(vec![all(path("lib")), all(path("one.conf"))]).unwrap();
         let check = || {
-            assert!(watched.begin_check());
-            watched.check()
+            assert!(sources.begin_check());
+            sources.check()
         };
         assert!(!check());
         write("lib/a/b/c.py", "22");
@@ -259,14 +259,14 @@ mod tests {
             fs::write(path(name), text).unwrap();
         };
         write("venv/pyvenv.cfg", "");
-        let sources = WatchedPath {
+        let sources = SourcePath {
             path: directory.path().to_owned(),
             suffixes: &[".py", ".pl"],
         };
-        let watched = WatchedFiles::new(vec![sources]).unwrap();
+        let sources = SourceFiles::new(vec![sources]).unwrap();
         let check = || {
-            assert!(watched.begin_check());
-            watched.check()
+            assert!(sources.begin_check());
+            sources.check()
         };
         for (name, counts) in [
             ("data.txt", false),
@@ -282,10 +282,10 @@ mod tests {
 
     #[test]
     fn one_thread_checks_at_a_time_and_no_path_is_no_work() {
-        assert!(WatchedFiles::new(Vec::new()).is_none());
-        let watched = WatchedFiles::new(vec![all("/nonexistent".into())]).unwrap();
-        assert!(watched.begin_check() && !watched.begin_check());
-        assert!(!watched.check());
-        assert!(watched.begin_check());
+        assert!(SourceFiles::new(Vec::new()).is_none());
+        let sources = SourceFiles::new(vec![all("/nonexistent".into())]).unwrap();
+        assert!(sources.begin_check() && !sources.begin_check());
+        assert!(!sources.check());
+        assert!(sources.begin_check());
     }
 }

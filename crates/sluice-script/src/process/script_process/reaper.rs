@@ -1,4 +1,4 @@
-//! The watcher of a script process: the task that alone reads its standard error, awaits its end, and sends it signals.
+//! The reaper of a script process: the task that alone reads its standard error, awaits its end, and sends it signals.
 //!
 //! Not here: the states of a process and what is known of it (`process`), the signals (`escalation`), and the end itself with all that the
 //! process has started (`sluice_launch`).
@@ -14,35 +14,35 @@ use super::{Command, Process};
 use crate::process::end_cause::EndedProcess;
 use crate::process::escalation::Escalation;
 use crate::process::stderr::StderrReader;
-use crate::process::unwatched::end_unwatched;
+use crate::process::unclaimed::end_unclaimed;
 
-/// The parts of a process that its watcher needs.
-pub(super) struct Watched<E: Send + 'static> {
+/// A process as the reaper holds it.
+pub(super) struct Reaper<E: Send + 'static> {
     remote: RemoteProcess,
     end: oneshot::Receiver<End>,
     errors: StderrReader,
     ended: E,
 }
 
-impl<E: Send + 'static> Watched<E> {
+impl<E: Send + 'static> Reaper<E> {
     /// Ends the process if the event loop refuses a descriptor: nobody else would.
     pub(super) fn register(
         mut remote: RemoteProcess,
         stderr: OwnedFd,
         process: &Arc<Process>,
         ended: E,
-    ) -> io::Result<Watched<E>> {
+    ) -> io::Result<Reaper<E>> {
         let errors = match StderrReader::new(stderr, Arc::clone(process)) {
             Ok(errors) => errors,
             Err(error) => {
-                end_unwatched(remote, ended);
+                end_unclaimed(remote, ended);
                 return Err(error);
             }
         };
         let (announce, end) = oneshot::channel();
         // Fails if the server ends.
         remote.on_end(move |end| drop(announce.send(end)));
-        Ok(Watched {
+        Ok(Reaper {
             remote,
             end,
             errors,
@@ -51,18 +51,18 @@ impl<E: Send + 'static> Watched<E> {
     }
 }
 
-/// The watcher: the drawing at the head of `process`.
-pub(super) async fn watch(
+/// The reaper: the drawing at the head of `process`.
+pub(super) async fn reap(
     process: Arc<Process>,
-    watched: Watched<impl FnOnce(EndedProcess) + Send + 'static>,
+    reaper: Reaper<impl FnOnce(EndedProcess) + Send + 'static>,
     mut commands: watch::Receiver<Command>,
 ) {
-    let Watched {
+    let Reaper {
         remote,
         mut end,
         mut errors,
         ended,
-    } = watched;
+    } = reaper;
     let mut next = Escalation::None;
     let mut ended = Some(ended);
     let mut error_requests = process.errors.requests();
