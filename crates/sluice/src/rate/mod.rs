@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use sluice_report::environment::{Exercise, Rating};
+use sluice_report::machine::{Exercise, Rating};
 
 use crate::control::place;
 use crate::workout::{parse_time, thousands};
