@@ -332,7 +332,7 @@ impl Server {
         self.state.status()
     }
 
-    /// Notes the file in which `sluice rate` leaves its rating (`sluice_report::environment::Rating` as JSON), for the page about the machine.
+    /// Notes the file in which `sluice rate` leaves its rating (`sluice_report::machine::Rating` as JSON), for the page about the machine.
     pub fn set_rating_file(&self, file: PathBuf) {
         // The first one counts.
         let _ = self.state.described.rating_file.set(file);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::num::NonZeroUsize;
 
-use sluice_report::environment::{Hardware, distribution};
+use sluice_report::machine::{Hardware, distribution};
 use sluice_report::text;
 
 /// Describes processor, memory, system and program in three lines.

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use sluice_report::environment::{Exercise, Rating};
+use sluice_report::machine::{Exercise, Rating};
 use sluice_settings::{ListenAddress, notation};
 
 use crate::workout::{parse_time, thousands};

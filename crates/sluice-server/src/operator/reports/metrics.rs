@@ -8,7 +8,7 @@ use sluice_pages::metrics::{self, CONTENT_TYPE, Measured};
 
 use crate::operator::reports::ask::Ask;
 use crate::operator::reports::page::{Answered, Content, Page};
-use crate::operator::reports::{answer, environment};
+use crate::operator::reports::{answer, machine};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
@@ -22,7 +22,7 @@ fn respond(ask: Ask) -> Answered {
     Box::pin(async move {
         let state = std::sync::Arc::clone(&ask.context.state);
         let encode = move || {
-            let process = environment::process();
+            let process = machine::process();
             metrics::encode(Measured {
                 status: state.status(),
                 version: env!("CARGO_PKG_VERSION"),

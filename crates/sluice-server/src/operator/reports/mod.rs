@@ -18,10 +18,10 @@ pub(crate) mod ask;
 mod cache;
 mod configuration;
 mod connections;
-mod environment;
 mod event_stream;
 mod live;
 mod logs;
+mod machine;
 mod metrics;
 mod origin;
 mod overview;
@@ -55,7 +55,7 @@ static PAGES: &[&Page] = &[
     &logs::PAGE,
     &cache::PAGE,
     &configuration::PAGE,
-    &environment::PAGE,
+    &machine::PAGE,
     &action::PAGE,
     &metrics::PAGE,
 ];

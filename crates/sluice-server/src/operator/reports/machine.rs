@@ -1,4 +1,4 @@
-//! The page of the environment: the machine and the program. A thread reads the files of /proc.
+//! The page about the machine and the program. A thread reads the files of /proc.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_pages::frame::Link;
-use sluice_report::environment::{
-    Engine, Environment, Hardware, Library, Process, Program, System, distribution, limits, processor_seconds,
+use sluice_report::machine::{
+    Engine, Hardware, Library, Machine, Process, Program, System, distribution, limits, processor_seconds,
 };
 use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
@@ -48,12 +48,12 @@ pub(super) static PAGE: Page = Page {
 
 fn collect(wanted: &Wanted) -> Collected {
     let state = Arc::clone(&wanted.context.state);
-    later(move || environment(state.described.rating_file.get().map(PathBuf::as_path)))
+    later(move || machine(state.described.rating_file.get().map(PathBuf::as_path)))
 }
 
-fn environment(rating: Option<&Path>) -> Environment {
+fn machine(rating: Option<&Path>) -> Machine {
     let usable = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    Environment {
+    Machine {
         hardware: Hardware::of(&read("/proc/cpuinfo"), &read("/proc/meminfo"), usable),
         system: System {
             distribution: distribution(&read("/etc/os-release")).to_owned(),

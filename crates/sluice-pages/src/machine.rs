@@ -1,14 +1,14 @@
 //! The page of the machine and the program.
 
 use maud::{Markup, html};
-use sluice_report::environment::Environment;
+use sluice_report::machine::Machine;
 use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::html::{fact, facts, section, table};
 use crate::view::View;
 
-impl View for Environment {
+impl View for Machine {
     fn html(&self, _: &Buttons<'_>) -> Markup {
         html! {
             div.columns {
@@ -24,8 +24,8 @@ impl View for Environment {
     }
 }
 
-fn hardware(environment: &Environment) -> Markup {
-    let hardware = &environment.hardware;
+fn hardware(machine: &Machine) -> Markup {
+    let hardware = &machine.hardware;
     facts(&[
         fact(
             "processor",
@@ -48,8 +48,8 @@ fn hardware(environment: &Environment) -> Markup {
     ])
 }
 
-fn system(environment: &Environment) -> Markup {
-    let system = &environment.system;
+fn system(machine: &Machine) -> Markup {
+    let system = &machine.system;
     facts(&[
         fact("distribution", &system.distribution),
         fact("kernel", format!("Linux {} {}", system.kernel, system.architecture)),
@@ -58,8 +58,8 @@ fn system(environment: &Environment) -> Markup {
     ])
 }
 
-fn program(environment: &Environment) -> Markup {
-    let program = &environment.program;
+fn program(machine: &Machine) -> Markup {
+    let program = &machine.program;
     let libraries = program.libraries.iter();
     let libraries: Vec<_> = libraries
         .map(|library| (format!("{} {}", library.name, library.version), library.purpose))
@@ -69,8 +69,8 @@ fn program(environment: &Environment) -> Markup {
     facts(&rows)
 }
 
-fn process(environment: &Environment) -> Markup {
-    let process = &environment.process;
+fn process(machine: &Machine) -> Markup {
+    let process = &machine.process;
     let count = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), text::number);
     let time = process
         .processor_seconds
@@ -85,8 +85,8 @@ fn process(environment: &Environment) -> Markup {
     ])
 }
 
-fn engines(environment: &Environment) -> Markup {
-    let rows: Vec<Vec<Markup>> = environment
+fn engines(machine: &Machine) -> Markup {
+    let rows: Vec<Vec<Markup>> = machine
         .engines
         .iter()
         .map(|engine| {
@@ -100,16 +100,16 @@ fn engines(environment: &Environment) -> Markup {
     table(&["engine", "state"], &rows)
 }
 
-fn limits(environment: &Environment) -> Markup {
-    let rows = environment.limits.iter().map(|limit| {
+fn limits(machine: &Machine) -> Markup {
+    let rows = machine.limits.iter().map(|limit| {
         let texts = [&limit.name, &limit.soft, &limit.hard];
         texts.map(|text| html! { (text) }).into()
     });
     table(&["limit", "soft", "hard"], &rows.collect::<Vec<_>>())
 }
 
-fn rating(environment: &Environment) -> Markup {
-    let Some(rating) = &environment.rating else {
+fn rating(machine: &Machine) -> Markup {
+    let Some(rating) = &machine.rating else {
         return html! { p { "This machine has no rating. The command " code { "sluice rate" } " makes one, in some seconds." } };
     };
     let rows: Vec<Vec<Markup>> = rating

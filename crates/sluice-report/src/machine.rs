@@ -22,7 +22,7 @@ const FLAGS: [&str; 12] = [
 
 /// The machine and the program.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Environment {
+pub struct Machine {
     /// The hardware.
     pub hardware: Hardware,
     /// The operating system.
