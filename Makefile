@@ -13,7 +13,7 @@
 #   make deb     Debian packages: target/deb/; test-deb installs, upgrades and purges them in a chroot, test-systemd runs them under systemd,
 #                both as root
 #   make dist    a static tarball for any Linux, with checksums: target/dist/; test-container runs the image that is made of it, as root
-#   make lint    rustfmt and clippy, warnings are errors
+#   make lint    rustfmt, clippy and tidy (the rules of CONTRIBUTING.md that no lint knows), warnings are errors
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd, h2o and Caddy: tables and pictures in bench/results/ (bench-quick: a few of them);
 #                BENCH="--processors 2,4" passes options on
@@ -124,6 +124,7 @@ test-container: dist
 lint:
 	@echo "Checking form and lints"
 	@$(CARGO) fmt --all --check
+	@$(CARGO) run --quiet --locked --package tidy
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@$(CARGO) clippy --locked --package sluice --no-default-features -- -D warnings
 	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check

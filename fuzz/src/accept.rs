@@ -44,7 +44,7 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// What is asked for alone is chosen if it is offered.
+/// A media type that is asked for alone is chosen if it is offered.
 fn check_sole(media_type: MediaType, otherwise: MediaType) {
     let content_type = media_type.content_type();
     let essence = content_type.to_str().expect("text").split(';').next().expect("a type");

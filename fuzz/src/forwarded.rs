@@ -12,7 +12,7 @@ use sluice_settings::{ForwardedField, ProxySettings};
 
 use crate::input::Input;
 
-/// What a client sends, and whether the trusted proxies write it on one line with theirs.
+/// The fields of a client, and whether the trusted proxies write them on one line with theirs.
 struct Client<'a> {
     fields: HeaderMap,
     shares_line: bool,

@@ -38,11 +38,11 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// What was read, with each byte by itself.
+/// The frames that were read, with each byte by itself.
 #[derive(Debug, PartialEq, Eq)]
 struct All {
     lines: Vec<String>,
-    /// Of each byte, the stream whose body it belongs to.
+    /// The stream of each byte of a body.
     bodies: Vec<Option<u32>>,
     hidden: Vec<bool>,
     ends: Vec<u32>,

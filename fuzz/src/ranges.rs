@@ -75,7 +75,7 @@ fn sole(fields: &HeaderMap) -> Option<&str> {
     value.to_str().ok()
 }
 
-/// What a value asks for, in the order of the file, overlapping and touching ranges joined; `None` if it is to be ignored.
+/// The ranges that a value asks for, in the order of the file, overlapping and touching ranges joined; `None` if it is to be ignored.
 fn wanted(value: &str, length: u64) -> Option<Vec<Range<u64>>> {
     let (unit, set) = value.split_once('=')?;
     let specs: Vec<&str> = set

@@ -53,7 +53,7 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// What came of a file.
+/// The result for a file.
 #[derive(Debug, PartialEq)]
 struct Lines {
     lines: Vec<u8>,

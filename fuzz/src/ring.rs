@@ -148,7 +148,7 @@ impl Exchange {
     }
 }
 
-/// What the reader must make of a head counter.
+/// A model of what the reader must make of a head counter.
 struct Model {
     capacity: u64,
     seen: u64,

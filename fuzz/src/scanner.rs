@@ -72,7 +72,7 @@ enum Pace {
 struct Run {
     /// Neighbouring bytes joined.
     outputs: Vec<Output>,
-    /// As they came.
+    /// The outputs in the order in which they came.
     raw: Vec<Output>,
     /// The error of `finish`, and whether there was output after the end.
     is_unclosed: bool,

@@ -70,7 +70,7 @@ fn check_path(path: &str) {
     assert_eq!(again.as_deref(), Some(path), "{encoded:?}");
 }
 
-/// What a path means, by RFC 3986 §5.2.4 with empty segments dropped; `None` if it has no meaning.
+/// The meaning of a path, by RFC 3986 §5.2.4 with empty segments dropped; `None` if it has no meaning.
 fn resolve(raw: &[u8]) -> Option<String> {
     let decoded = text_of(decode(raw).into()).into_owned();
     let path = decoded.strip_prefix('/').filter(|_| raw.starts_with(b"/"))?;

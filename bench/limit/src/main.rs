@@ -42,7 +42,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// What a file's head has beside its length and its date.
+/// The fields of a file's head beside its length and its date.
 const FIELDS: [(header::HeaderName, &str); 6] = [
     (header::ETAG, "\"0-18ea00a0ae6a0f93\""),
     (header::LAST_MODIFIED, "Sat, 21 Nov 2026 00:00:00 GMT"),
@@ -59,7 +59,7 @@ enum Kind {
     Http2,
 }
 
-/// What every worker does.
+/// The work of every worker.
 #[derive(Clone)]
 struct Task {
     kind: Kind,

@@ -85,7 +85,7 @@ pub struct Question<'a> {
     pub limit: FailureLimit,
 }
 
-/// What is known of credentials.
+/// The knowledge about credentials.
 pub enum Check {
     /// They were verified lately.
     Known(User),
@@ -110,7 +110,7 @@ pub struct Ticket {
     is_counted: bool,
 }
 
-/// What is known at once about credentials for a users file.
+/// The knowledge about credentials for a users file, without waiting.
 pub enum Attempt {
     /// They were verified lately.
     Known(User),
@@ -141,7 +141,7 @@ pub enum Outcome {
 pub struct NotVerified;
 
 impl AccessControl {
-    /// Nothing is remembered yet; threads start when they are needed.
+    /// Creates an access control that remembers nothing; threads start when they are needed.
     ///
     /// # Errors
     /// The system gives no random bytes.
@@ -158,7 +158,7 @@ impl AccessControl {
         })
     }
 
-    /// Who has sent wrong passwords and tokens. Any thread may call it.
+    /// The clients that have sent wrong passwords and tokens. Any thread may call it.
     pub fn failures(&self) -> FailureReport {
         self.shared.failures.report(Instant::now(), SystemTime::now())
     }
@@ -191,7 +191,7 @@ impl AccessControl {
         Ok(Attempt::Pending(PendingUser { begun, answer }))
     }
 
-    /// What is known of credentials that something else verifies, such as an agent.
+    /// Looks up credentials that something else verifies, such as an agent.
     pub fn check(&self, question: &Question<'_>) -> Check {
         let now = Instant::now();
         let Question {

@@ -33,7 +33,7 @@ pub(crate) const DELAY_MOST: Duration = Duration::from_secs(3);
 /// How many wrong passwords are allowed, and for how long further ones are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct FailureLimit {
-    /// Of one user from one address.
+    /// The failures of one user from one address.
     pub failures_max: u32,
     /// The time for which further ones are refused, and after which a counter begins again.
     pub refused_for: Duration,
@@ -54,7 +54,7 @@ struct Table {
     counters: HashMap<u64, Counter>,
     /// The passwords that are being verified, by counter, each with the number of its requests. Bounded by the requests in progress.
     attempts: HashMap<u64, HashMap<PasswordId, u32>>,
-    /// Who they are, by the counter of the user.
+    /// The users, by the number of their counter.
     named: HashMap<u64, Named>,
     wrong: u64,
     refused: u64,
@@ -78,7 +78,7 @@ struct Named {
     last: Instant,
 }
 
-/// Who sends a password, and for what.
+/// The sender of a password, and the realm that it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     /// The name; empty for a token.
@@ -179,7 +179,7 @@ impl Failures {
         table.counters.remove(&sender.user);
     }
 
-    /// Who has sent wrong passwords. `clock` is the time of day at `now`.
+    /// The clients that have sent wrong passwords. `clock` is the time of day at `now`.
     pub(crate) fn report(&self, now: Instant, clock: SystemTime) -> FailureReport {
         let table = self.lock();
         let mut named: Vec<&Named> = table.named.values().collect();
@@ -282,7 +282,7 @@ impl Table {
     }
 }
 
-/// What counts as one client: an address, of IPv6 the network of its first 64 bits.
+/// The network that counts as one client: an address, of IPv6 the network of its first 64 bits.
 pub(crate) fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

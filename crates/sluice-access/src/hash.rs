@@ -41,7 +41,7 @@ pub struct StoredHash {
     kind: Kind,
     /// How long it takes, compared with others of its kind.
     cost: u64,
-    /// As it was written.
+    /// The hash as it was written.
     text: Box<str>,
 }
 
@@ -80,7 +80,7 @@ impl StoredHash {
         })
     }
 
-    /// Its kind.
+    /// The kind of the hash.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

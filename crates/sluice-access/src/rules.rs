@@ -22,10 +22,10 @@ pub struct User {
     pub auth_type: &'static str,
 }
 
-/// What is known of the client of a request.
+/// The facts about the client of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Visitor<'a> {
-    /// Its address. `None` if nobody has named it: then no network is known to contain it, and none is known not to.
+    /// The address. `None` if nobody has named it: then no network is known to contain it, and none is known not to.
     pub client: Option<IpAddr>,
     /// The subject of its verified certificate, as RFC 4514 writes it.
     pub certificate: Option<&'a str>,
@@ -36,11 +36,11 @@ pub struct Visitor<'a> {
 /// Whether a request has the right to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// It has, by this group if an entry about groups decided.
+    /// Access is granted, by this group if an entry about groups decided.
     Granted(Option<Arc<str>>),
-    /// That depends on the user, who is not known.
+    /// The answer depends on the user, who is not known.
     NeedsUser,
-    /// It has not.
+    /// Access is denied.
     Denied,
 }
 

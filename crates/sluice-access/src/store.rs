@@ -42,7 +42,7 @@ pub struct UserStore {
     is_being_read: AtomicBool,
 }
 
-/// What stat(2) last said about the files.
+/// The state of the files at the last stat(2).
 #[derive(Debug)]
 struct Watch {
     checked: Instant,
@@ -67,7 +67,7 @@ pub struct Loaded {
     pub groups: Groups,
 }
 
-/// What stat(2) says that changes with the content.
+/// The members of stat(2) that change with the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     file: [u64; 2],
@@ -109,7 +109,7 @@ impl UserStore {
         self.source.users.is_none() || self.lock_current().loaded.users.hash(name).is_some()
     }
 
-    /// What is read from the files now, in the store of before: verified passwords are remembered across a reload that changes nothing
+    /// Puts what is read from the files now into the store of before: verified passwords are remembered across a reload that changes nothing
     /// of them. `None` if this store has other users.
     pub fn take_over(self: &Arc<UserStore>, opened: &Arc<UserStore>) -> Option<Arc<UserStore>> {
         // What an agent has said is asked again: its program may be another one.

@@ -58,12 +58,12 @@ pub struct Permit {
 #[derive(Debug)]
 pub struct QueuePlace(oneshot::Receiver<Permit>);
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug)]
 pub enum Entered {
-    /// It is answered.
+    /// The request is answered.
     Permit(Permit),
-    /// It waits.
+    /// The request waits.
     Place(QueuePlace),
     /// The queue is full.
     Refused,

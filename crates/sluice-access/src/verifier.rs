@@ -16,7 +16,7 @@ const QUEUE_MAX: usize = 256;
 /// Threads at most; there are half as many as processors, so that requests without passwords go on.
 const THREADS_MAX: usize = 4;
 
-/// What a thread does for one request. Dropping it answers that it was not done.
+/// The work of a thread for one request. Dropping it answers that it was not done.
 pub(crate) trait Job: Send + 'static {
     /// Whether nobody waits for the answer any more.
     fn is_abandoned(&self) -> bool;

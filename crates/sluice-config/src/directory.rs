@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_http::target;
 use sluice_settings::rule::{Pattern, Replacement};
-use sluice_settings::{Action, DirectorySettings, Fallback, Mode, ScriptSettings, ScriptSource, SuffixScripts};
+use sluice_settings::{Action, DirectorySettings, Fallback, ScriptSettings, ScriptSource, SuffixScripts};
 
 use super::description::Fallback::Words;
 use super::document::At;
@@ -133,7 +133,7 @@ impl Draft {
         let source = ScriptSource::Directory(settings.path.clone());
         let script = self.script;
         settings.scripts = self.suffixes.map(|suffixes| {
-            let script = script.unwrap_or_else(|| ScriptSettings::new(source.clone(), Mode::Cgi));
+            let script = script.unwrap_or_else(|| ScriptSettings::cgi(source.clone()));
             suffixes.finish(ScriptSettings { source, ..script }, route)
         });
         settings.fallback = self.fallback;
@@ -145,21 +145,19 @@ impl Suffixes {
     fn finish(self, mut script: ScriptSettings, route: &Table<'_>) -> SuffixScripts {
         let Suffixes { all, runners } = self;
         let document = route.document;
-        match script.mode {
-            Mode::Rte => {
-                if let Some(suffix) = all
-                    .iter()
-                    .find(|suffix| runners.iter().all(|(other, _)| other != *suffix))
-                {
-                    let message =
-                        format!("\"{suffix}\" needs an engine in mode = \"rte\", as in {{ \".php\" = \"php\" }}");
-                    route.refuse("scripts", &message);
-                }
-                script.engines.by_suffix = read_engines("scripts", runners, document);
-                script.engines.sdk = document.sdk();
-                report_missing_engines(&script, document, route.line_of("scripts"));
+        if script.mode.has_engine() {
+            if let Some(suffix) = all
+                .iter()
+                .find(|suffix| runners.iter().all(|(other, _)| other != *suffix))
+            {
+                let message = format!("\"{suffix}\" needs an engine in mode = \"rte\", as in {{ \".php\" = \"php\" }}");
+                route.refuse("scripts", &message);
             }
-            Mode::Cgi | Mode::Cgiplus => script.interpreters = read_interpreters("scripts", runners, document),
+            script.engines.by_suffix = read_engines("scripts", runners, document);
+            script.engines.sdk = document.sdk();
+            report_missing_engines(&script, document, route.line_of("scripts"));
+        } else {
+            script.interpreters = read_interpreters("scripts", runners, document);
         }
         SuffixScripts { suffixes: all, script }
     }

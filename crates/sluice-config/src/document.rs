@@ -397,7 +397,7 @@ impl IncludedFiles for SourceFiles {
 
 /// The engines of a route that cannot be started: why, and what to do.
 fn missing_engines(engines: &EngineSettings) -> Vec<String> {
-    let missing = sluice_script::engine::missing_engines(engines).into_iter();
+    let missing = sluice_script::program::engine::missing_engines(engines).into_iter();
     missing.map(|missing| missing.to_string()).collect()
 }
 

@@ -91,7 +91,7 @@ impl Draft {
             }
             (None, Some(file)) => {
                 table.refuse("app", "an application has directory = \"…\" instead of file");
-                if settings.mode == Mode::Rte {
+                if settings.mode.has_engine() {
                     require_source(table.document, "file", &file);
                 } else {
                     require_program(table.document, "file", &file, &settings.interpreters);

@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, statat};
+use rustix::fs::{AtFlags, Mode as FileMode, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
 use sluice_http::path_text::{path_of, text_of_path};
@@ -36,7 +36,7 @@ pub struct DirectoryId(u64);
 /// An open directory, or one that will be opened when it exists.
 pub struct Directory {
     id: DirectoryId,
-    /// Its path in the configuration.
+    /// The path in the configuration.
     configured: PathBuf,
     /// Empty until it exists.
     place: OnceLock<OpenDirectory>,
@@ -56,7 +56,7 @@ pub struct Directory {
     programs_outside: Vec<Program>,
 }
 
-/// What is known of a directory once it is open.
+/// The state of a directory once it is open.
 struct OpenDirectory {
     /// Without symbolic links.
     path: PathBuf,
@@ -84,7 +84,7 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// What a path with symbolic links leads to.
+/// The target of a path with symbolic links.
 enum LinkTarget {
     /// A path below the directory.
     Inside(PathBuf),
@@ -102,9 +102,9 @@ struct PrivateDirectory {
 
 /// A program below the directory.
 pub struct ProgramFile {
-    /// Its path, without symbolic links below the directory.
+    /// The path, without symbolic links below the directory.
     pub path: PathBuf,
-    /// What the system says about it.
+    /// The metadata of fstat(2).
     pub metadata: Metadata,
 }
 
@@ -168,12 +168,12 @@ impl Directory {
         Ok(self.place.get_or_init(|| place))
     }
 
-    /// Its identity in the cache.
+    /// The identity of the directory in the cache.
     pub fn id(&self) -> DirectoryId {
         self.id
     }
 
-    /// Its path, without symbolic links; that of the configuration while it does not exist.
+    /// The path, without symbolic links; that of the configuration while the directory does not exist.
     pub fn path(&self) -> &Path {
         self.place.get().map_or(&self.configured, |place| &place.path)
     }
@@ -214,7 +214,7 @@ impl Directory {
         self.withholds_executables = true;
     }
 
-    /// As `withhold_programs`, for paths of the whole machine, to which links may lead.
+    /// Withholds programs as `withhold_programs` does, by paths of the whole machine, to which links may lead.
     pub fn withhold_programs_outside(&mut self, program: Program) {
         self.programs_outside.push(program);
     }
@@ -320,7 +320,7 @@ impl Directory {
         why.to_owned()
     }
 
-    /// As `open_below`, but follows no symbolic links; for callers that change files.
+    /// Opens a file as `open_below` does, but follows no symbolic links; for callers that change files.
     pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<File> {
         let place = self.place()?;
         if !self.may_serve(place, &path_of(relative)) {
@@ -426,7 +426,7 @@ impl OpenDirectory {
     fn open(path: &Path) -> io::Result<OpenDirectory> {
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
+        let descriptor = rustix::fs::open(&path, flags, FileMode::empty())?;
         let opened = OpenDirectory {
             path,
             descriptor,
@@ -464,7 +464,7 @@ impl OpenDirectory {
         let path = path_of(name);
         loop {
             // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
-            match rustix::fs::openat2(&self.descriptor, &*path, flags, Mode::empty(), resolve) {
+            match rustix::fs::openat2(&self.descriptor, &*path, flags, FileMode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 other => return other,
             }

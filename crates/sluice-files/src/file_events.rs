@@ -10,7 +10,7 @@ use sluice_watch::{Item, Subject};
 /// The part of the server that the events name.
 const MODULE: &str = "files";
 
-/// With what the lookup of a file notes its events. Nothing if nobody watches: then each note costs one comparison.
+/// The events of a file's lookup, for WATCH. While nobody watches, each note costs one comparison.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileEvents<'a>(Option<&'a Subject>);
 
@@ -48,7 +48,7 @@ pub(crate) fn note(subject: &Subject, text: impl FnOnce() -> String) {
     subject.note(Item::Cache, MODULE, text);
 }
 
-/// What is sent of a file, and why not all of it.
+/// The text about the response for a file: the part that is sent, and why not all of it.
 pub(crate) fn response_text(response: &Result<Response<ResponseBody>, Fault>) -> String {
     let response = match response {
         Ok(response) => response,

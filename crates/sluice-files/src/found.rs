@@ -19,7 +19,7 @@ use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::Representation;
 
-/// What a name stands for.
+/// The object that a name stands for.
 pub(crate) enum Found {
     Cached(Arc<Cached>),
     // Boxed: a file in the cache, the usual case, is moved through many hands.
@@ -101,7 +101,7 @@ impl Stored {
         })
     }
 
-    /// As `into_body` without a permit: a part of a body that has one, or a body that is not sent.
+    /// Makes a body as `into_body` does, without a permit: a part of a body that has one, or a body that is not sent.
     pub(crate) fn into_part(self) -> ResponseBody {
         match self {
             Stored::Memory(content) => ResponseBody::Whole(content),

@@ -46,13 +46,13 @@ pub struct Files<'a> {
     /// The variants that the route offers, if any. Routes that share cached files may differ in it, so nothing that is cached
     /// may depend on it.
     pub precompressed: Option<Precompressed>,
-    /// With what WATCH is shown how they are found.
+    /// The events of the lookup, for WATCH.
     pub events: FileEvents<'a>,
     /// Where to note that a file would be read into the cache, or compressed: it is not, because the request may yet be refused. `None`: it is.
     pub postponed: Option<&'a Cell<bool>>,
 }
 
-/// What a path stands for if no file is sent for it at once.
+/// The object that a path stands for if no file is sent for it at once.
 pub enum NotSent {
     /// The client or the server is at fault.
     Fault(Fault),
@@ -79,7 +79,7 @@ impl From<Box<PendingVariant>> for NotSent {
 /// How a path is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathForm {
-    /// With a slash at the end: it can only be a directory.
+    /// The path ends with a slash: it can only be a directory.
     Directory,
     /// Without.
     Any,
@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
     use sluice_settings::{CacheSettings, CompressionSettings, FileSettings};
-    use sluice_watch::{Facts, Hub, Line, Spec, Subject, WorkerHub};
+    use sluice_watch::{Hub, Line, Spec, Subject, TracedAttributes, WorkerHub};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -388,7 +388,7 @@ mod tests {
             .unwrap();
         let hub = Hub::new();
         let watch = hub.watch(Spec::default()).unwrap();
-        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, Facts::default);
+        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, TracedAttributes::default);
         let directory = Directory::open(root.path()).unwrap();
         let cache = FileCache::new(&CacheSettings::default());
         let files = Files {

@@ -42,7 +42,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// Its name in Content-Encoding (RFC 9110 §8.4.1). `None` for the file as it is.
+    /// The name in Content-Encoding (RFC 9110 §8.4.1). `None` for the file as it is.
     pub(crate) fn token(self) -> Option<&'static str> {
         match self {
             Coding::Identity => None,

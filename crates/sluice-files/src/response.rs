@@ -30,7 +30,7 @@ pub struct Selected {
     pub(crate) found: Found,
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,
-    /// With what WATCH is shown what is sent.
+    /// The tracer for the events of the response.
     pub(crate) subject: Subject,
 }
 
@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// What the general path makes of a request, with the fields of every response.
+    /// The response of the general path to a request, with the fields of every response.
     fn general(
         cached: &Cached,
         offered: Option<Precompressed>,

@@ -42,7 +42,7 @@ const NOT_IN_NAMES: &AsciiSet = &CONTROLS.add(b'?').add(b'#');
 pub struct SendDirectories(Vec<SendDirectory>);
 
 struct SendDirectory {
-    /// Its prefix in X-Accel-Redirect: begins and ends with a slash.
+    /// The prefix in X-Accel-Redirect: begins and ends with a slash.
     prefix: String,
     /// The path in the settings; `Directory::path` is without symbolic links. X-Sendfile may use both.
     path: PathBuf,
@@ -237,7 +237,7 @@ pub struct SendContext<'a> {
     pub types: &'a Types,
     /// Which variants the site offers.
     pub compression: &'a Compression,
-    /// With what WATCH is shown how the file is found.
+    /// The events of the lookup, for WATCH.
     pub events: FileEvents<'a>,
 }
 

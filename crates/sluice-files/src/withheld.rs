@@ -119,7 +119,7 @@ impl WithheldFiles {
         paths.filter(move |path| path.starts_with(directory))
     }
 
-    /// Those that lie below a directory, with their paths in it.
+    /// The files that lie below a directory, with their paths in it.
     pub(crate) fn below(&self, directory: &Path) -> Vec<WithheldFile> {
         let below = self.files.iter().filter_map(|file| {
             let path = file.path.strip_prefix(directory).ok()?.to_owned();

@@ -10,7 +10,7 @@ use crate::record_lines::{MissingNewlines, RecordLines};
 use crate::reply::ReplyHead;
 use crate::script_control::{BodyMode, ScriptControl};
 
-/// What happens to the records of a body.
+/// The treatment of the records of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordAdjustment {
     /// Bytes pass unchanged.

@@ -31,7 +31,7 @@ pub struct ChunkDecoder {
     fault: Option<ChunkFault>,
 }
 
-/// What comes next.
+/// The element that comes next.
 ///
 /// ```text
 /// Size ──▶ Data ──▶ DataEnd ──▶ Size …    Size of 0 ──▶ Trailer ──▶ Complete
@@ -47,7 +47,7 @@ enum State {
     DataEnd,
     /// A line of the trailer section, or the empty line after it; so many lines have come.
     Trailer(usize),
-    /// Nothing.
+    /// The body is complete.
     Complete,
 }
 

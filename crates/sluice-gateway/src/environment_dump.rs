@@ -25,14 +25,14 @@ pub(crate) const NAME_DISTANCE_BYTES_MAX: usize = 64;
 /// in doubt then is text.
 pub(crate) const EXAMINED_BYTES_MAX: usize = CALLOUT_LINE_BYTES_MAX + SENTINEL_BYTES + 1;
 
-/// What a doubtful sentinel is, by what follows it.
+/// The meaning of a doubtful sentinel, by the bytes that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// More output decides, or a pause: then it is the sentinel.
     Undecided,
-    /// It is the sentinel.
+    /// The sentinel.
     Sentinel,
-    /// It is text.
+    /// Text of the body.
     Text,
 }
 

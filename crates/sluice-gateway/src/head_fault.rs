@@ -58,24 +58,24 @@ pub enum HeadFault {
     },
     /// The status is not a number with three digits from 200 to 599, or 101.
     BadStatus {
-        /// What the script wrote.
+        /// The line that the script wrote.
         text: Excerpt,
     },
     /// `Content-Length` is not a number.
     BadContentLength {
-        /// What the script wrote.
+        /// The line that the script wrote.
         text: Excerpt,
     },
     /// `Location` is empty.
     EmptyLocation,
     /// The reply has a transfer coding other than `chunked`. The server frames the body, and removes no other coding.
     TransferEncoding {
-        /// What the script wrote.
+        /// The line that the script wrote.
         text: Excerpt,
     },
     /// After an interim response (1xx) the reply has no status line.
     NoFinalStatus {
-        /// What it has instead.
+        /// The line in its place.
         text: Excerpt,
     },
 }

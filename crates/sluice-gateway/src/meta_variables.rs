@@ -101,7 +101,7 @@ impl Variables {
         Variables::default().build_again(request)
     }
 
-    /// As [`Variables::build`], in the memory of the variables of another request ([`Variables::recycled`]).
+    /// Builds as [`Variables::build`] does, in the memory of another request's variables ([`Variables::recycled`]).
     #[must_use]
     pub fn build_again(self, request: &CgiRequest<'_>) -> Variables {
         let mut variables = self;

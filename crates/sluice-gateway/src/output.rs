@@ -23,7 +23,7 @@ pub enum MailboxKind {
     Record,
 }
 
-/// What marks the end of a response.
+/// The mark that ends a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndMark {
     /// The end sentinel (CGIplus and RTE).

@@ -39,10 +39,10 @@ pub struct MissingNewlines {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordLines(Position);
 
-/// What the next record follows.
+/// The bytes before the next record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
-    /// Nothing, or the end of a line.
+    /// The start of the output, or the end of a line.
     #[default]
     LineStart,
     /// A full buffer that ended within a line.

@@ -211,7 +211,7 @@ fn require_single(fields: &HeaderMap, name: &HeaderName, written: &'static str) 
     Ok(())
 }
 
-/// Of equal repetitions of a field, keeps one.
+/// Keeps one of equal repetitions of a field.
 fn keep_one(fields: &mut HeaderMap, name: &HeaderName, written: &'static str) -> Result<(), HeadFault> {
     require_single(fields, name, written)?;
     if let Some(value) = fields.get(name).cloned() {

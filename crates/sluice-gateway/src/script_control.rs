@@ -63,7 +63,7 @@ pub struct ErrorRequest {
     pub line: Option<u32>,
     /// An OpenVMS status (`X-error-vms-status`).
     pub vms_status: Option<u32>,
-    /// What the status is about, such as a file (`X-error-vms-text`).
+    /// The subject of the status, such as a file (`X-error-vms-text`).
     pub vms_text: Option<Box<str>>,
 }
 

@@ -62,7 +62,7 @@ impl SpecialFields {
         special
     }
 
-    /// As if a head had all of them, so that each is looked up.
+    /// The result for a head that has all special fields, so that each is looked up.
     #[cfg(test)]
     pub(crate) fn all(fields: &HeaderMap) -> SpecialFields {
         SpecialFields {

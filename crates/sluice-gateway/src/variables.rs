@@ -48,7 +48,7 @@ impl Variables {
         self.entries.reserve(variables);
     }
 
-    /// Its memory for the variables of the next request, without them, unless these were unusually large.
+    /// The emptied memory of these variables, for the variables of the next request, unless these were unusually large.
     #[must_use]
     pub fn recycled(mut self) -> Variables {
         if self.buffer.capacity() > RECYCLED_BYTES_MAX

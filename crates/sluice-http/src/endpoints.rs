@@ -19,7 +19,7 @@ pub struct Endpoints {
 /// Where the address of a client comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
-    /// It is that of the connection.
+    /// The scheme is that of the connection.
     Connection,
     /// A proxy has named it.
     Proxy,

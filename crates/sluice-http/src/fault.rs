@@ -34,7 +34,7 @@ pub use crate::fault::server::{Activity, IoFailure, ServerFault};
 use crate::host::HostError;
 use crate::target::TargetError;
 
-/// Who caused a fault, and therefore who must act.
+/// The party that caused a fault, and therefore must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Culprit {
     /// The client.
@@ -57,7 +57,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Who is at fault.
+    /// The party at fault.
     #[must_use]
     pub fn culprit(&self) -> Culprit {
         match self {

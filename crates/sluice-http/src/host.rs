@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, Version, header};
 
+use crate::protocol::Protocol;
+
 /// Why a request names no valid host (400).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostError {
@@ -44,7 +46,7 @@ pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<Strin
         (_, Some(_)) => return Err(HostError::Several),
         // In HTTP/2 the host is a part of the target (RFC 9113 §8.3.1).
         (None, None) if version == Version::HTTP_11 => return Err(HostError::Missing),
-        (None, None) if version > Version::HTTP_11 && uri.authority().is_none() => {
+        (None, None) if version.is_multiplexed() && uri.authority().is_none() => {
             return Err(HostError::MissingEverywhere);
         }
         (field, None) => field,

@@ -1,24 +1,32 @@
 //! HTTP as values: targets, hosts, ranges, conditions, content codings, faults, response bodies. Floor 2, safe Rust.
 //!
-//! Parsers of request data, and the head and body of a response. Nothing here opens a file or a socket, or knows a site.
+//! Parsers of request data, and the body of a request and of a response. Nothing here opens a socket, or knows a site; only a request body
+//! that is stored first has a file.
 #![forbid(unsafe_code)]
 
 pub mod accept;
 pub mod body;
+pub mod body_source;
 pub mod conditions;
 pub mod counter;
+pub mod elsewhere;
 pub mod encoding;
 pub mod endpoints;
 pub mod escape;
 pub mod fault;
+mod framing;
 pub mod head;
 pub mod host;
 pub mod multipart;
 pub mod path_text;
 pub mod progress;
+pub mod protocol;
 pub mod ranges;
 pub mod rate_limited_log;
 pub mod received;
+pub mod request_body;
 pub mod request_id;
+pub mod request_stream;
+pub mod stored_body;
 pub mod target;
 pub mod tasks;

@@ -42,7 +42,7 @@ impl RateLimitedLog {
         self.admits_bytes(1, u64::from(lines_max), interval, now)
     }
 
-    /// As `admits`, with a limit on the bytes of lines instead of their number. The line that reaches it is still admitted.
+    /// Admits a line as `admits` does, with a limit on the bytes of lines instead of their number. The line that reaches it is still admitted.
     pub fn admits_bytes(&self, bytes: u64, bytes_max: u64, interval: Duration, now: Instant) -> bool {
         if self.is_over(interval, now) {
             self.since.set(Some(now));

@@ -11,6 +11,6 @@ pub trait Receiver {
 pub struct Received {
     /// All; wraps around.
     pub bytes: u32,
-    /// Those of the last read. In a body, bytes are read only when those before them have been parsed.
+    /// The bytes of the last read. In a body, bytes are read only when those before them have been parsed.
     pub last: u32,
 }

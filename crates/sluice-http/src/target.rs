@@ -47,24 +47,24 @@ pub struct Target {
 pub struct TargetError {
     /// The target, as sent.
     pub target: Box<str>,
-    /// What is wrong with it.
+    /// The problem of the target.
     pub problem: TargetProblem,
 }
 
-/// What is wrong with a request target.
+/// A problem of a request target.
 #[derive(Clone, Debug)]
 pub enum TargetProblem {
-    /// It does not begin with a slash.
+    /// The target does not begin with a slash.
     NoSlash,
     /// A `%` in its path does not begin an escape of two hexadecimal digits (RFC 3986 §2.1).
     BadEscape,
-    /// Its decoded path holds a NUL or a newline, which no variable can hold.
+    /// The decoded path holds a NUL or a newline, which no variable can hold.
     NulOrNewline,
-    /// Its path climbs above the root.
+    /// The path climbs above the root.
     AboveRoot,
-    /// It is `*` or an authority, with a method that needs a path (RFC 9112 §3.2).
+    /// The target is `*` or an authority, with a method that needs a path (RFC 9112 §3.2).
     NotAPath,
-    /// It is not a URI reference.
+    /// The target is not a URI reference.
     NotAUri(Arc<InvalidUri>),
 }
 
@@ -163,7 +163,7 @@ impl Target {
         Target::parse_lenient(raw)
     }
 
-    /// As `parse`, but a `%` that begins no escape stands for itself: for the paths of files, which scripts write without encoding
+    /// Parses as `parse` does, but a `%` that begins no escape stands for itself: for the paths of files, which scripts write without encoding
     /// them.
     pub fn parse_lenient(raw: &str) -> Result<Target, Box<TargetError>> {
         let bad = |problem| TargetError::boxed(raw, problem);

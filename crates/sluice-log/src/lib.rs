@@ -1,5 +1,5 @@
-//! The access log: lines formatted by the workers, and written and rotated by a thread. Also the file of the server log. Floor 4,
-//! safe Rust.
+//! The access log: lines formatted by the workers, and written and rotated by a thread. Also the file of the server log, and the
+//! activity of each minute. Floor 4, safe Rust.
 //!
 //! When an exchange ends is up to the caller; messages for the administrator are logged with `tracing`.
 //!
@@ -9,6 +9,7 @@
 //! A `LogFile` stands for one file; sites that name the same file share it.
 #![forbid(unsafe_code)]
 
+pub mod activity;
 mod clock;
 mod failures;
 mod fields;
@@ -20,6 +21,7 @@ mod log_file;
 mod rotate;
 mod sink;
 mod tail;
+pub mod wait;
 mod wakeup;
 mod writer;
 

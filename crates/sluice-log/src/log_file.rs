@@ -35,7 +35,7 @@ pub(crate) struct WorkerBuffer {
     pub(crate) lost: AtomicU64,
 }
 
-/// What the thread does with every file in one pass.
+/// The work of the thread with every file in one pass.
 #[derive(Clone, Copy)]
 pub(crate) struct FlushPass {
     pub now: Now,

@@ -25,7 +25,7 @@ const NAMES_MAX: u32 = 10_000;
 /// The state of the file that is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
-    /// Its size.
+    /// The size of the file.
     pub bytes: u64,
     /// The second at which the day of its first line ends.
     pub day_end: i64,

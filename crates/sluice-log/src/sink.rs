@@ -52,7 +52,7 @@ pub(crate) struct Sink {
 /// The name that was last given to a rotated file.
 #[derive(Default)]
 struct LastRotation {
-    /// Its time.
+    /// The time of the line.
     stamp: String,
     /// The number to try next for the same time.
     next: u32,

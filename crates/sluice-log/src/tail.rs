@@ -62,7 +62,7 @@ impl RecentLines {
 pub struct LogSource {
     /// The log's file; `None` if it goes elsewhere.
     pub file: Option<PathBuf>,
-    /// What is kept in memory, if anything is.
+    /// The lines that are kept in memory, if there are any.
     pub recent: Option<std::sync::Arc<RecentLines>>,
 }
 
@@ -80,7 +80,7 @@ pub struct WantedLines {
 pub struct Tail {
     /// The lines, the oldest first. Deceptive characters are escaped; bytes that are not UTF-8 are replaced.
     pub lines: Vec<String>,
-    /// What should be known about them: where they come from, or why there are none.
+    /// A note about the lines: where they come from, or why there are none.
     pub note: Option<String>,
 }
 

@@ -55,7 +55,7 @@ impl Entry {
 
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
-/// What the handler needs.
+/// The state of the signal handler.
 struct Handler {
     /// The address of a page of zeros, in a shared mapping.
     page: usize,

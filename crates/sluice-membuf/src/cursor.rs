@@ -13,7 +13,7 @@ pub enum RingFault {
     HeadWentBack {
         /// The counter's value, bytes.
         head: u64,
-        /// Its value before, bytes.
+        /// The previous value, bytes.
         seen: u64,
     },
     /// The counter of committed bytes exceeds the room that the script had.

@@ -49,7 +49,7 @@ pub(crate) struct OutputRegions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputRegion {
     index: usize,
-    /// Its start, bytes from the start of the memfd.
+    /// The start, in bytes from the start of the memfd.
     pub offset: u64,
 }
 
@@ -69,7 +69,7 @@ struct Area {
     in_flight: Mutex<InFlight>,
 }
 
-/// What is being sent.
+/// The parts that are being sent.
 #[derive(Debug, Default)]
 struct InFlight {
     /// The parts of each region, in bytes from its start.

@@ -128,7 +128,7 @@ impl Segment {
         Segment::create_within(&Budget::new(u64::MAX), bytes_max, drop)
     }
 
-    /// As [`Segment::create`], with the budget of all memory buffers, and a function that drops the memory on a thread
+    /// Creates a segment as [`Segment::create`] does, within the budget of all memory buffers, with a function that drops the memory on a thread
     /// that may wait; the last holder calls it.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Segment {
         plain_capacity(bytes).is_ok_and(|capacity| self.is_ready(capacity))
     }
 
-    /// As [`Segment::is_ready_for_plain`], for [`Segment::begin_ring`].
+    /// Whether [`Segment::begin_ring`] is cheap, as [`Segment::is_ready_for_plain`] says for a plain buffer.
     pub fn is_ready_for_ring(&mut self, bytes: u64) -> bool {
         ring_total(bytes).is_ok_and(|total| self.is_ready(total))
     }

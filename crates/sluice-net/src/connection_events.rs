@@ -1,6 +1,6 @@
 //! What a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
 //!
-//! Not here: its bytes (`wire`), and why it is closed (`close_reason`).
+//! Not here: its bytes (`watched_bytes`), and why it is closed (`close_reason`).
 
 use std::error::Error;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use sluice_http::endpoints::Endpoints;
-use sluice_watch::{Facts, Item, Subject};
+use sluice_watch::{Item, Subject, TracedAttributes};
 
 use crate::client_certificates;
 use crate::connection::Connection;
-use crate::front::Front;
 use crate::tls_info;
 use crate::transport::Transport;
+use crate::worker_net::WorkerNet;
 
 /// The peer of a connection, as text.
 pub(crate) struct Peer<'a>(pub &'a Endpoints);
@@ -29,10 +29,10 @@ impl fmt::Display for Peer<'_> {
 }
 
 /// Notes that a connection was accepted, in this slot.
-pub(crate) fn note_accepted(front: &Front, connection: &Connection, slot: u64) {
-    front.subject(connection).note(Item::Connection, "net", || {
-        let endpoints = connection.endpoints();
-        let listener = connection.listener();
+pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64) {
+    net.subject(connection).note(Item::Connection, "net", || {
+        let endpoints = connection.peer().endpoints();
+        let listener = connection.peer().listener();
         let place = match endpoints.is_unix {
             true => format!("listener {listener}"),
             false => format!("{}, listener {listener}", endpoints.server),
@@ -43,8 +43,8 @@ pub(crate) fn note_accepted(front: &Front, connection: &Connection, slot: u64) {
 
 /// Notes that a watch has begun within a connection.
 pub(crate) fn note_joined(connection: &Connection) {
-    connection.subject().note(Item::Connection, "net", || {
-        let endpoints = connection.endpoints();
+    connection.watched().subject().note(Item::Connection, "net", || {
+        let endpoints = connection.peer().endpoints();
         format!(
             "from {}, with {} before the watch",
             Peer(&endpoints),
@@ -54,13 +54,13 @@ pub(crate) fn note_joined(connection: &Connection) {
 }
 
 /// Notes that a connection was closed at once, because its address has as many as it may have.
-pub(crate) fn note_over_client_limit(front: &Front, endpoints: &Endpoints, connections_max: u32) {
-    if !front.watches().is_on() {
+pub(crate) fn note_over_client_limit(net: &WorkerNet, endpoints: &Endpoints, connections_max: u32) {
+    if !net.watches().is_on() {
         return;
     }
-    let subject = front.watches().connection(&Subject::NONE, || Facts {
+    let subject = net.watches().connection(&Subject::NONE, || TracedAttributes {
         client: Some(endpoints.client.ip().to_string()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     });
     subject.note(Item::Connection, "net", || {
         format!(
@@ -71,25 +71,25 @@ pub(crate) fn note_over_client_limit(front: &Front, endpoints: &Endpoints, conne
 }
 
 /// Notes whom the header of the PROXY protocol names. What it names is known now, so that this may decide who watches.
-pub(crate) fn note_proxy_header(front: &Front, connection: &Connection, proxy: &Endpoints) {
-    if !connection.is_watched() {
+pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy: &Endpoints) {
+    if !connection.watched().is_watched() {
         return;
     }
-    let endpoints = connection.endpoints();
-    connection.subject().note(Item::Connection, "proxy", || {
+    let endpoints = connection.peer().endpoints();
+    connection.watched().subject().note(Item::Connection, "proxy", || {
         if endpoints.client == proxy.client {
             "PROXY header: no client is named (LOCAL, UNKNOWN or a unix socket)".into()
         } else {
             format!("PROXY header: client {}, server {}", endpoints.client, endpoints.server)
         }
     });
-    front.know_client(connection);
+    net.know_client(connection);
 }
 
 /// Notes that a connection is being closed, and why.
 pub(crate) fn note_closing(connection: &Connection) {
-    if connection.is_watched() {
-        connection.subject().note(Item::Connection, "net", || {
+    if connection.watched().is_watched() {
+        connection.watched().subject().note(Item::Connection, "net", || {
             format!("closing after {}: {}", Requests(connection), connection.close_reason())
         });
     }
@@ -97,7 +97,7 @@ pub(crate) fn note_closing(connection: &Connection) {
 
 /// Notes an error that ends a connection.
 pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
-    connection.subject().note(Item::Errors, "net", || {
+    connection.watched().subject().note(Item::Errors, "net", || {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -110,8 +110,9 @@ pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
 
 /// Notes that a connection was closed.
 pub(crate) fn note_closed(connection: &Connection) {
-    if connection.is_watched() {
+    if connection.watched().is_watched() {
         connection
+            .watched()
             .subject()
             .note(Item::Connection, "net", || match connection.is_aborted() {
                 true => "closed, with a reset".into(),
@@ -125,7 +126,7 @@ struct Requests<'a>(&'a Connection);
 
 impl fmt::Display for Requests<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.exchanges() {
+        match self.0.exchanges().begun() {
             1 => f.write_str("1 request"),
             count => write!(f, "{count} requests"),
         }
@@ -140,7 +141,7 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     pub(crate) fn begin(connection: &Connection) -> Handshake {
-        let subject = connection.subject();
+        let subject = connection.watched().subject();
         Handshake {
             began: subject.wants(Item::Tls).then(Instant::now),
             subject,
@@ -151,7 +152,12 @@ impl Handshake {
     pub(crate) fn note_done(&self, connection: &Connection, transport: &Transport) {
         self.subject.note(Item::Tls, "tls", || {
             let mut text = "handshake:".to_owned();
-            for (name, value) in connection.tls_info().into_iter().flat_map(|info| &info.variables) {
+            for (name, value) in connection
+                .peer()
+                .tls_info()
+                .into_iter()
+                .flat_map(|info| &info.variables)
+            {
                 let label = match *name {
                     "SSL_PROTOCOL" | "SSL_CIPHER" => "",
                     "SSL_TLS_SNI" => "host ",
@@ -203,7 +209,7 @@ fn is_resumed(connection: &Connection) -> bool {
 
 /// What is known of the client's certificate.
 fn certificate(connection: &Connection) -> &'static str {
-    match connection.certificate() {
+    match connection.peer().certificate() {
         None => "no client certificate asked for",
         Some(_) if has_variable(connection, "SSL_CLIENT_VERIFY", "SUCCESS") => "client certificate verified",
         Some(_) => "no client certificate sent",
@@ -211,6 +217,10 @@ fn certificate(connection: &Connection) -> &'static str {
 }
 
 fn has_variable(connection: &Connection, name: &str, value: &str) -> bool {
-    let mut variables = connection.tls_info().into_iter().flat_map(|info| &info.variables);
+    let mut variables = connection
+        .peer()
+        .tls_info()
+        .into_iter()
+        .flat_map(|info| &info.variables);
     variables.any(|(found, shown)| *found == name && shown == value)
 }

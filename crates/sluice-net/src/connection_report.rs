@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::client_counts::network_of;
 use crate::connection::Connection;
-use crate::front::Front;
+use crate::worker_net::WorkerNet;
 
 /// Connections that are described one by one, of each worker.
 const OLDEST_MAX: usize = 20;
@@ -47,7 +47,7 @@ pub struct OldConnection {
     pub requests: u32,
 }
 
-impl Front {
+impl WorkerNet {
     /// The connections of the worker.
     #[must_use]
     pub fn connections(&self) -> WorkerConnections {
@@ -85,29 +85,29 @@ impl WorkerConnections {
             Some(count) => *count += 1,
             None => drop(self.tls.insert(tls.to_owned(), 1)),
         }
-        let client = network_of(connection.endpoints().client.ip());
+        let client = network_of(connection.peer().endpoints().client.ip());
         *self.clients.entry(client).or_default() += 1;
     }
 }
 
 fn old(connection: &Connection, age_seconds: u32) -> OldConnection {
     OldConnection {
-        client: connection.endpoints().client,
+        client: connection.peer().endpoints().client,
         age_seconds,
         state: state(connection),
         protocol: protocol(connection),
         tls: tls(connection).to_owned(),
-        requests: connection.exchanges(),
+        requests: connection.exchanges().begun(),
     }
 }
 
 /// What a connection does.
 fn state(connection: &Connection) -> &'static str {
     match () {
-        () if connection.is_busy() => "request in progress",
-        () if connection.has_part_of_head() => "reading a head",
-        () if connection.has_unsent() => "sending the last bytes",
-        () if connection.exchanges() == 0 => "no request yet",
+        () if connection.exchanges().is_busy() => "request in progress",
+        () if connection.exchanges().has_part_of_head() => "reading a head",
+        () if connection.exchanges().has_unsent() => "sending the last bytes",
+        () if connection.exchanges().begun() == 0 => "no request yet",
         () => "idle",
     }
 }
@@ -116,14 +116,14 @@ fn state(connection: &Connection) -> &'static str {
 fn protocol(connection: &Connection) -> &'static str {
     match () {
         () if connection.outgoing().is_http2() => "HTTP/2",
-        () if connection.exchanges() > 0 => "HTTP/1",
+        () if connection.exchanges().begun() > 0 => "HTTP/1",
         () => "not known yet",
     }
 }
 
 /// The version of TLS, once the handshake is done.
 fn tls(connection: &Connection) -> &str {
-    let Some(info) = connection.tls_info() else {
+    let Some(info) = connection.peer().tls_info() else {
         return "none";
     };
     let version = info.variables.iter().find(|(name, _)| *name == "SSL_PROTOCOL");

@@ -2,7 +2,7 @@
 //!
 //! Here: where frames begin and end, which bytes must not be shown, and a frame as a line of text. A second reader beside that of h2,
 //! which decides nothing: it follows the lengths of frames and does not check them. Not here: when a watch begins to read, and what it
-//! does with bytes that it has missed (`wire`).
+//! does with bytes that it has missed (`watched_bytes`).
 
 use std::fmt;
 use std::ops::Range;

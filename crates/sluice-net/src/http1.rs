@@ -5,28 +5,30 @@
 //! frames, keeps alive, pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414,
 //! 431); a head that stays incomplete is answered here (408). Not here: what a request means (`service`).
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use http::{Request, StatusCode};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming as HyperBody;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::yield_now;
 use sluice_settings::limits::Limits;
 
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
+use crate::fairness::ExchangeTurn;
 use crate::half_close::{HalfClose, Step};
 use crate::http_connection::{Cause, HttpConnection};
-use crate::minor_version::FollowingBody;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
 use crate::stream::{ClientSide, SharedStream};
-use crate::turn::ExchangeTurn;
+use crate::tunnel::{self, Answering};
 
 /// Bytes that hyper reads ahead, and collects for one write.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -40,13 +42,8 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
-            // hyper takes it for the end of the connection.
-            _ if http.stream.borrow().has_other_major_version() => {
-                http.slot.close_because(CloseReason::HeadRefused);
-                return Some(other_major_version());
-            }
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
-            Ok(Outcome::HeadTimedOut) if http.slot.has_part_of_head() => {
+            Ok(Outcome::HeadTimedOut) if http.slot.exchanges().has_part_of_head() => {
                 http.slot.close_because(CloseReason::HeadTimedOut);
                 return Some(head_timed_out());
             }
@@ -60,7 +57,7 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
                     http.slot.close_because(CloseReason::HeadRefused);
                 } else {
                     // The client left, or a response was aborted: its exchange has logged that.
-                    tracing::debug!("connection from {}: {error}", http.slot.endpoints().client);
+                    tracing::debug!("connection from {}: {error}", http.slot.peer().endpoints().client);
                     let cause = if error.is_user() { Cause::Body } else { Cause::Other };
                     http.slot.close_because(http.reason_of_error(&error, cause));
                 }
@@ -79,30 +76,33 @@ enum Outcome {
     Idle,
     /// The head of a request was not complete in time.
     HeadTimedOut,
+    /// The exchange had become a tunnel, which is over.
+    Switched,
 }
 
 /// Runs exchange after exchange until the connection ends or is idle.
 async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome, hyper::Error> {
     let HttpConnection {
-        front,
+        net,
         service,
         slot,
         stream,
     } = http;
     let connection: &Rc<Connection> = slot;
     let limits = service.limits();
-    let service = service_fn(|request| {
-        stream.borrow_mut().end_head(following_body(&request));
-        service.serve(connection, request)
+    let tunnel = RefCell::new(None);
+    let service = service_fn(|request: Request<HyperBody>| {
+        let answer = service.serve(connection, request.map(Incoming::from));
+        Answering::new(answer, |begun| drop(tunnel.replace(Some(begun))))
     });
     stream.borrow_mut().begin_http1();
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
     let mut exchanges = builder(&limits).serve_connection(io, service);
-    let mut monitor = ConnectionMonitor::new(connection, front.tick());
+    let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let (mut turn, mut half_close) = (ExchangeTurn::new(connection), HalfClose::default());
     let outcome = poll_fn(|context| {
         http.join_watches();
-        if connection.due_demand().is_some() {
+        if connection.due_close_request().is_some() {
             return Poll::Ready(Ok(Outcome::Closed));
         }
         if turn.is_over(connection) {
@@ -111,7 +111,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         }
         stream.borrow_mut().begin_turn();
         let check = |monitor: &mut ConnectionMonitor| check(http, &limits, monitor, &mut half_close);
-        let action = monitor.next_action(front, connection, context, check);
+        let action = monitor.next_action(net, connection, context, check);
         match action {
             Action::Continue => {}
             // Between two exchanges hyper then ends at once; otherwise it begins no other.
@@ -121,7 +121,9 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         // Ready when all is flushed. hyper's shutdown at the end does nothing: `serve_connection` decides how to close.
         Pin::new(&mut exchanges).poll(context).map_ok(|()| {
             // No byte was read since the last exchange. (If draining has ended it, `wait_for_more` does not wait.)
-            if action == Action::ShutDown && connection.is_between_exchanges() {
+            if tunnel.borrow().is_some() {
+                Outcome::Switched
+            } else if action == Action::ShutDown && connection.exchanges().is_between() {
                 Outcome::Idle
             } else {
                 Outcome::Closed
@@ -129,10 +131,14 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         })
     })
     .await?;
-    if let Outcome::Idle = outcome {
-        // Bytes that were read together with the last request may belong to the next one: they must not go with hyper's
-        // buffers.
+    if outcome != Outcome::Closed {
+        // Bytes that were read together with the last request may belong to the next one, or to the tunnel: they must not go
+        // with hyper's buffers.
         stream.borrow_mut().unread(exchanges.into_parts().read_buf);
+    }
+    if let (Outcome::Switched, Some(tunnel)) = (outcome, tunnel.take()) {
+        // Boxed, so that no other connection has the memory for it.
+        Box::pin(tunnel::run_on_connection(http, tunnel)).await;
     }
     Ok(outcome)
 }
@@ -142,18 +148,10 @@ fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
     match http.stream.borrow().client() {
         ClientSide::Closed => CloseReason::ClientClosed,
         ClientSide::Reset => CloseReason::ClientReset,
-        ClientSide::Open if http.front.is_draining() => CloseReason::Draining,
+        ClientSide::Open if http.net.is_draining() => CloseReason::Draining,
         ClientSide::Open if outcome != Outcome::Closed => CloseReason::Idle,
-        ClientSide::Open if http.slot.expects_no_more() => CloseReason::LastRequest,
+        ClientSide::Open if http.slot.exchanges().expects_no_more() => CloseReason::LastRequest,
         ClientSide::Open => CloseReason::LastResponse,
-    }
-}
-
-/// hyper knows from the head whether there is a body.
-fn following_body(request: &Request<Incoming>) -> FollowingBody {
-    match request.body().is_end_stream() {
-        true => FollowingBody::No,
-        false => FollowingBody::Possible,
     }
 }
 
@@ -167,13 +165,14 @@ fn check<S>(
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
     if !monitor.is_fast_enough(connection, wait, limits) {
-        http.front.log().slow(connection);
+        http.net.log().slow(connection);
         connection.close_because(CloseReason::TooSlow);
         connection.abort();
         return Action::Close(Outcome::Closed);
     }
     // hyper does not read while it waits for a response.
-    if connection.is_busy() && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
+    if connection.exchanges().is_busy()
+        && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
     {
         connection.close_because(CloseReason::ClientLeft);
         return Action::Close(Outcome::Closed);
@@ -184,7 +183,7 @@ fn check<S>(
     }
     match monitor.idle_time(connection) {
         Some(idle) if idle >= limits.head_timeout => Action::Close(Outcome::HeadTimedOut),
-        Some(_) if connection.is_between_exchanges() && !monitor.is_shutting_down() => Action::ShutDown,
+        Some(_) if connection.exchanges().is_between() && !monitor.is_shutting_down() => Action::ShutDown,
         _ => Action::Continue,
     }
 }
@@ -194,12 +193,12 @@ fn check<S>(
 fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = bool> {
     let seconds = http.service.limits().head_timeout.as_secs() + 1;
     let until = http
-        .front
+        .net
         .tick()
         .saturating_add(u32::try_from(seconds).unwrap_or(u32::MAX));
     poll_fn(move |context| {
         http.join_watches();
-        if http.front.is_draining() || http.front.tick() >= until || http.slot.due_demand().is_some() {
+        if http.net.is_draining() || http.net.tick() >= until || http.slot.due_close_request().is_some() {
             return Poll::Ready(false);
         }
         http.slot.wake_at(until, context.waker());
@@ -215,14 +214,6 @@ fn head_timed_out() -> Refusal {
     Refusal {
         status: StatusCode::REQUEST_TIMEOUT,
         reason: "incomplete after the time limit".to_owned(),
-        is_answered: false,
-    }
-}
-
-fn other_major_version() -> Refusal {
-    Refusal {
-        status: StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-        reason: "the major version of HTTP is not 1".to_owned(),
         is_answered: false,
     }
 }

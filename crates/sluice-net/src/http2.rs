@@ -5,7 +5,7 @@
 //! compression and the floods that they invite (resets, pings, settings, continuations) are hyper's; the numbers are
 //! here. Not here: what a request means (`service`), which is the same as in HTTP/1.1.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,23 +14,29 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use http::{Method, Request};
+use hyper::body::Incoming as HyperBody;
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
 use sluice_watch::Item;
 
 use crate::close_reason::CloseReason;
 use crate::coalescer::{CoalescedStream, WriteCoalescer};
-use crate::connection::{Connection, Demand};
+use crate::connection::{CloseRequest, Connection};
 use crate::http_connection::{Cause, HttpConnection};
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::outgoing::{Delivery, STREAMS_MAX};
 use crate::send_allowance::ClientWait;
 use crate::service::Service;
 use crate::stream::ClientSide;
+use crate::tunnel::{self, Answering, Tunnel};
+use crate::worker_net::WorkerNet;
 
 /// Bytes that a client may send of one body before they are read, and of all bodies of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -61,6 +67,8 @@ type ExchangeFuture = Pin<Box<dyn Future<Output = ()>>>;
 struct NewExchanges {
     tasks: Tasks,
     exchanges: Rc<RefCell<Vec<ExchangeFuture>>>,
+    /// hyper is being polled by the connection, which then polls the exchanges.
+    is_collecting: Rc<Cell<bool>>,
 }
 
 impl NewExchanges {
@@ -68,7 +76,16 @@ impl NewExchanges {
         NewExchanges {
             tasks: tasks.clone(),
             exchanges: Rc::default(),
+            is_collecting: Rc::default(),
         }
+    }
+
+    /// Collects the exchanges that hyper begins in `poll`.
+    fn collect<T>(&self, poll: impl FnOnce() -> T) -> T {
+        self.is_collecting.set(true);
+        let polled = poll();
+        self.is_collecting.set(false);
+        polled
     }
 
     /// Polls each once. Those that are not done become tasks, whose first poll registers a real waker; the one here does
@@ -123,14 +140,19 @@ impl Future for ExchangeTask {
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for NewExchanges {
     fn execute(&self, exchange: F) {
-        self.exchanges.borrow_mut().push(Box::pin(self.tasks.counted(exchange)));
+        if self.is_collecting.get() {
+            self.exchanges.borrow_mut().push(Box::pin(self.tasks.counted(exchange)));
+        } else {
+            // An exchange that has become a tunnel sends its bytes by a task of its own.
+            self.tasks.spawn(exchange);
+        }
     }
 }
 
 /// Runs exchanges until the connection is to be closed.
 pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let HttpConnection {
-        front,
+        net,
         service,
         slot,
         stream,
@@ -140,22 +162,27 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     stream.borrow_mut().begin_http2();
     let limits = service.limits();
     let service = {
-        let (service, connection) = (Rc::clone(service), Rc::clone(connection));
-        service_fn(move |request| service.serve(&connection, request))
+        let (net, service, connection) = (Rc::clone(net), Rc::clone(service), Rc::clone(connection));
+        service_fn(move |mut request: Request<HyperBody>| {
+            let mut switching = begin_switch(&net, &mut request);
+            let answer = service.serve(&connection, request.map(Incoming::from));
+            Answering::new(answer, move |tunnel| switch(&mut switching, tunnel))
+        })
     };
     let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(
         Rc::clone(stream),
         Rc::clone(connection),
     )));
     let io = TokioIo::new(CoalescedStream(Rc::clone(&coalescer)));
-    let new_exchanges = NewExchanges::new(front.tasks());
-    let mut frames = Box::pin(builder(&limits, new_exchanges.clone()).serve_connection(io, service));
+    let new_exchanges = NewExchanges::new(net.tasks());
+    let builder = builder(&*http.service, &limits, new_exchanges.clone());
+    let mut frames = Box::pin(builder.serve_connection(io, service));
     let mut ended = None;
-    let mut monitor = ConnectionMonitor::new(connection, front.tick());
+    let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
         http.join_watches();
-        if let Some(demand) = connection.due_demand() {
-            if demand == Demand::MakeRoom {
+        if let Some(request) = connection.due_close_request() {
+            if request == CloseRequest::MakeRoom {
                 // One GOAWAY, for which there is room, because nothing was under way.
                 frames.as_mut().graceful_shutdown();
                 let _ = frames.as_mut().poll(context).is_ready();
@@ -163,7 +190,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
             }
             return Poll::Ready(Ok(()));
         }
-        let action = monitor.next_action(front, connection, context, |monitor| check(http, &limits, monitor));
+        let action = monitor.next_action(net, connection, context, |monitor| check(http, &limits, monitor));
         match action {
             Action::Continue => {}
             Action::ShutDown => frames.as_mut().graceful_shutdown(),
@@ -171,13 +198,13 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
         stream.borrow_mut().begin_turn();
         if ended.is_none()
-            && let Poll::Ready(end) = frames.as_mut().poll(context)
+            && let Poll::Ready(end) = new_exchanges.collect(|| frames.as_mut().poll(context))
         {
             ended = Some(end);
         }
         new_exchanges.poll_all(connection);
         ready!(coalescer.borrow_mut().poll_drain(context))?;
-        if !connection.is_busy() {
+        if !connection.exchanges().is_busy() {
             coalescer.borrow_mut().free_memory();
         }
         match ended.take() {
@@ -186,18 +213,44 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
     })
     .await;
-    connection.close_because(match result {
-        Ok(()) if front.is_draining() => CloseReason::Draining,
-        Ok(()) => match stream.borrow().client() {
+    connection.close_because(reason_of_end(http, &monitor, result));
+}
+
+/// Why a connection ends, if that is not known yet.
+fn reason_of_end<S: Service>(
+    http: &HttpConnection<S>,
+    monitor: &ConnectionMonitor,
+    result: Result<(), Box<dyn Error>>,
+) -> CloseReason {
+    match result {
+        Ok(()) if http.net.is_draining() => CloseReason::Draining,
+        Ok(()) => match http.stream.borrow().client() {
             ClientSide::Reset => CloseReason::ClientReset,
             ClientSide::Open if monitor.is_shutting_down() => CloseReason::Idle,
             ClientSide::Open | ClientSide::Closed => CloseReason::ClientClosed,
         },
         Err(error) => {
-            tracing::debug!("connection from {}: {error}", connection.endpoints().client);
+            let client = http.slot.peer().endpoints().client;
+            tracing::debug!("connection from {client}: {error}");
             http.reason_of_error(&*error, Cause::Other)
         }
-    });
+    }
+}
+
+/// A request that may become a tunnel: its worker, and its stream once the response is sent.
+type Switching = Option<(Rc<WorkerNet>, OnUpgrade)>;
+
+/// Prepares for a tunnel if the request may become one (RFC 8441 §4).
+fn begin_switch(net: &Rc<WorkerNet>, request: &mut Request<HyperBody>) -> Switching {
+    (*request.method() == Method::CONNECT).then(|| (Rc::clone(net), hyper::upgrade::on(request)))
+}
+
+/// Has a task run a tunnel.
+fn switch(switching: &mut Switching, tunnel: Box<dyn Tunnel>) {
+    if let Some((net, upgrade)) = switching.take() {
+        let tasks = net.tasks().clone();
+        tasks.spawn(tunnel::run_on_stream(net, upgrade, tunnel));
+    }
 }
 
 /// Checks once a second whether the connection goes on.
@@ -206,8 +259,8 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     let wait = stream.client_wait(monitor.now());
     let is_sending = stream.is_sending();
     let action = check_sent(connection, wait, limits, monitor, || {
-        http.front.log().slow(connection);
-        connection.subject().note(Item::Connection, "net", || {
+        http.net.log().slow(connection);
+        connection.watched().subject().note(Item::Connection, "net", || {
             "a response was too slow: its client took less than send_timeout and send_rate allow".into()
         });
     });
@@ -258,7 +311,7 @@ fn check_idle(connection: &Connection, limits: &Limits, monitor: &mut Connection
     }
 }
 
-fn builder(limits: &Limits, new_exchanges: NewExchanges) -> Builder<NewExchanges> {
+fn builder<S: Service>(service: &S, limits: &Limits, new_exchanges: NewExchanges) -> Builder<NewExchanges> {
     let mut builder = Builder::new(new_exchanges);
     builder
         .max_concurrent_streams(STREAMS_MAX)
@@ -268,6 +321,9 @@ fn builder(limits: &Limits, new_exchanges: NewExchanges) -> Builder<NewExchanges
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_local_error_reset_streams(ERRORS_MAX);
+    if service.has_tunnels() {
+        builder.enable_connect_protocol();
+    }
     builder
 }
 
@@ -278,9 +334,9 @@ mod tests {
     use bytes::{Buf, Bytes};
 
     use super::*;
-    use crate::connection::UnderWay;
-    use crate::front::FrontStatus;
-    use crate::outgoing::{Chunk, ChunkMemory, ChunkPosition};
+    use crate::active_exchange::ActiveExchange;
+    use crate::chunk::{Chunk, ChunkMemory, ChunkPosition};
+    use crate::worker_net::WorkerNetStatus;
 
     /// A connection with its monitor.
     struct Monitored {
@@ -309,7 +365,7 @@ mod tests {
 
         /// An exchange that has handed out its first chunk.
         fn exchange(&self) -> Exchange {
-            let mut under_way = UnderWay::begin(&self.connection);
+            let mut under_way = ActiveExchange::begin(&self.connection);
             under_way.wait_on_client();
             let bytes = Bytes::from_static(&[0; 100_000]);
             let chunk = under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
@@ -327,15 +383,15 @@ mod tests {
 
         fn serving(&mut self, tick: u32, wait: Option<ClientWait>) -> Action<()> {
             let is_draining = false;
-            self.at(FrontStatus { tick, is_draining }, wait)
+            self.at(WorkerNetStatus { tick, is_draining }, wait)
         }
 
         fn draining_at(&mut self, tick: u32) -> Action<()> {
             let is_draining = true;
-            self.at(FrontStatus { tick, is_draining }, None)
+            self.at(WorkerNetStatus { tick, is_draining }, None)
         }
 
-        fn at(&mut self, status: FrontStatus, wait: Option<ClientWait>) -> Action<()> {
+        fn at(&mut self, status: WorkerNetStatus, wait: Option<ClientWait>) -> Action<()> {
             let now = self.begun + Duration::from_secs(status.tick.into());
             let (connection, limits) = (&self.connection, &self.limits);
             let check = |monitor: &mut ConnectionMonitor| match check_sent(connection, wait, limits, monitor, || ()) {
@@ -348,7 +404,7 @@ mod tests {
 
     /// An exchange under way.
     struct Exchange {
-        under_way: UnderWay,
+        under_way: ActiveExchange,
         chunk: Chunk,
         delivery: Rc<Delivery>,
     }
@@ -380,7 +436,7 @@ mod tests {
     fn an_exchange_restarts_the_idle_time() {
         let mut monitored = Monitored::new(10, 60);
         assert_eq!(monitored.serving_at(6), Action::Continue);
-        drop(UnderWay::begin(&monitored.connection));
+        drop(ActiveExchange::begin(&monitored.connection));
         let actions = [8, 14, 16].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue, Action::Continue, Action::ShutDown]);
     }
@@ -472,7 +528,7 @@ mod tests {
 
     /// A body of one chunk, whose exchange is over.
     fn complete_body(connection: &Rc<Connection>) -> Chunk {
-        let mut under_way = UnderWay::begin(connection);
+        let mut under_way = ActiveExchange::begin(connection);
         under_way.wait_on_client();
         let bytes = Bytes::from_static(&[0; 100_000]);
         under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Last)
@@ -515,7 +571,7 @@ mod tests {
     #[test]
     fn last_chunks_that_nobody_takes_end_the_connection() {
         let mut monitored = Monitored::new(10, 60);
-        let mut under_way = UnderWay::begin(&monitored.connection);
+        let mut under_way = ActiveExchange::begin(&monitored.connection);
         under_way.wait_on_client();
         let bytes = Bytes::from_static(&[0; 100]);
         let _chunk = under_way.hand_out(bytes, ChunkMemory::Shared, ChunkPosition::Last);

@@ -6,15 +6,15 @@ use std::rc::Rc;
 
 use crate::close_reason::CloseReason;
 use crate::connection_events;
-use crate::front::Front;
 use crate::service::Service;
 use crate::slots::Slot;
 use crate::stream::{ClientSide, ClientStream};
+use crate::worker_net::WorkerNet;
 
 /// A connection that speaks HTTP. The fields are dropped in this order, so the socket is closed before its slot becomes
 /// free.
 pub(crate) struct HttpConnection<S> {
-    pub front: Rc<Front>,
+    pub net: Rc<WorkerNet>,
     pub service: Rc<S>,
     pub stream: Rc<RefCell<ClientStream>>,
     pub slot: Slot,
@@ -32,7 +32,7 @@ pub(crate) enum Cause {
 impl<S: Service> HttpConnection<S> {
     /// Has it looked up who watches the connection, if a watch has come or gone. To be called before bytes are read or written.
     pub(crate) fn join_watches(&self) {
-        if self.slot.watch_generation() != self.front.watches().generation() {
+        if self.slot.watched().generation() != self.net.watches().generation() {
             self.look_up_watches();
         }
     }
@@ -53,12 +53,14 @@ impl<S: Service> HttpConnection<S> {
     #[cold]
     fn look_up_watches(&self) {
         let connection = &self.slot;
-        let was_watched = connection.is_watched();
-        connection.set_of_proxy(self.service.is_trusted_proxy(&connection.endpoints()));
-        self.front.subject(connection);
-        if !was_watched || !connection.is_watched() {
+        let was_watched = connection.watched().is_watched();
+        connection
+            .peer()
+            .set_proxy(self.service.is_trusted_proxy(&connection.peer().endpoints()));
+        self.net.subject(connection);
+        if !was_watched || !connection.watched().is_watched() {
             // It has missed bytes.
-            self.stream.borrow_mut().forget_wire();
+            self.stream.borrow_mut().forget_watched_bytes();
             connection_events::note_joined(connection);
         }
     }

@@ -25,12 +25,12 @@ use tokio::sync::watch;
 
 use crate::client_counts::Counted;
 use crate::connection_events;
-use crate::front::Front;
 use crate::serve_connection::serve_connection;
 use crate::service::Service;
 use crate::socket::Socket;
 use crate::unix;
 use crate::unix::SocketFile;
+use crate::worker_net::WorkerNet;
 
 /// Connections that wait in the kernel to be accepted by one worker; the system caps this (net.core.somaxconn).
 pub(crate) const BACKLOG: i32 = 4096;
@@ -240,7 +240,7 @@ fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
 /// Accepts connections until the worker drains, or until `closing` says that the address is removed, and starts a task for each. The
 /// connections that wait in the kernel when the address is removed are still accepted. `index` is that of the address.
 pub async fn accept<S: Service>(
-    front: Rc<Front>,
+    net: Rc<WorkerNet>,
     service: Rc<S>,
     listener: Listener,
     index: usize,
@@ -259,14 +259,14 @@ pub async fn accept<S: Service>(
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
-    let slots = Rc::clone(front.slots());
-    let mut draining = pin!(front.closing());
-    while front.is_accepting() {
+    let slots = Rc::clone(net.slots());
+    let mut draining = pin!(net.closing());
+    while net.is_accepting() {
         // Workers may share a socket: a worker without a free slot makes room first, and the others accept meanwhile.
         if is_shared && slots.are_full() {
             tokio::select! {
                 biased;
-                () = make_room_for_waiting(&front, &listener) => {}
+                () = make_room_for_waiting(&net, &listener) => {}
                 () = &mut draining => return,
                 () = closed(&mut closing) => {}
             }
@@ -281,39 +281,39 @@ pub async fn accept<S: Service>(
             },
         };
         match accepted {
-            Ok(Incoming { socket, client }) => {
+            Ok(NewSocket { socket, client }) => {
                 let socket = Socket::new(socket);
                 let Some(endpoints) = endpoints(&socket, client, address) else {
                     continue;
                 };
-                let Some(counted) = count(&front, &*service, &endpoints, index) else {
-                    let most = front.client_counts().connections_max();
-                    front.log().over_client_limit(&endpoints, most);
-                    connection_events::note_over_client_limit(&front, &endpoints, most);
+                let Some(counted) = count(&net, &*service, &endpoints, index) else {
+                    let most = net.client_counts().connections_max();
+                    net.log().over_client_limit(&endpoints, most);
+                    connection_events::note_over_client_limit(&net, &endpoints, most);
                     continue;
                 };
                 // After accepting, because a waiting listener must not hold a slot that another listener could use.
                 tokio::select! {
                     biased;
-                    () = make_room(&front) => {}
+                    () = make_room(&net) => {}
                     () = &mut draining => return,
                 }
-                let slot = slots.take(front.connection(endpoints), counted, front.tick());
-                if front.watches().is_on() {
-                    slot.set_listener(index);
-                    slot.set_of_proxy(front.has_proxy_protocol(index) || service.is_trusted_proxy(&endpoints));
-                    connection_events::note_accepted(&front, &slot, slot.number());
+                let slot = slots.take(net.connection(endpoints), counted, net.tick());
+                if net.watches().is_on() {
+                    let is_proxy = net.has_proxy_protocol(index) || service.is_trusted_proxy(&endpoints);
+                    slot.peer().set_listener(index);
+                    slot.peer().set_proxy(is_proxy);
+                    connection_events::note_accepted(&net, &slot, slot.number());
                 }
-                let (front, service) = (Rc::clone(&front), Rc::clone(&service));
-                let tasks = front.tasks().clone();
-                tasks.spawn(serve_connection(front, service, socket, slot, index));
+                let (net, service) = (Rc::clone(&net), Rc::clone(&service));
+                let tasks = net.tasks().clone();
+                tasks.spawn(serve_connection(net, service, socket, slot, index));
             }
-            Err(error) => {
-                if is_shortage(&error) {
-                    front.log().accept_failed(&error, PAUSE);
-                    tokio::time::sleep(PAUSE).await;
-                }
+            Err(error) if is_shortage(&error) => {
+                net.log().accept_failed(&error, PAUSE);
+                tokio::time::sleep(PAUSE).await;
             }
+            Err(_) => {}
         }
     }
 }
@@ -327,35 +327,34 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
 }
 
 /// Waits until a slot is free.
-async fn make_room(front: &Front) {
-    front
-        .slots()
-        .make_room(|connection| front.log().closed_for_another(connection))
+async fn make_room(net: &WorkerNet) {
+    net.slots()
+        .make_room(|connection| net.log().closed_for_another(connection))
         .await;
 }
 
 /// Waits until a connection waits to be accepted, and then until a slot is free.
-async fn make_room_for_waiting(front: &Front, listener: &AsyncFd<OwnedFd>) {
-    while front.slots().are_full() {
+async fn make_room_for_waiting(net: &WorkerNet, listener: &AsyncFd<OwnedFd>) {
+    while net.slots().are_full() {
         let Ok(mut ready) = listener.readable().await else {
             return;
         };
         let mut listeners = [PollFd::new(listener, PollFlags::IN)];
         match poll(&mut listeners, Some(&Timespec::default())) {
             Ok(0) => ready.clear_ready(),
-            _ => make_room(front).await,
+            _ => make_room(net).await,
         }
     }
 }
 
 /// Counts a connection of its client. `None` if the client has as many as it may have; `Some(None)` if it is not counted.
 /// A proxy's connections are those of many clients, and a unix socket's are a proxy's.
-fn count<S: Service>(front: &Front, service: &S, endpoints: &Endpoints, index: usize) -> Option<Option<Counted>> {
-    let counts = front.client_counts();
+fn count<S: Service>(net: &WorkerNet, service: &S, endpoints: &Endpoints, index: usize) -> Option<Option<Counted>> {
+    let counts = net.client_counts();
     let is_counted = counts.is_limited()
         && !endpoints.is_unix
         && !service.is_trusted_proxy(endpoints)
-        && !front.has_proxy_protocol(index);
+        && !net.has_proxy_protocol(index);
     match is_counted {
         true => counts.count(endpoints.client.ip()).map(Some),
         false => Some(None),
@@ -363,14 +362,14 @@ fn count<S: Service>(front: &Front, service: &S, endpoints: &Endpoints, index: u
 }
 
 /// An accepted connection.
-struct Incoming {
+struct NewSocket {
     /// Does not block. May be a unix socket: nothing that is called on it is specific to TCP (`socket`).
     socket: TcpStream,
     client: Option<SocketAddr>,
 }
 
 /// Accepts the next connection.
-fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
+fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<io::Result<NewSocket>> {
     loop {
         let mut ready = ready!(listener.poll_read_ready(context))?;
         if let Ok(accepted) = ready.try_io(|listener| accept_now(listener.get_ref())) {
@@ -379,10 +378,10 @@ fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<i
     }
 }
 
-fn accept_now(listener: &OwnedFd) -> io::Result<Incoming> {
+fn accept_now(listener: &OwnedFd) -> io::Result<NewSocket> {
     let (socket, client) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    Ok(Incoming {
+    Ok(NewSocket {
         socket: socket.into(),
         client,
     })

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use sluice_settings::limits::Limits;
 
 use crate::connection::Connection;
-use crate::front::{Front, FrontStatus};
 use crate::outgoing::Delivery;
 use crate::send_allowance::{ClientWait, RoundRobin, SendAllowance};
+use crate::worker_net::{WorkerNet, WorkerNetStatus};
 
 /// Exchanges of an HTTP/2 connection that count for its lowest rate while its socket is the bottleneck: a modem need not
 /// be faster because its browser requests a hundred pictures at once.
@@ -56,7 +56,7 @@ impl ConnectionMonitor {
             tick,
             now,
             is_shutting_down: false,
-            exchanges: Unchanged::new(connection.exchanges(), now),
+            exchanges: Unchanged::new(connection.exchanges().begun(), now),
             elapsed: Duration::ZERO,
             moved: connection.outgoing().moved(),
             wait: None,
@@ -70,12 +70,12 @@ impl ConnectionMonitor {
     /// down, once.
     pub(crate) fn next_action<T>(
         &mut self,
-        front: &Front,
+        net: &WorkerNet,
         connection: &Connection,
         context: &Context<'_>,
         check: impl FnOnce(&mut ConnectionMonitor) -> Action<T>,
     ) -> Action<T> {
-        let action = self.decide(front.status(), Instant::now, check);
+        let action = self.decide(net.status(), Instant::now, check);
         connection.wake_at(self.tick + 1, context.waker());
         action
     }
@@ -83,11 +83,11 @@ impl ConnectionMonitor {
     /// As `next_action`, without its side effects.
     pub(crate) fn decide<T>(
         &mut self,
-        status: FrontStatus,
+        status: WorkerNetStatus,
         clock: impl FnOnce() -> Instant,
         check: impl FnOnce(&mut ConnectionMonitor) -> Action<T>,
     ) -> Action<T> {
-        let FrontStatus { tick, is_draining } = status;
+        let WorkerNetStatus { tick, is_draining } = status;
         let begins_to_drain = is_draining && !self.is_shutting_down;
         self.is_shutting_down |= is_draining;
         let mut action = Action::Continue;
@@ -119,17 +119,17 @@ impl ConnectionMonitor {
 
     /// The time since the last exchange. `None` if one is under way, or has begun since the last check.
     pub(crate) fn idle_time(&mut self, connection: &Connection) -> Option<Duration> {
-        let progress = if connection.is_busy() || connection.outgoing().has_chunks() {
+        let progress = if connection.exchanges().is_busy() || connection.outgoing().has_chunks() {
             Progress::Excused
         } else {
             Progress::Expected
         };
-        self.exchanges.check(connection.exchanges(), progress, self.now)
+        self.exchanges.check(connection.exchanges().begun(), progress, self.now)
     }
 
     /// Counts the idle time from now on.
     pub(crate) fn restart_idle_time(&mut self, connection: &Connection) {
-        self.exchanges = Unchanged::new(connection.exchanges(), self.now);
+        self.exchanges = Unchanged::new(connection.exchanges().begun(), self.now);
     }
 
     /// Whether the client still takes what it is sent, or the server waits for something else.
@@ -149,7 +149,8 @@ impl ConnectionMonitor {
         self.newly_moved = newly_moved;
         let wait = wait.or_else(|| {
             let outgoing = connection.outgoing();
-            let is_stalled = outgoing.has_chunks() && !connection.waits_for_server() && outgoing.count_waiting() == 0;
+            let is_stalled =
+                outgoing.has_chunks() && !connection.exchanges().wait_for_server() && outgoing.count_waiting() == 0;
             is_stalled.then_some(ClientWait {
                 waited: self.elapsed,
                 taken: newly_moved,
@@ -235,19 +236,19 @@ impl Unchanged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::UnderWay;
+    use crate::active_exchange::ActiveExchange;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn serving(tick: u32) -> FrontStatus {
-        FrontStatus {
+    fn serving(tick: u32) -> WorkerNetStatus {
+        WorkerNetStatus {
             tick,
             is_draining: false,
         }
     }
 
-    fn draining(tick: u32) -> FrontStatus {
-        FrontStatus {
+    fn draining(tick: u32) -> WorkerNetStatus {
+        WorkerNetStatus {
             tick,
             is_draining: true,
         }
@@ -269,9 +270,9 @@ mod tests {
         let mut monitor = ConnectionMonitor::new(&connection, 7);
         assert_eq!(idle_at(&mut monitor, &connection, 8), Some(SECOND));
         assert_eq!(idle_at(&mut monitor, &connection, 10), Some(3 * SECOND));
-        drop(UnderWay::begin(&connection));
+        drop(ActiveExchange::begin(&connection));
         assert_eq!(idle_at(&mut monitor, &connection, 11), None);
-        let exchange = UnderWay::begin(&connection);
+        let exchange = ActiveExchange::begin(&connection);
         assert_eq!(idle_at(&mut monitor, &connection, 12), None);
         assert_eq!(idle_at(&mut monitor, &connection, 13), None);
         drop(exchange);

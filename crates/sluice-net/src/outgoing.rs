@@ -2,20 +2,18 @@
 //!
 //! Here: which memory they use, by connection and (`send_budget`) by worker; how much more of a body a connection may
 //! have; and which bodies make progress. Not here: what happens to a client that makes none (`monitor`, `http1`,
-//! `http2`), and to a connection whose bytes use too much memory (`front`).
+//! `http2`), and to a connection whose bytes use too much memory (`worker_net`).
 //!
 //! ```text
-//! body ─▶ poll_room ─▶ hand_out ─▶ Chunk, in hyper ─▶ advance (moved to the socket) ─▶ drop (memory is free)
+//! body ─▶ poll_room ─▶ hold ─▶ Chunk, in hyper ─▶ count_moved (to the socket) ─▶ release (memory is free)
 //! ```
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Buf, Bytes};
 use sluice_settings::limits::Limits;
 
-use crate::connection::{Connection, UnderWay};
 use crate::send_allowance::{ClientWait, RoundRobin, SendAllowance};
 use crate::send_budget::SendBudget;
 
@@ -52,7 +50,7 @@ pub(crate) struct Outgoing {
     chunks: Cell<u32>,
     /// Bytes of chunks that have moved to the socket; wraps around.
     moved: Cell<u32>,
-    /// Bodies of several chunks whose exchanges are under way.
+    /// Bodies of several chunks whose exchanges are in progress.
     deliveries: RefCell<Vec<Rc<Delivery>>>,
     /// HTTP/2 bodies of one chunk, whose exchanges are over; made for the first of them.
     complete: OnceCell<Box<CompleteBodies>>,
@@ -206,6 +204,29 @@ impl Outgoing {
         if !self.is_written_off.get() {
             self.budget.give_back(bytes);
         }
+    }
+
+    /// Counts bytes of a chunk that have moved to the socket.
+    pub(crate) fn count_moved(&self, hold: &Hold, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.moved.set(self.moved.get().wrapping_add(bytes));
+        match &hold.body {
+            HeldBody::Delivery(delivery) => delivery.moved.set(delivery.moved.get().wrapping_add(bytes)),
+            HeldBody::Complete(group) => self.complete_bodies().count_moved(*group, bytes),
+            HeldBody::Alone => {}
+        }
+    }
+
+    /// Ends the count of a chunk, whose memory is free.
+    pub(crate) fn release(&self, hold: &Hold) {
+        self.chunks.set(self.chunks.get() - 1);
+        self.give_back(hold.bytes, hold.clock);
+        match &hold.body {
+            HeldBody::Delivery(delivery) => delivery.bytes.set(delivery.bytes.get() - hold.bytes),
+            HeldBody::Complete(group) => self.complete_bodies().remove(*group),
+            HeldBody::Alone => {}
+        }
+        self.wake_waiters();
     }
 
     fn bytes_max(&self) -> usize {
@@ -381,40 +402,7 @@ impl CompleteBodies {
     }
 }
 
-/// Whose memory the bytes of a chunk are in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum ChunkMemory {
-    /// Its own.
-    Own,
-    /// That of a cached file, which exists anyway.
-    Shared,
-}
-
-/// Bytes of a response body, counted until the protocol has moved them to the socket.
-pub struct Chunk {
-    bytes: Bytes,
-    /// `None` if nobody needs to know: a whole body in shared memory, in HTTP/1.1.
-    hold: Option<Hold>,
-}
-
-impl Buf for Chunk {
-    fn remaining(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn chunk(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.bytes.advance(count);
-        if let Some(hold) = &self.hold {
-            hold.count_moved(count);
-        }
-    }
-}
-
-/// What a chunk is part of.
+/// The body that a chunk is part of.
 enum HeldBody {
     Delivery(Rc<Delivery>),
     /// A body of this chunk only, in one of the groups of `CompleteBodies`.
@@ -423,41 +411,13 @@ enum HeldBody {
     Alone,
 }
 
-/// The count of a chunk. Dropping this ends it.
-struct Hold {
-    connection: Rc<Connection>,
+/// The share of a chunk in the counts of its connection, which `Outgoing::release` gives back.
+pub(crate) struct Hold {
     body: HeldBody,
     /// Bytes of memory.
     bytes: usize,
     /// The budget's clock when it was handed out.
     clock: u64,
-}
-
-impl Hold {
-    fn count_moved(&self, bytes: usize) {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let moved = &self.connection.outgoing().moved;
-        moved.set(moved.get().wrapping_add(bytes));
-        match self.body {
-            HeldBody::Delivery(ref delivery) => delivery.moved.set(delivery.moved.get().wrapping_add(bytes)),
-            HeldBody::Complete(group) => self.connection.outgoing().complete_bodies().count_moved(group, bytes),
-            HeldBody::Alone => {}
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let outgoing = self.connection.outgoing();
-        outgoing.chunks.set(outgoing.chunks.get() - 1);
-        outgoing.give_back(self.bytes, self.clock);
-        match self.body {
-            HeldBody::Delivery(ref delivery) => delivery.bytes.set(delivery.bytes.get() - self.bytes),
-            HeldBody::Complete(group) => outgoing.complete_bodies().remove(group),
-            HeldBody::Alone => {}
-        }
-        outgoing.wake_waiters();
-    }
 }
 
 /// The body of an exchange, as the connection counts it.
@@ -485,6 +445,63 @@ impl OutgoingBody {
         self.exchange
     }
 
+    /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have.
+    pub(crate) fn poll_room(&mut self, outgoing: &Outgoing, context: &Context<'_>) -> Poll<usize> {
+        let is_tight = outgoing.bytes.get() >= outgoing.bytes_max();
+        if let Some(delivery) = &self.delivery
+            && is_tight
+            && delivery.bytes.get() > 0
+        {
+            delivery.room_waiter.set(Some(context.waker().clone()));
+            return Poll::Pending;
+        }
+        self.chunk_bytes = match self.chunk_bytes {
+            _ if is_tight || outgoing.budget.is_scarce() => CHUNK_BYTES_MIN,
+            0 if outgoing.is_http2() => CHUNK_BYTES_MIN,
+            last if outgoing.is_http2() => (2 * last).min(CHUNK_BYTES_MAX_HTTP2),
+            0 => CHUNK_BYTES_MAX,
+            last => (2 * last).min(CHUNK_BYTES_MAX),
+        };
+        Poll::Ready(self.chunk_bytes as usize)
+    }
+
+    /// Notes that the body has several chunks.
+    pub(crate) fn begin_delivery(&mut self, outgoing: &Outgoing) {
+        if self.delivery.is_some() {
+            return;
+        }
+        let delivery = Rc::new(Delivery {
+            exchange: self.exchange,
+            ..Delivery::default()
+        });
+        outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
+        if outgoing.is_http2() {
+            outgoing.new_delivery.set(Some(Rc::clone(&delivery)));
+        }
+        delivery.waits_for_client.set(true);
+        self.delivery = Some(delivery);
+    }
+
+    /// Counts a chunk that has so many bytes of memory of its own. `None` if nobody needs to know: a whole body in shared memory, in
+    /// HTTP/1.1.
+    pub(crate) fn hold(&self, outgoing: &Outgoing, own: usize) -> Option<Hold> {
+        if let Some(delivery) = &self.delivery {
+            delivery.bytes.set(delivery.bytes.get() + own);
+        } else if own == 0 && !outgoing.is_http2() {
+            return None;
+        }
+        let clock = outgoing.budget.clock();
+        outgoing.take(own, clock);
+        outgoing.chunks.set(outgoing.chunks.get() + 1);
+        let body = match &self.delivery {
+            Some(delivery) => HeldBody::Delivery(Rc::clone(delivery)),
+            None if outgoing.is_http2() => HeldBody::Complete(outgoing.complete_bodies().add()),
+            None => HeldBody::Alone,
+        };
+        let bytes = own;
+        Some(Hold { body, bytes, clock })
+    }
+
     /// Notes whether the exchange waits for the client.
     pub(crate) fn set_waits_for_client(&self, waits_for_client: bool) {
         if let Some(delivery) = &self.delivery {
@@ -508,81 +525,4 @@ impl OutgoingBody {
             outgoing.new_delivery.set(others);
         }
     }
-}
-
-impl UnderWay {
-    /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have, if its
-    /// source can choose.
-    pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<usize> {
-        let outgoing = self.connection.outgoing();
-        let is_tight = outgoing.bytes.get() >= outgoing.bytes_max();
-        if let Some(delivery) = &self.body.delivery
-            && is_tight
-            && delivery.bytes.get() > 0
-        {
-            delivery.room_waiter.set(Some(context.waker().clone()));
-            self.wait_on_client();
-            return Poll::Pending;
-        }
-        let body = &mut self.body;
-        body.chunk_bytes = match body.chunk_bytes {
-            _ if is_tight || outgoing.budget.is_scarce() => CHUNK_BYTES_MIN,
-            0 if outgoing.is_http2() => CHUNK_BYTES_MIN,
-            last if outgoing.is_http2() => (2 * last).min(CHUNK_BYTES_MAX_HTTP2),
-            0 => CHUNK_BYTES_MAX,
-            last => (2 * last).min(CHUNK_BYTES_MAX),
-        };
-        Poll::Ready(body.chunk_bytes as usize)
-    }
-
-    /// Hands a chunk out to the protocol. It `is_last` if the body ends with it.
-    pub fn hand_out(&mut self, bytes: Bytes, memory: ChunkMemory, position: ChunkPosition) -> Chunk {
-        let outgoing = self.connection.outgoing();
-        let is_last = position == ChunkPosition::Last;
-        if !is_last && self.body.delivery.is_none() {
-            let delivery = Rc::new(Delivery {
-                exchange: self.body.exchange,
-                ..Delivery::default()
-            });
-            outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
-            if outgoing.is_http2() {
-                outgoing.new_delivery.set(Some(Rc::clone(&delivery)));
-            }
-            delivery.waits_for_client.set(true);
-            self.body.delivery = Some(delivery);
-        }
-        let own = if memory == ChunkMemory::Own { bytes.len() } else { 0 };
-        if let Some(delivery) = &self.body.delivery {
-            delivery.bytes.set(delivery.bytes.get() + own);
-        } else if own == 0 && !outgoing.is_http2() {
-            return Chunk { bytes, hold: None };
-        }
-        let clock = outgoing.budget.clock();
-        outgoing.take(own, clock);
-        outgoing.chunks.set(outgoing.chunks.get() + 1);
-        let body = match &self.body.delivery {
-            Some(delivery) => HeldBody::Delivery(Rc::clone(delivery)),
-            None if outgoing.is_http2() => HeldBody::Complete(outgoing.complete_bodies().add()),
-            None => HeldBody::Alone,
-        };
-        let hold = Hold {
-            connection: Rc::clone(&self.connection),
-            body,
-            bytes: own,
-            clock,
-        };
-        Chunk {
-            bytes,
-            hold: Some(hold),
-        }
-    }
-}
-
-/// Where a chunk stands in its body.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum ChunkPosition {
-    /// Others follow, or may follow.
-    Inner,
-    /// None follows.
-    Last,
 }

@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
-use crate::front::Front;
 use crate::socket::Socket;
+use crate::worker_net::WorkerNet;
 
 /// The first bytes of version 1.
 const V1: &[u8] = b"PROXY ";
@@ -42,17 +42,17 @@ const V2_REST_BYTES_MAX: usize = 16 << 10;
 /// Reads the header and sets the endpoints of the connection. False if the connection must be closed, which is logged
 /// then.
 pub(crate) async fn receive(
-    front: &Front,
+    net: &WorkerNet,
     limits: &Limits,
     connection: &Connection,
     socket: &mut Socket,
     proxies: &Peers,
 ) -> bool {
-    let endpoints = connection.endpoints();
+    let endpoints = connection.peer().endpoints();
     let refusal = if proxies.contains(&endpoints) {
         match timeout(limits.head_timeout, read(socket)).await {
             Ok(Ok(Source::Proxied { client, server })) => {
-                connection.set_endpoints(Endpoints {
+                connection.peer().set_endpoints(Endpoints {
                     client,
                     server,
                     is_unix: false,
@@ -61,14 +61,14 @@ pub(crate) async fn receive(
                 return true;
             }
             Ok(Ok(Source::Local)) => {
-                connection.set_endpoints(Endpoints {
+                connection.peer().set_endpoints(Endpoints {
                     named_by: NamedBy::Proxy,
                     ..endpoints
                 });
                 return true;
             }
             Ok(Ok(Source::Unknown)) => {
-                connection.set_endpoints(Endpoints {
+                connection.peer().set_endpoints(Endpoints {
                     named_by: NamedBy::Nobody,
                     ..endpoints
                 });
@@ -80,7 +80,7 @@ pub(crate) async fn receive(
     } else {
         "not from a proxy that proxy_protocol names".to_owned()
     };
-    if front.admits_refusal(limits.log_lines_max) {
+    if net.admits_refusal(limits.log_lines_max) {
         let peer = if endpoints.is_unix {
             "a unix socket".to_owned()
         } else {
@@ -89,7 +89,10 @@ pub(crate) async fn receive(
         tracing::warn!("connection from {peer} closed: {refusal}");
     }
     connection.close_because(CloseReason::ProxyHeader);
-    connection.subject().note(Item::Connection, "proxy", || refusal);
+    connection
+        .watched()
+        .subject()
+        .note(Item::Connection, "proxy", || refusal);
     false
 }
 

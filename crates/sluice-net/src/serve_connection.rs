@@ -22,7 +22,6 @@ use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::connection_events;
 use crate::connection_events::Handshake;
-use crate::front::Front;
 use crate::half_close::ClientEnd;
 use crate::http_connection::HttpConnection;
 use crate::http1::run_http1;
@@ -36,6 +35,7 @@ use crate::stream::ClientStream;
 use crate::tls::ListenerTls;
 use crate::tls_info;
 use crate::transport::Transport;
+use crate::worker_net::WorkerNet;
 
 /// How long a client may take to read the response to a refused head.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ const PEEK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A connection whose protocol is not known yet.
 struct Accepted<S> {
-    front: Rc<Front>,
+    net: Rc<WorkerNet>,
     service: Rc<S>,
     slot: Slot,
 }
@@ -60,10 +60,10 @@ impl<S: Service> Accepted<S> {
     }
 
     fn into_http(self, transport: Transport) -> HttpConnection<S> {
-        let Accepted { front, service, slot } = self;
+        let Accepted { net, service, slot } = self;
         let stream = ClientStream::new(transport, Rc::clone(&slot));
         HttpConnection {
-            front,
+            net,
             service,
             stream: Rc::new(RefCell::new(stream)),
             slot,
@@ -74,7 +74,7 @@ impl<S: Service> Accepted<S> {
 /// Serves one connection from its acceptance to its close, then frees its slot. `listener` is the index of its
 /// listener.
 pub(crate) fn serve_connection<S: Service>(
-    front: Rc<Front>,
+    net: Rc<WorkerNet>,
     service: Rc<S>,
     socket: Socket,
     slot: Slot,
@@ -83,12 +83,12 @@ pub(crate) fn serve_connection<S: Service>(
     let connection = Rc::clone(&slot);
     // Outside the async block, and in one variable: the future stores all its arguments and variables for its whole
     // life.
-    let mut stage = begin(Accepted { front, service, slot }, socket, listener);
+    let mut stage = begin(Accepted { net, service, slot }, socket, listener);
     async move {
         while let Stage::Opening(opening) = &mut stage {
             stage = poll_fn(|context| {
                 connection.wake_at(u32::MAX, context.waker());
-                match connection.due_demand() {
+                match connection.due_close_request() {
                     Some(_) => Poll::Ready(Stage::Closed),
                     None => opening.as_mut().poll(context),
                 }
@@ -139,19 +139,20 @@ impl<S> Stage<S> {
 }
 
 fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
-    let mut protocol = accepted.front.listener_protocol(listener);
-    accepted.slot.set_listener(listener);
-    accepted.slot.set_https_port(protocol.redirect_to_https);
+    let mut protocol = accepted.net.listener_protocol(listener);
+    accepted.slot.peer().set_listener(listener);
+    accepted.slot.peer().set_https_port(protocol.redirect_to_https);
     match protocol.proxy_protocol.take() {
         None => begin_http(accepted, socket, protocol),
         Some(proxies) => Stage::Opening(Box::pin(async move {
-            let Accepted { front, slot, service } = &accepted;
+            let Accepted { net, slot, service } = &accepted;
             let limits = accepted.limits();
-            let proxy = slot.endpoints();
-            if proxy_protocol::receive(front, &limits, slot, &mut socket, &proxies).await {
-                if slot.is_watched() {
-                    slot.set_of_proxy(service.is_trusted_proxy(&slot.endpoints()));
-                    connection_events::note_proxy_header(front, slot, &proxy);
+            let proxy = slot.peer().endpoints();
+            if proxy_protocol::receive(net, &limits, slot, &mut socket, &proxies).await {
+                if slot.watched().is_watched() {
+                    slot.peer()
+                        .set_proxy(service.is_trusted_proxy(&slot.peer().endpoints()));
+                    connection_events::note_proxy_header(net, slot, &proxy);
                 }
                 begin_http(accepted, socket, protocol)
             } else {
@@ -165,7 +166,7 @@ fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: L
     match protocol.tls {
         Some(tls) => Stage::Opening(Box::pin(async move {
             let limits = accepted.limits();
-            let Some(transport) = handshake(&accepted.front, &limits, &accepted.slot, socket, tls).await else {
+            let Some(transport) = handshake(&accepted.net, &limits, &accepted.slot, socket, tls).await else {
                 return Stage::Closed;
             };
             let version = if transport.is_http2() {
@@ -189,13 +190,13 @@ fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: L
 
 /// Performs the TLS handshake. `None` if it fails or takes too long: the client's fault.
 async fn handshake(
-    front: &Front,
+    net: &WorkerNet,
     limits: &Limits,
     connection: &Connection,
     mut socket: Socket,
     tls: Arc<ListenerTls>,
 ) -> Option<Transport> {
-    let (client, limit) = (connection.endpoints().client, limits.head_timeout);
+    let (client, limit) = (connection.peer().endpoints().client, limits.head_timeout);
     let watched = Handshake::begin(connection);
     let handshake = async {
         let mut first = [0];
@@ -214,7 +215,7 @@ async fn handshake(
             return Some(transport);
         }
         Ok(Err(error)) => {
-            log_failure(front, limits, client, &error);
+            log_failure(net, limits, client, &error);
             watched.note_failed(&error);
         }
         Err(_) => {
@@ -227,10 +228,10 @@ async fn handshake(
 }
 
 /// Logs why a handshake failed.
-fn log_failure(front: &Front, limits: &Limits, client: SocketAddr, error: &io::Error) {
+fn log_failure(net: &WorkerNet, limits: &Limits, client: SocketAddr, error: &io::Error) {
     match tls_info::client_certificate_error(error) {
         // Logged at `info`, because such failures are rare and the client learns only that it was refused.
-        Some(reason) if front.admits_refusal(limits.log_lines_max) => {
+        Some(reason) if net.admits_refusal(limits.log_lines_max) => {
             let fix = client_certificates::fix(reason);
             tracing::info!("connection from {client}: client certificate: {error}{fix}");
         }
@@ -243,10 +244,12 @@ async fn encrypt(connection: &Connection, socket: Socket, tls: &ListenerTls) -> 
     let (transport, config) = Transport::encrypt(socket, tls).await?;
     if let (Some(state), Some(authorities)) = (transport.tls(), &config.authorities) {
         let shown = ShownCertificate::of(state, authorities);
-        connection.set_certificate(shown.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+        connection
+            .peer()
+            .set_certificate(shown.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
     }
     if let Some(tls_info) = transport.tls_info() {
-        connection.set_tls_info(tls_info);
+        connection.peer().set_tls_info(tls_info);
     }
     Ok(transport)
 }
@@ -295,12 +298,12 @@ async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<Refusal>) {
     let Ok(stream) = Rc::try_unwrap(stream) else {
         return tracing::error!(
             "connection from {}: its socket is still in use",
-            slot.endpoints().client
+            slot.peer().endpoints().client
         );
     };
     slot.begin_close();
     let mut stream = stream.into_inner();
-    if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.endpoints(), &refusal)) {
+    if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.peer().endpoints(), &refusal)) {
         let _ = timeout(REFUSAL_TIMEOUT, stream.send(&response)).await;
     }
     stream.close().await;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use sluice_http::counter::Counter;
 
 use crate::client_counts::Counted;
-use crate::connection::{Connection, Demand};
-use crate::vacancies::Vacancies;
+use crate::connection::{CloseRequest, Connection};
+use crate::slot_events::SlotEvents;
 
 /// Idle connections chosen in one search, which reads the state of all connections.
 const CHOSEN_AT_ONCE: usize = 64;
@@ -32,7 +32,7 @@ pub struct ConnectionCounts {
 pub(crate) struct ConnectionSlots {
     counts: Arc<ConnectionCounts>,
     free: Cell<usize>,
-    vacancies: Rc<Vacancies>,
+    slot_events: Rc<SlotEvents>,
     taken: RefCell<HashMap<u64, Taken>>,
     /// Connections that were idle at the last search, with the moment since when; the longest first.
     longest_idle: RefCell<VecDeque<IdleSlot>>,
@@ -66,15 +66,15 @@ impl ConnectionSlots {
         ConnectionSlots {
             counts,
             free: Cell::new(slots),
-            vacancies: Rc::default(),
+            slot_events: Rc::default(),
             taken: RefCell::default(),
             longest_idle: RefCell::default(),
             next: Cell::new(0),
         }
     }
 
-    pub(crate) fn vacancies(&self) -> &Rc<Vacancies> {
-        &self.vacancies
+    pub(crate) fn slot_events(&self) -> &Rc<SlotEvents> {
+        &self.slot_events
     }
 
     pub(crate) fn are_full(&self) -> bool {
@@ -87,9 +87,9 @@ impl ConnectionSlots {
         while self.are_full() {
             if let Some(connection) = self.longest_idle() {
                 log(&connection);
-                connection.demand(Demand::MakeRoom);
+                connection.request_close(CloseRequest::MakeRoom);
             }
-            self.vacancies.changed().await;
+            self.slot_events.changed().await;
         }
     }
 
@@ -155,7 +155,7 @@ impl ConnectionSlots {
         };
         next(&mut chosen).or_else(|| {
             let slots = taken.iter().map(|(&number, taken)| IdleSlot {
-                since: taken.connection.idle_since(),
+                since: taken.connection.exchanges().idle_since(),
                 number,
             });
             let mut idle: Vec<_> = slots
@@ -174,7 +174,7 @@ impl ConnectionSlots {
 
 /// Whether a connection has been idle since this moment, and was not asked to make room yet.
 fn is_idle_since(connection: &Connection, since: u64) -> bool {
-    connection.is_idle() && connection.idle_since() == since && !connection.makes_room()
+    connection.exchanges().is_idle() && connection.exchanges().idle_since() == since && !connection.makes_room()
 }
 
 impl Slot {
@@ -197,6 +197,6 @@ impl Drop for Slot {
         self.slots.taken.borrow_mut().remove(&self.number);
         self.slots.free.set(self.slots.free.get() + 1);
         self.slots.counts.closed.add(1);
-        self.slots.vacancies.notify();
+        self.slots.slot_events.notify();
     }
 }

@@ -255,7 +255,7 @@ impl Socket {
     }
 
     /// Shuts down the sending side.
-    fn end_writing(&self) -> io::Result<()> {
+    pub(crate) fn end_writing(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(self.fd()?, Shutdown::Write)?)
     }
 

@@ -15,18 +15,16 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sluice_http::received::Receiver;
 use sluice_http::tasks::yield_now;
 use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
+use crate::fairness::ReadTurn;
 use crate::half_close::{HalfClose, Probe, Step};
-use crate::minor_version::{FollowingBody, MinorVersion, Parser};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
-use crate::turn::ReadTurn;
-use crate::wire::{Position, Wire};
+use crate::watched_bytes::{Position, WatchedBytes};
 
 /// How long the client may take to make room for `close_notify`.
 const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -55,7 +53,8 @@ pub(crate) struct ClientStream {
     taken: u32,
     /// Bytes that were read and not used: they are read again before those of the transport.
     unread: Bytes,
-    minor_version: MinorVersion,
+    /// The parser of HTTP/1 has read nothing yet.
+    is_parser_new: bool,
     turn: ReadTurn,
     /// The number of the connection's exchanges when bytes were last written.
     written_in: u32,
@@ -67,7 +66,7 @@ pub(crate) struct ClientStream {
     is_flushed: bool,
     client: ClientSide,
     /// What a watch wants of the bytes; made with the first bytes that are watched.
-    wire: Option<Box<Wire>>,
+    watched_bytes: Option<Box<WatchedBytes>>,
 }
 
 /// What reading and writing have shown of the client.
@@ -89,14 +88,14 @@ impl ClientStream {
             waited: Duration::ZERO,
             taken: 0,
             unread: Bytes::new(),
-            minor_version: MinorVersion::default(),
+            is_parser_new: false,
             turn: ReadTurn::http1(),
             written_in: 0,
             status_line_sent: 0,
             ends_with_zero: false,
             is_flushed: true,
             client: ClientSide::Open,
-            wire: None,
+            watched_bytes: None,
         }
     }
 
@@ -106,18 +105,13 @@ impl ClientStream {
     }
 
     /// Forgets what a watch has seen of the bytes, because it has missed some.
-    pub(crate) fn forget_wire(&mut self) {
-        self.wire = None;
+    pub(crate) fn forget_watched_bytes(&mut self) {
+        self.watched_bytes = None;
     }
 
     /// Prepares for a new parser of HTTP/1, which has read nothing.
     pub(crate) fn begin_http1(&mut self) {
-        self.minor_version.begin_parser();
-    }
-
-    /// Notes that the parser of HTTP/1 has read a head.
-    pub(crate) fn end_head(&mut self, body: FollowingBody) {
-        self.minor_version.end_head(body);
+        self.is_parser_new = true;
     }
 
     /// Prepares for HTTP/2.
@@ -144,10 +138,10 @@ impl ClientStream {
     fn probe(&self) -> Probe {
         let has_bytes = match self.has_begun_response() {
             false => self.status_line_sent < STATUS_LINE.len(),
-            true => self.connection.is_chunked(),
+            true => self.connection.exchanges().is_chunked(),
         };
         // The close of a unix socket is seen at once.
-        if has_bytes && !self.is_sending() && !self.connection.endpoints().is_unix {
+        if has_bytes && !self.is_sending() && !self.connection.peer().endpoints().is_unix {
             Probe::Possible
         } else {
             Probe::Impossible
@@ -156,7 +150,7 @@ impl ClientStream {
 
     /// Whether bytes of the final response were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
     fn has_begun_response(&self) -> bool {
-        self.written_in == self.connection.exchanges()
+        self.written_in == self.connection.exchanges().begun()
     }
 
     /// Sends the next byte of `STATUS_LINE`, or a leading zero of the size of the next chunk. There is room for it, because
@@ -175,11 +169,6 @@ impl ClientStream {
             self.status_line_sent += usize::from(!is_within_body);
         }
         let _ = self.transport.poll_flush(&mut context);
-    }
-
-    /// Whether a request of HTTP/1 was refused because of its major version.
-    pub(crate) fn has_other_major_version(&self) -> bool {
-        self.minor_version.is_other_major()
     }
 
     /// Whether bytes wait for the client to take them.
@@ -256,10 +245,16 @@ impl ClientStream {
             return;
         }
         let socket = self.transport.socket();
-        if self.connection.expects_no_more() && !socket.has_unread() {
+        if self.connection.exchanges().expects_no_more() && !socket.has_unread() {
             return;
         }
         self.transport.socket_mut().linger().await;
+    }
+
+    /// Ends the sending side; the client may go on to send. Everything must be flushed.
+    pub(crate) fn poll_end_sending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.transport.poll_close_notify(context))?;
+        Poll::Ready(self.transport.socket().end_writing())
     }
 
     /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
@@ -277,29 +272,20 @@ impl ClientStream {
     /// Notes that so many bytes of the chunks were sent, or will be by the next flush.
     fn count_sent(&mut self, chunks: &[IoSlice<'_>], count: usize) {
         let was_flushed = std::mem::take(&mut self.is_flushed);
-        if self.connection.is_watched() {
+        if self.connection.watched().is_watched() {
             let at = Position::after(was_flushed);
-            self.wire
+            self.watched_bytes
                 .get_or_insert_default()
                 .note_sent(&self.connection, chunks, count, at);
-        }
-    }
-
-    /// What the parser of HTTP/1 does.
-    fn parser(&self) -> Parser {
-        match self.connection.is_busy() {
-            true => Parser::IsBusy,
-            false => Parser::Waits,
         }
     }
 
     /// Notes what was read, for those who watch.
     #[cold]
     fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
-        let is_first = self.connection.received().bytes == 0;
-        let is_http1 = !self.connection.outgoing().is_http2();
-        let at = Position::after(is_first || is_http1 && self.minor_version.is_before_head(self.parser()));
-        self.wire
+        let is_first = self.connection.exchanges().received().bytes == 0;
+        let at = Position::after(is_first || self.is_parser_new);
+        self.watched_bytes
             .get_or_insert_default()
             .note_read(&self.connection, read, bytes, at);
     }
@@ -326,7 +312,7 @@ impl ClientStream {
         if self.unread.is_empty() {
             let before = buffer.filled().len();
             let read = self.transport.poll_read(context, buffer);
-            if self.connection.is_watched() {
+            if self.connection.watched().is_watched() {
                 self.note_read(&read, &buffer.filled()[before..]);
             }
             return read;
@@ -346,7 +332,7 @@ impl ClientStream {
         }
         let connection = Rc::clone(&self.connection);
         if !is_interim(chunks) {
-            self.written_in = connection.exchanges();
+            self.written_in = connection.exchanges().begun();
         }
         self.ends_with_zero = false;
         let written = connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed));
@@ -435,12 +421,7 @@ impl AsyncRead for SharedStream {
         let read = stream.poll_read_in_turn(context, buffer);
         let bytes = buffer.filled().len() - before;
         stream.turn.count(bytes);
-        if bytes > 0 {
-            let parser = stream.parser();
-            stream
-                .minor_version
-                .adjust(&mut buffer.filled_mut()[before..], parser)?;
-        }
+        stream.is_parser_new &= bytes == 0;
         match &read {
             Poll::Ready(Ok(())) if bytes == 0 => stream.client = ClientSide::Closed,
             Poll::Ready(Err(error)) => stream.note_error(error),

@@ -5,7 +5,7 @@
 //!                                 └─▶ JSON
 //! ```
 //! A bucket is as many minutes as one bar of the charts stands for. Here: the periods and the sums. Not here: where the minutes
-//! come from and how they are kept (`sluice_server::activity`), and the page with its charts (`sluice_pages`).
+//! come from and how they are kept (`sluice_log::activity`), and the page with its charts (`sluice_pages`).
 
 use serde::Serialize;
 

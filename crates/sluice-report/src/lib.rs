@@ -7,6 +7,7 @@
 pub mod access;
 pub mod activity;
 pub mod cache;
+pub mod command;
 pub mod configuration;
 pub mod connections;
 pub mod environment;

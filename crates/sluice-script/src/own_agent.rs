@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_settings::rule::{OwnAgent, OwnAgentKind};
-use sluice_settings::{Mode, ScriptSettings, ScriptSource};
+use sluice_settings::{ScriptSettings, ScriptSource};
 
-use crate::engine::Engines;
-use crate::pools::Pools;
+use crate::pool::pools::Pools;
+use crate::program::engine::Engines;
+use crate::program::sdk;
+use crate::program::stamp::Stamp;
 use crate::route::{Script, ScriptRoute};
-use crate::sdk;
-use crate::stamp::Stamp;
 
 /// An agent has this much more time than its own limit, within which it can say why there is no answer.
 const GRACE: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ pub fn find(agent: &OwnAgent) -> Result<PathBuf, MissingAgent> {
 /// # Errors
 /// Its program is not there.
 pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, MissingAgent> {
-    let mut settings = ScriptSettings::new(ScriptSource::File(find(agent)?), Mode::Cgiplus);
+    let mut settings = ScriptSettings::cgiplus(ScriptSource::File(find(agent)?));
     settings.timeouts.reply = agent.timeout + GRACE;
     settings.pool.max = agent.processes_max;
     settings.pool.requests_max = Some(QUESTIONS_MAX);

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use sluice_report::scripts::{Pool, Scripts};
 
-use crate::pool_record::ReportedPool;
-pub use crate::pool_record::Retired;
-use crate::pools::Pools;
-use crate::recent_scripts::ScriptId;
+use crate::pool::pool_record::ReportedPool;
+pub use crate::pool::pool_record::Retired;
+use crate::pool::pools::Pools;
+use crate::pool::recent_scripts::ScriptId;
 use crate::resources::Resources;
 use crate::route::Script;
 

@@ -1,26 +1,26 @@
 //! What the scripts of the whole server may hold together: shared by all workers.
 //!
-//! Here: the budgets, their log lines, and their bounds after a reload; the directory for stored request bodies. Not here: who
-//! reserves how much (`buffer`, `request_body`, `process_limit`).
+//! Here: the budgets, their log lines, and their bounds after a reload. Not here: who reserves how much (`buffer`,
+//! `sluice_http::stored_body`, `process_limit`).
 
-use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use sluice_http::elsewhere::drop_elsewhere;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
-use sluice_membuf::{Budget, OverBudget, Reservation, Segment, memory_total_bytes};
+use sluice_http::stored_body::BodyStorage;
+use sluice_membuf::{Budget, OverBudget, Segment, memory_total_bytes};
 use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::default_environment::default_environment;
-use crate::default_processes::default_processes;
-use crate::pool_record::PoolRecords;
-use crate::process_limit::ProcessLimit;
-use crate::script_log::ScriptLogs;
+use crate::pool::default_processes::default_processes;
+use crate::pool::pool_record::PoolRecords;
+use crate::pool::process_limit::ProcessLimit;
+use crate::process::default_environment::default_environment;
+use crate::process::script_log::ScriptLogs;
 
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;
@@ -29,8 +29,8 @@ const MEMORY_SHARE: u64 = 4;
 pub struct Resources {
     memory_buffers: Arc<Budget>,
     memory_refused: Mutex<RateLimitedLog>,
-    stored_bodies: Arc<Budget>,
-    spool_directory: Mutex<Arc<Path>>,
+    /// The room for request bodies that are stored.
+    pub(crate) stored_bodies: BodyStorage,
     /// The bound on script processes.
     pub(crate) processes: Arc<ProcessLimit>,
     /// The bounds on the log lines of scripts.
@@ -55,8 +55,7 @@ impl Resources {
         Ok(Arc::new(Resources {
             memory_buffers: Budget::new(memory_buffers_bytes_max(&settings.limits)),
             memory_refused: Mutex::default(),
-            stored_bodies: Budget::new(settings.limits.stored_bodies_bytes_max),
-            spool_directory: Mutex::new(spool_directory(settings)),
+            stored_bodies: BodyStorage::new(settings.limits.stored_bodies_bytes_max, spool_directory(settings)),
             processes,
             script_logs: ScriptLogs::new(settings.limits.script_log_bytes_max),
             pool_records: PoolRecords::default(),
@@ -90,8 +89,7 @@ impl Resources {
         self.memory_buffers
             .set_bytes_max(memory_buffers_bytes_max(&settings.limits));
         self.stored_bodies
-            .set_bytes_max(settings.limits.stored_bodies_bytes_max);
-        *self.lock_spool_directory() = spool_directory(settings);
+            .apply(settings.limits.stored_bodies_bytes_max, spool_directory(settings));
         self.processes.set_max(processes_max(&settings.limits));
         self.processes.set_soft_max(settings.limits.processes_soft_max);
         self.script_logs.set_bytes_max(settings.limits.script_log_bytes_max);
@@ -107,20 +105,6 @@ impl Resources {
     #[must_use]
     pub fn processes_running(&self) -> usize {
         self.processes.running()
-    }
-
-    /// A reservation for a request body that will be stored.
-    pub(crate) fn stored_body(&self) -> Reservation {
-        Reservation::empty(&self.stored_bodies)
-    }
-
-    /// The directory for stored request bodies.
-    pub(crate) fn spool_directory(&self) -> Arc<Path> {
-        Arc::clone(&self.lock_spool_directory())
-    }
-
-    fn lock_spool_directory(&self) -> MutexGuard<'_, Arc<Path>> {
-        self.spool_directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A memory buffer without memory, for buffers of up to `bytes_max` bytes.
@@ -195,49 +179,3 @@ fn spool_directory(settings: &Settings) -> Arc<Path> {
     let directory = settings.spool_directory.clone();
     directory.unwrap_or_else(std::env::temp_dir).into()
 }
-
-/// Drops memory or a file on a blocking thread, because the system may take milliseconds to release a large one.
-pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(value))),
-        // The event loop has ended.
-        Err(_) => drop(value),
-    }
-}
-
-/// A value that is dropped on a blocking thread.
-pub(crate) struct DroppedElsewhere<T: Send + 'static>(Option<T>);
-
-impl<T: Send + 'static> DroppedElsewhere<T> {
-    pub(crate) fn new(value: T) -> DroppedElsewhere<T> {
-        DroppedElsewhere(Some(value))
-    }
-
-    pub(crate) fn into_inner(mut self) -> T {
-        self.0.take().expect(TAKEN_ONCE)
-    }
-}
-
-impl<T: Send + 'static> Deref for DroppedElsewhere<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.0.as_ref().expect(TAKEN_ONCE)
-    }
-}
-
-impl<T: Send + 'static> DerefMut for DroppedElsewhere<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect(TAKEN_ONCE)
-    }
-}
-
-impl<T: Send + 'static> Drop for DroppedElsewhere<T> {
-    fn drop(&mut self) {
-        if let Some(value) = self.0.take() {
-            drop_elsewhere(value);
-        }
-    }
-}
-
-const TAKEN_ONCE: &str = "the value is taken by into_inner, which consumes its holder";

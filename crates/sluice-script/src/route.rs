@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_settings::{Confinement, Mode, ScriptSettings, ScriptSource};
+use sluice_settings::{Confinement, ScriptSettings, ScriptSource};
 
-use crate::engine::{ENGINE_STAMP, Engines};
-use crate::pools::Pools;
-pub use crate::script::Script;
+use crate::pool::pools::Pools;
+use crate::program::engine::{ENGINE_STAMP, Engines};
+pub use crate::program::script::Script;
 
 /// A route that runs scripts, with their processes.
 pub struct ScriptRoute {
@@ -53,18 +53,17 @@ impl ScriptRoute {
 
     /// How a script of this route is run in another mode, for its author; `script` is its file.
     pub(crate) fn mode_advice(&self, script: &str) -> String {
-        let mode = match self.settings.mode {
-            Mode::Cgi => Mode::Cgiplus,
-            // An engine is never in the wrong mode.
-            Mode::Cgiplus | Mode::Rte => Mode::Cgi,
-        };
         let below = match &self.settings.source {
             ScriptSource::Directory(directory) => Path::new(script).strip_prefix(directory).ok(),
             ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
         };
         match (&self.other_mode, below) {
             (Some(prefix), Some(below)) => format!("request {prefix}{} instead", below.display()),
-            _ => format!("write mode = \"{}\" for its route ({})", mode.name(), self.origin),
+            _ => format!(
+                "write mode = \"{}\" for its route ({})",
+                self.settings.mode.alternative().name(),
+                self.origin
+            ),
         }
     }
 }

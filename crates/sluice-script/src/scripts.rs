@@ -1,13 +1,12 @@
-//! The script processes of one worker: those whose watcher runs on its thread.
+//! All that the scripts of one worker share: its processes, budgets, log lines and spare memory.
 //!
-//! Here: the worker's means to start and watch processes. Not here: which process serves which request (`pool`).
+//! Not here: the list of the processes (`processes`), what the scripts of all workers share (`resources`), and which process serves
+//! which request (`pool`).
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::fmt;
-use std::future::Future;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -16,24 +15,21 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
 
-use crate::end_cause::EndCause;
-use crate::misbehaviour::MisbehaviourLog;
-use crate::process::Process;
+use crate::process::misbehaviour::MisbehaviourLog;
+use crate::process::processes::Processes;
 use crate::resources::Resources;
 
 /// Lines about processes that cannot be kept, within 10 seconds; further ones are counted.
 const LINES_MAX: u32 = 100;
 
-/// The script processes of one worker.
+/// All that the scripts of one worker share.
 pub struct Scripts {
     /// The worker's index.
     pub worker: usize,
-    launcher: Arc<RemoteLauncher>,
+    pub(crate) processes: Rc<Processes>,
     /// Largest number of descriptors of a script, if bounded.
     pub(crate) open_files_max: Option<u64>,
     resources: Arc<Resources>,
-    processes: RefCell<HashMap<i32, Weak<Process>>>,
-    tasks: Tasks,
     pub(crate) misbehaviour: MisbehaviourLog,
     /// Faults that no client notices.
     limited: RateLimitedLog,
@@ -41,8 +37,6 @@ pub struct Scripts {
     pub(crate) spare_variables: Cell<Variables>,
     /// Memory for the next short reply of a kept process.
     pub(crate) spare_room: Cell<BytesMut>,
-    /// All processes are stopped, including those that are started later.
-    is_stopping: Cell<bool>,
 }
 
 impl Scripts {
@@ -56,22 +50,14 @@ impl Scripts {
     ) -> Scripts {
         Scripts {
             worker,
-            launcher,
+            processes: Processes::new(launcher, tasks),
             open_files_max,
             resources,
-            processes: RefCell::default(),
-            tasks,
             misbehaviour: MisbehaviourLog::default(),
             limited: RateLimitedLog::default(),
             spare_variables: Cell::default(),
             spare_room: Cell::default(),
-            is_stopping: Cell::new(false),
         }
-    }
-
-    /// What starts processes.
-    pub(crate) fn launcher(&self) -> &RemoteLauncher {
-        &self.launcher
     }
 
     /// Warns of a script's fault that its client does not notice. Lines that repeat are counted, because a client can repeat its
@@ -97,35 +83,17 @@ impl Scripts {
 
     /// The tasks of the worker.
     pub fn tasks(&self) -> &Tasks {
-        &self.tasks
-    }
-
-    /// Tracks a script process and starts the task that watches it.
-    pub(crate) fn track(self: &Rc<Self>, process: &Arc<Process>, watch: impl Future<Output = ()> + 'static) {
-        let pid = process.pid;
-        if self.is_stopping.get() {
-            process.stop(EndCause::Shutdown);
-        }
-        self.processes.borrow_mut().insert(pid, Arc::downgrade(process));
-        let scripts = Rc::clone(self);
-        self.tasks.spawn(async move {
-            watch.await;
-            scripts.processes.borrow_mut().remove(&pid);
-        });
+        &self.processes.tasks
     }
 
     /// Processes that have not been reaped.
     pub fn running(&self) -> usize {
-        self.processes.borrow().len()
+        self.processes.running()
     }
 
     /// Stops every process, including those that are started later.
     pub fn stop(&self) {
-        self.is_stopping.set(true);
-        let processes: Vec<_> = self.processes.borrow().values().filter_map(Weak::upgrade).collect();
-        for process in processes {
-            process.stop(EndCause::Shutdown);
-        }
+        self.processes.stop();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The context of a worker's exchanges: configuration, ids, client names, logs.
+//! The context of a worker's exchanges: the state of the server, and what the worker alone holds (connections, scripts, requests in progress).
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -8,43 +8,39 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
-use sluice_http::request_id::{IdSource, UniqueId};
+use sluice_http::request_id::UniqueId;
 use sluice_log::SiteLog;
-use sluice_net::front::Front;
+use sluice_net::worker_net::WorkerNet;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
 use crate::fault_log::FaultLog;
 use crate::in_progress::InProgress;
 use crate::known_hosts::KnownHosts;
-use crate::overall::Overall;
-use crate::reverse_dns::ReverseDns;
+use crate::state::ServerState;
 use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.
 pub(crate) struct Context {
     /// The worker's index.
     pub(crate) worker: usize,
+    /// The state of the server.
+    pub(crate) state: Arc<ServerState>,
     /// The state that the connections share.
-    pub(crate) front: Rc<Front>,
+    pub(crate) front: Rc<WorkerNet>,
     /// The script processes.
     pub(crate) scripts: Rc<Scripts>,
-    /// The lookup of client names, if it is configured.
-    pub(crate) reverse_dns: Option<Arc<ReverseDns>>,
     /// The log of faults, which counts those that repeat.
     pub(crate) fault_log: FaultLog,
     /// The counters of the worker.
     pub(crate) counts: Arc<WorkerCounts>,
-    /// The server as a whole, for reports.
-    pub(crate) overall: Arc<Overall>,
     /// The requests in progress.
-    pub(crate) in_progress: InProgress,
+    pub(crate) in_progress: Rc<InProgress>,
     /// The hosts that requests have named.
     pub(crate) known_hosts: KnownHosts<HeldConfig>,
     /// The generation of the list of watches that have joined the requests in progress.
     pub(crate) joined_watches: Cell<u32>,
     config: RefCell<CurrentConfig>,
-    ids: IdSource,
     exchanges: Cell<u64>,
     /// Both clocks, read at one moment of the last second.
     clocks: Cell<Arrival>,
@@ -69,28 +65,18 @@ impl Arrival {
 }
 
 impl Context {
-    pub(crate) fn new(
-        front: Rc<Front>,
-        scripts: Rc<Scripts>,
-        config: &Arc<ArcSwap<Config>>,
-        reverse_dns: Option<Arc<ReverseDns>>,
-        ids: IdSource,
-        counts: Arc<WorkerCounts>,
-        overall: Arc<Overall>,
-    ) -> Context {
+    pub(crate) fn new(front: Rc<WorkerNet>, scripts: Rc<Scripts>, state: Arc<ServerState>) -> Context {
         Context {
             worker: scripts.worker,
             front,
-            scripts,
-            reverse_dns,
             fault_log: FaultLog::default(),
-            counts,
-            overall,
-            in_progress: InProgress::default(),
+            counts: Arc::clone(state.statistics.of_worker(scripts.worker)),
+            scripts,
+            in_progress: Rc::default(),
             known_hosts: KnownHosts::default(),
             joined_watches: Cell::new(0),
-            config: RefCell::new(CurrentConfig::new(config)),
-            ids,
+            config: RefCell::new(CurrentConfig::new(&state.config)),
+            state,
             exchanges: Cell::new(0),
             clocks: Cell::new(Arrival::now()),
         }
@@ -119,7 +105,7 @@ impl Context {
     pub(crate) fn next_id(&self) -> UniqueId {
         let count = self.exchanges.get().wrapping_add(1);
         self.exchanges.set(count);
-        self.ids.id(self.worker, count)
+        self.state.ids.id(self.worker, count)
     }
 }
 

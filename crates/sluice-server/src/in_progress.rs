@@ -1,7 +1,7 @@
 //! The requests in progress of one worker.
 //!
 //! Here: an entry for each exchange, in a place that is used again, so that an exchange costs no allocation beyond its own. Entries hold
-//! what the exchange has anyway (shared, not copied); the text of a report is made elsewhere (`reports`). All on the worker's thread.
+//! what the exchange has anyway (shared, not copied); the text of a report is made elsewhere (`operator`). All on the worker's thread.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use std::time::Instant;
 use http::{HeaderValue, Method, Uri, Version};
 use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
-use sluice_net::connection::ExchangeHandle;
-use sluice_watch::{RequestFacts, Subject};
+use sluice_net::active_exchange::ExchangeHandle;
+use sluice_watch::{Subject, TracedRequest};
 
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
@@ -178,7 +178,7 @@ impl InProgress {
     }
 
     /// Those that a watch may join, the oldest of them, in any order.
-    pub(crate) fn watchable(&self, may_join: impl Fn(&RequestFacts<'_>) -> bool) -> Vec<Watchable> {
+    pub(crate) fn watchable(&self, may_join: impl Fn(&TracedRequest<'_>) -> bool) -> Vec<Watchable> {
         let entries = self.0.borrow();
         let all = entries.entries.iter().flatten();
         let mut found: Vec<&Entry> = all.filter(|entry| may_join(&entry.request.facts())).collect();
@@ -235,8 +235,8 @@ fn keep_oldest(entries: &mut Vec<&Entry>) {
 }
 
 impl NewRequest {
-    fn facts(&self) -> RequestFacts<'_> {
-        RequestFacts {
+    fn facts(&self) -> TracedRequest<'_> {
+        TracedRequest {
             client: self.client.ip(),
             path: self.uri.path(),
             method: self.method.as_str(),

@@ -1,38 +1,29 @@
 //! The server: one exchange from its head to its log line, and the workers that serve it. Floor 5, safe Rust.
 //!
 //! [`serve`] is the table of contents. `dispatch` says what a path means; `context` is what the exchanges of a worker share;
-//! `worker` and [`server`] are the threads; `reports` shows what the server does, and `overall` is what all workers know of it.
+//! `worker` and [`server`] are the threads, `state` is what they share; [`operator`] shows what the server does, and gives it orders.
 #![forbid(unsafe_code)]
 
-mod activity;
-mod addresses;
 pub mod commands;
 mod context;
 mod descriptors;
 mod dispatch;
 mod fault_log;
 mod in_progress;
-pub mod inspector;
 mod known_hosts;
-mod late_watch;
 mod launcher;
-mod overall;
-mod process_usage;
-mod reports;
-#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
-mod reverse_dns;
+pub mod operator;
+mod questions;
 mod script_cgroups;
-pub mod script_users;
 mod serve;
 mod server;
-pub mod status;
+mod state;
+mod statistics;
+mod status;
 mod traffic_counts;
-mod wait;
 pub mod watch_log;
 mod worker;
 
-pub use activity::FILE_NAME as STATE_FILE;
-pub use addresses::{AddressSockets, bind, bind_all};
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};

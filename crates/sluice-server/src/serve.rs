@@ -33,7 +33,6 @@ mod report;
 mod request;
 mod request_line;
 mod restrain;
-pub(crate) mod retire;
 mod route_of_fault;
 mod watched;
 mod watched_routes;
@@ -48,19 +47,21 @@ use std::task::Poll;
 
 use http::{HeaderValue, Response, Version, header};
 use http_body::Body;
-use hyper::body::Incoming;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::head;
 use sluice_http::progress::Progress;
-use sluice_net::connection::{Connection, UnderWay};
+use sluice_http::protocol::Protocol;
+use sluice_http::request_stream::Incoming;
+use sluice_net::active_exchange::ActiveExchange;
+use sluice_net::connection::Connection;
 use sluice_net::service::Refusal;
 use sluice_net::service::Service;
 use sluice_settings::limits::Limits;
 
 use crate::context::Context;
-use crate::reports::watch::CarriesWatch;
+use crate::operator::reports::watch::CarriesWatch;
 use carry_out::Unanswered;
 use client::Client;
 use exchange::Exchange;
@@ -99,16 +100,21 @@ impl Service for Exchanges {
 
     /// Serves one exchange. From here on it is logged, whatever becomes of it.
     fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> Reply {
-        let under_way = UnderWay::begin(connection);
+        let under_way = ActiveExchange::begin(connection);
         let (mut head, incoming) = request.into_parts();
         let config = self.context.config();
-        let client = Client::resolve(connection, &config.proxies, self.context.reverse_dns.as_deref(), &head);
+        let client = Client::resolve(
+            connection,
+            &config.proxies,
+            self.context.state.reverse_dns.as_deref(),
+            &head,
+        );
         let mut exchange = Exchange::open(&self.context, &config, client, &mut head, Some(under_way.handle()));
         exchange.begin_watch(connection, &head.headers);
         if request::ends_connection(&head) {
             exchange.set_last();
             if incoming.is_end_stream() {
-                connection.expect_no_more();
+                connection.exchanges().expect_no_more();
             }
         }
         let mut fields = head.headers;
@@ -170,7 +176,11 @@ async fn unless_ended<T>(
 }
 
 /// Completes the response.
-fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut under_way: UnderWay) -> Response<Finish> {
+fn finish(
+    response: Response<ResponseBody>,
+    mut exchange: Box<Exchange>,
+    mut under_way: ActiveExchange,
+) -> Response<Finish> {
     let mut response = head::complete(&exchange.line.method, response);
     if response.extensions().get::<CarriesWatch>().is_some() {
         exchange.carry_watch();
@@ -179,14 +189,14 @@ fn finish(response: Response<ResponseBody>, mut exchange: Box<Exchange>, mut und
     exchange.complete_head(&mut response);
     exchange.note_first_byte(response.body());
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
-    match exchange.line.version {
-        // Then hyper sends chunks.
-        Version::HTTP_11 if !has_length => under_way.begin_chunked(),
-        Version::HTTP_10 if !has_length => end_with_connection(&mut response),
-        _ => {}
+    let version = exchange.line.version;
+    if !has_length && version.uses_chunked() {
+        under_way.exchanges().begin_chunked();
+    } else if !has_length && !version.keeps_connection() {
+        end_with_connection(&mut response);
     }
     // The client's next request goes to the server that has taken over.
-    if exchange.context.front.is_replaced() && exchange.line.version < Version::HTTP_2 {
+    if exchange.context.front.is_replaced() && !version.is_multiplexed() {
         exchange.set_last();
         say_close(&mut response);
     }

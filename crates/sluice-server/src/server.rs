@@ -17,14 +17,15 @@ use sluice_http::request_id::IdSource;
 use sluice_launch::RemoteLauncher;
 use sluice_log::{Log, LogSource};
 use sluice_net::client_counts::ClientCounts;
-use sluice_net::front::FrontLimits;
 use sluice_net::listener::Bound;
 use sluice_net::listener_protocol;
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase::Phase;
 use sluice_net::tls;
+use sluice_net::worker_net::WorkerNetLimits;
 use sluice_report::access::AccessReport;
 use sluice_report::configuration::Configuration;
+use sluice_report::status::Status;
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings, WatchSettings};
@@ -32,32 +33,31 @@ use sluice_watch::Hub;
 use sluice_watch::mask::Masks;
 use tokio::sync::{mpsc, watch};
 
-use crate::activity;
-use crate::addresses::{AddressSockets, Addresses, NewListener, bind_all};
 use crate::commands::{COMMANDS_MAX, CommandRequest};
 use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
-use crate::inspector::Inspector;
 use crate::launcher::{self, LauncherPlan};
-use crate::overall::{Overall, Parts, WorkerQuestion};
-use crate::reverse_dns::ReverseDns;
+use crate::operator::Operator;
+use crate::operator::described::Described;
+use crate::operator::reports::visitor::Visitors;
+use crate::questions::{Questions, WorkerQuestion};
 use crate::serve::agent::check_agents;
 use crate::serve::explain;
 use crate::serve::explain::{Explanation, Question};
 use crate::serve::gate::Gate;
-use crate::serve::retire;
-use crate::status::{Status, WorkerCounts};
-use crate::worker;
-use crate::worker::Shared;
+use crate::state::ServerState;
+use crate::statistics::Statistics;
+use crate::worker::{self, Inbox};
+use sluice_log::activity;
+use sluice_net::addresses::{AddressSockets, Addresses, NewListener, bind_all};
+use sluice_net::reverse_dns::ReverseDns;
 
 /// A running server.
 pub struct Server {
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     addresses: Mutex<Addresses>,
-    /// The bound on connections, which the limit of open files may have lowered.
-    connections_max: usize,
     /// The commands of the reports, until the program takes them.
     commands: Mutex<Option<mpsc::Receiver<CommandRequest>>>,
     tickets: Arc<dyn ProducesTickets>,
@@ -88,12 +88,6 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-impl StartError {
-    pub(crate) fn new(text: String) -> StartError {
-        StartError(text)
-    }
-}
-
 impl From<OpenError> for StartError {
     fn from(error: OpenError) -> StartError {
         StartError(error.to_string())
@@ -123,14 +117,14 @@ impl Server {
     /// What starts its scripts.
     #[must_use]
     pub fn launcher(&self) -> Arc<RemoteLauncher> {
-        Arc::clone(&self.shared.launcher)
+        Arc::clone(&self.state.launcher)
     }
 
     /// As `start`, with the caller's gate, and sockets as `bind` makes them.
-    pub(crate) fn start_with(
+    fn start_with(
         settings: &Settings,
         gate: Gate,
-        bind: impl FnOnce(&Settings) -> Result<Vec<Bound>, StartError>,
+        bind: impl FnOnce(&Settings) -> Result<Vec<Bound>, String>,
         launcher: Option<OwnedFd>,
     ) -> Result<Server, StartError> {
         let tickets = tls::tickets()?;
@@ -143,8 +137,12 @@ impl Server {
         log_notices(&config);
         let workers = settings.workers.get();
         let (mut addresses, receivers) = Addresses::new(workers);
-        let bound = bind(settings)?.into_iter().map(AddressSockets::New).collect();
-        addresses.apply(addresses.prepare(bound)?);
+        let bound = bind(settings)
+            .map_err(StartError)?
+            .into_iter()
+            .map(AddressSockets::New)
+            .collect();
+        addresses.apply(addresses.prepare(bound).map_err(StartError)?);
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses.by_number());
         let launcher = connect_launcher(settings, launcher)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
@@ -153,48 +151,45 @@ impl Server {
         let limits = config.limits;
         let shares = descriptors::shares(&limits, settings, resources.processes_max());
         open_files::set_max(shares.files_max);
-        let front_limits = FrontLimits {
+        let front_limits = WorkerNetLimits {
             slots: shares.connections_max.div_ceil(workers),
             send_bytes_max: limits.send_memory_bytes_max.div_ceil(workers),
             client_counts: Arc::new(ClientCounts::new(limits.client_connections_max)),
         };
-        let counts: Box<[Arc<WorkerCounts>]> = (0..workers).map(|_| Arc::default()).collect();
-        let config = Arc::new(ArcSwap::from_pointee(config));
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
-        let parts = Parts {
-            access: Arc::clone(gate.control()),
-            addresses: ArcSwap::from_pointee(shown(&addresses)),
-            connections_max: shares.connections_max,
-            counts: counts.clone(),
-            resources: Arc::clone(&resources),
-            config: Arc::clone(&config),
-            commands: command_sender,
-            watches: watches(settings),
-            retire_path: retire::by_path,
-        };
-        let (overall, questions) = Overall::new(settings, parts).map_err(StartError)?;
-        let shared = Arc::new(Shared {
-            resources,
-            config,
-            watches: Arc::clone(&overall.parts().watches),
-            overall: Arc::new(overall),
+        let (questions, question_receivers) = Questions::new(workers);
+        let state = Arc::new(ServerState {
+            config: Arc::new(ArcSwap::from_pointee(config)),
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
+            addresses: ArcSwap::from_pointee(shown(&addresses)),
             launcher: Arc::new(launcher),
             log,
-            gate: Arc::new(gate),
+            resources,
+            access: Arc::clone(gate.control()),
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
-            counts,
+            watches: watches(settings),
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
+            statistics: Statistics::new(workers, shares.connections_max),
+            questions,
+            commands: command_sender,
+            visitors: Visitors::new().map_err(StartError)?,
+            described: Described::of(settings),
         });
-        let activity = start_activity(&shared.overall)?;
+        let activity = start_activity(&state)?;
         let (phase, phases) = watch::channel(Phase::Serving);
-        let workers = start_workers(&shared, receivers, questions, &front_limits, &phases)?;
+        let workers = start_workers(
+            &state,
+            &Arc::new(gate),
+            receivers,
+            question_receivers,
+            &front_limits,
+            &phases,
+        )?;
         Ok(Server {
-            shared,
+            state,
             addresses: Mutex::new(addresses),
-            connections_max: shares.connections_max,
             commands: Mutex::new(Some(commands)),
             tickets,
             phase,
@@ -214,7 +209,7 @@ impl Server {
 
     /// The most connections at once. Less than configured if the limit of open files is too low.
     pub fn connections_max(&self) -> usize {
-        self.connections_max
+        self.state.statistics.connections_max()
     }
 
     /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The
@@ -225,19 +220,19 @@ impl Server {
     /// The new settings cannot be used: nothing has changed.
     pub fn reload(&self, settings: &Settings, sockets: Vec<AddressSockets>) -> Result<(), StartError> {
         let mut addresses = self.listening();
-        let change = addresses.prepare(sockets)?;
+        let change = addresses.prepare(sockets).map_err(StartError)?;
         let numbers: Vec<_> = change.numbers.iter().map(|number| Some(*number)).collect();
         let listener_protocols = self.listener_protocols(settings, &numbers, &change.addresses)?;
         Resources::check(settings)?;
         // The last step that may fail, because it changes the logs.
         let config = self.open_config(settings, &change.configured)?;
-        self.shared.resources.apply(settings);
-        self.shared.watches.set_masks(masks(&settings.watch));
+        self.state.resources.apply(settings);
+        self.state.watches.set_masks(masks(&settings.watch));
         // Before the workers accept on new addresses, which have protocols only then.
-        self.shared.listener_protocols.store(Arc::new(listener_protocols));
+        self.state.listener_protocols.store(Arc::new(listener_protocols));
         self.replace_config(config);
         addresses.apply(change);
-        self.shared.overall.set_addresses(shown(&addresses));
+        self.state.addresses.store(Arc::new(shown(&addresses)));
         Ok(())
     }
 
@@ -246,7 +241,7 @@ impl Server {
     pub fn remove_address(&self, address: &str) {
         let addresses = self.listening();
         addresses.remove(address);
-        self.shared.overall.set_addresses(shown(&addresses));
+        self.state.addresses.store(Arc::new(shown(&addresses)));
     }
 
     /// Ends all kept script processes, busy ones after their reply, and opens the directories of the settings again. Certificates and
@@ -262,14 +257,14 @@ impl Server {
 
     /// Opens a configuration that follows the present one, for these addresses.
     fn open_config(&self, settings: &Settings, addresses: &[ListenAddress]) -> Result<Config, OpenError> {
-        let before = self.shared.config.load();
-        open_config(settings, addresses, &self.shared.log, Some(&before))
+        let before = self.state.config.load();
+        open_config(settings, addresses, &self.state.log, Some(&before))
     }
 
     fn replace_config(&self, mut config: Config) {
-        config.continue_counters(&self.shared.config.load());
+        config.continue_counters(&self.state.config.load());
         log_notices(&config);
-        let replaced = self.shared.config.swap(Arc::new(config));
+        let replaced = self.state.config.swap(Arc::new(config));
         // Idle processes end now, busy ones after their reply.
         for route in replaced.script_routes() {
             route.pools.close();
@@ -284,7 +279,7 @@ impl Server {
         let addresses = self.listening();
         let numbers = addresses.numbers_of(&settings.listen);
         let listener_protocols = self.listener_protocols(settings, &numbers, &addresses.by_number())?;
-        self.shared.listener_protocols.store(Arc::new(listener_protocols));
+        self.state.listener_protocols.store(Arc::new(listener_protocols));
         Ok(())
     }
 
@@ -297,7 +292,7 @@ impl Server {
         addresses: &[ListenAddress],
     ) -> Result<Vec<ListenerProtocol>, OpenError> {
         let opened = listener_protocol::open(settings, &self.tickets)?;
-        let mut protocols = Vec::clone(&self.shared.listener_protocols.load());
+        let mut protocols = Vec::clone(&self.state.listener_protocols.load());
         for (number, protocol) in numbers.iter().zip(opened) {
             match number.and_then(|number| protocols.get_mut(number)) {
                 Some(had) => *had = protocol,
@@ -313,33 +308,34 @@ impl Server {
     /// Empties the file cache: from the next exchange on files are read again, even those of `permanent` paths, which
     /// are never revalidated. Returns the counters from before; `None` if there is no cache.
     pub fn purge_cache(&self) -> Option<CacheCounters> {
-        let config = self.shared.config.load_full();
+        let config = self.state.config.load_full();
         let cache = config.cache.as_ref()?;
         let counters = cache.counters();
         // A new cache instead of the old one, so that a read under way cannot put an older state of a file into it.
-        self.shared.config.store(Arc::new(config.with_empty_cache()?));
+        self.state.config.store(Arc::new(config.with_empty_cache()?));
         cache.clear();
         Some(counters)
     }
 
     /// The counters of the file cache. `None` if there is no cache.
     pub fn cache_counters(&self) -> Option<CacheCounters> {
-        Some(self.shared.config.load().cache.as_ref()?.counters())
+        Some(self.state.config.load().cache.as_ref()?.counters())
     }
 
     /// What runs in the server, for reports and orders. It can be used on any thread with an event loop.
-    pub fn inspector(&self) -> Inspector {
-        Inspector::new(&self.shared.overall)
+    pub fn operator(&self) -> Operator {
+        Operator::new(&self.state)
     }
 
     /// What the server has done since its start, and what it holds now.
     pub fn status(&self) -> Status {
-        self.shared.overall.status()
+        self.state.status()
     }
 
     /// Notes the file in which `sluice rate` leaves its rating (`sluice_report::environment::Rating` as JSON), for the page about the machine.
     pub fn set_rating_file(&self, file: PathBuf) {
-        self.shared.overall.set_rating_file(file);
+        // The first one counts.
+        let _ = self.state.described.rating_file.set(file);
     }
 
     /// Has the activity of each minute kept in a file below this directory for the state of the server, which is made if it does not exist. What is
@@ -350,12 +346,12 @@ impl Server {
 
     /// Notes where the lines of the server log are, for the page with the ends of the logs.
     pub fn show_server_log(&self, source: LogSource) {
-        self.shared.overall.set_server_log(Arc::new(source));
+        self.state.described.server_log.store(Some(Arc::new(source)));
     }
 
     /// Notes the configuration in force as the program describes it, for the page about it.
     pub fn describe(&self, configuration: Configuration) {
-        self.shared.overall.set_configuration(configuration);
+        self.state.described.configuration.store(Arc::new(configuration));
     }
 
     /// The commands that the pages of the reports give, for the program that runs the server. `None` if they were taken before.
@@ -366,24 +362,24 @@ impl Server {
 
     /// The active watches (WATCH).
     pub fn watches(&self) -> &Arc<Hub> {
-        &self.shared.watches
+        &self.state.watches
     }
 
     /// The state of access control: wrong passwords, and the limits on requests. Any thread may call it.
     pub fn access_report(&self) -> AccessReport {
-        self.shared.overall.access()
+        self.state.access_report()
     }
 
     /// Reopens the access logs under their names, after they were renamed.
     pub fn reopen_logs(&self) {
-        self.shared.log.reopen();
+        self.state.log.reopen();
     }
 
     /// Stops accepting. Exchanges under way may finish within the drain timeout, or until `EndOrder::end` is called.
     pub fn drain(&self) -> EndOrder {
         // Before the sockets are closed, because until then no other server can have created files of the same names.
         self.listening().remove_files();
-        self.shared.watches.end();
+        self.state.watches.end();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Draining));
         EndOrder(self.phase.clone())
     }
@@ -391,7 +387,7 @@ impl Server {
     /// As `drain`, while another server accepts from the same sockets: connections that wait for their first request, or for another one, may
     /// still send it within three seconds.
     pub fn drain_replaced(&self) -> EndOrder {
-        self.shared.watches.end();
+        self.state.watches.end();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Replaced));
         EndOrder(self.phase.clone())
     }
@@ -402,14 +398,14 @@ impl Server {
             let _ = worker.join();
         }
         self.activity.stop();
-        self.shared.log.close();
+        self.state.log.close();
     }
 }
 
 /// Starts the thread that records what happens in each minute.
-fn start_activity(overall: &Arc<Overall>) -> Result<activity::Thread, StartError> {
-    let recorded = Arc::clone(overall);
-    let thread = activity::Thread::start(Arc::clone(overall.activity()), move || recorded.activity_sums());
+fn start_activity(state: &Arc<ServerState>) -> Result<activity::Thread, StartError> {
+    let (recorded, recorder) = (Arc::clone(state), Arc::clone(state.statistics.activity()));
+    let thread = activity::Thread::start(recorder, move || recorded.statistics.activity_sums());
     thread.map_err(|error| StartError(format!("the thread of the activity: {error}")))
 }
 
@@ -420,18 +416,21 @@ fn shown(addresses: &Addresses) -> Vec<String> {
 
 /// Starts the threads of the workers, each with its end of the listeners and of the questions.
 fn start_workers(
-    shared: &Arc<Shared>,
+    state: &Arc<ServerState>,
+    gate: &Arc<Gate>,
     listeners: Vec<mpsc::UnboundedReceiver<NewListener>>,
     questions: Vec<mpsc::Receiver<WorkerQuestion>>,
-    limits: &FrontLimits,
+    limits: &WorkerNetLimits,
     phases: &watch::Receiver<Phase>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
     for (index, (questions, listeners)) in questions.into_iter().zip(listeners).enumerate() {
-        let (shared, phases, limits) = (Arc::clone(shared), phases.clone(), limits.clone());
+        let (state, gate) = (Arc::clone(state), Arc::clone(gate));
+        let (phases, limits) = (phases.clone(), limits.clone());
+        let inbox = Inbox { listeners, questions };
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
-            .spawn(move || worker::run(index, shared, listeners, limits, phases, questions))
+            .spawn(move || worker::run(index, state, &gate, limits, phases, inbox))
             .map_err(|error| StartError(format!("worker threads: {error}")))?;
         threads.push(thread);
     }

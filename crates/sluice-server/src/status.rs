@@ -1,7 +1,7 @@
 //! The counters of each worker, and their sums.
 //!
 //! Only the worker's own thread changes a counter, so that counting costs a request next to nothing. Not here: the values that are made of
-//! them (`sluice_report`), the state of the whole server (`overall`).
+//! them (`sluice_report`), their history (`statistics`), the state of the whole server (`state`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use http::StatusCode;
 use sluice_files::file_cache::CacheCounters;
 use sluice_http::counter::Counter;
 use sluice_net::slots::ConnectionCounts;
-pub use sluice_report::status::{CacheStatus, Connections, Processes, Requests, Status};
+use sluice_report::status::{CacheStatus, Connections, Requests};
 use sluice_report::traffic::Traffic;
 
 use crate::traffic_counts::{self, Ended, TrafficCounts};

@@ -9,33 +9,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use sluice_http::request_id::IdSource;
 use sluice_http::tasks::Tasks;
-use sluice_launch::RemoteLauncher;
-use sluice_log::Log;
-use sluice_net::front::{Front, FrontLimits};
 use sluice_net::listener;
-use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_net::phase;
 use sluice_net::phase::Phase;
-use sluice_script::resources::Resources;
+use sluice_net::worker_net::{WorkerNet, WorkerNetLimits};
 use sluice_script::scripts::Scripts;
-use sluice_watch::Hub;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::addresses::NewListener;
 use crate::context::Context;
-use crate::dispatch::Config;
-use crate::late_watch;
-use crate::overall::{self, Overall, WorkerQuestion};
-use crate::reverse_dns::ReverseDns;
+use crate::operator::late_watch;
+use crate::questions::{self, WorkerQuestion, WorkerView};
 use crate::serve::Exchanges;
 use crate::serve::gate::Gate;
 use crate::serve::in_advance;
-use crate::status::WorkerCounts;
+use crate::state::ServerState;
+use sluice_net::addresses::NewListener;
 
 /// How long a thread for blocking calls lives without one.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -54,74 +45,52 @@ const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 /// interrupted at any point (`sluice_files::records::stream_lf`).
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The state that all workers share.
-pub(crate) struct Shared {
-    pub(crate) config: Arc<ArcSwap<Config>>,
-    /// The protocols of each listener, in the order of the listeners.
-    pub(crate) listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-    pub(crate) launcher: Arc<RemoteLauncher>,
-    pub(crate) log: Log,
-    /// What the scripts of all workers may hold together.
-    pub(crate) resources: Arc<Resources>,
-    /// The gate that every answer passes.
-    pub(crate) gate: Arc<Gate>,
-    /// The lookup of client names, if it is configured.
-    pub(crate) reverse_dns: Option<Arc<ReverseDns>>,
-    /// The number of descriptors that a script may have, if limited.
-    pub(crate) script_files_max: Option<u64>,
-    /// The number of workers with exchanges under way, while the server drains.
-    pub(crate) busy_workers: watch::Sender<usize>,
-    /// The counters of the workers, by their index.
-    pub(crate) counts: Box<[Arc<WorkerCounts>]>,
-    /// The active watches.
-    pub(crate) watches: Arc<Hub>,
-    /// The server as a whole.
-    pub(crate) overall: Arc<Overall>,
-    /// The source of UNIQUE_ID.
-    pub(crate) ids: IdSource,
-}
-
 /// A worker: its parts, and the phases of the server.
 struct Worker {
     context: Rc<Context>,
-    front: Rc<Front>,
+    front: Rc<WorkerNet>,
     scripts: Rc<Scripts>,
     tasks: Tasks,
     phases: watch::Receiver<Phase>,
-    shared: Arc<Shared>,
+}
+
+/// The receiving ends of a worker: listeners come from the server, questions from the reports.
+pub(crate) struct Inbox {
+    pub(crate) listeners: mpsc::UnboundedReceiver<NewListener>,
+    pub(crate) questions: mpsc::Receiver<WorkerQuestion>,
 }
 
 /// Runs a worker on its thread. Returns when all its connections and script processes have ended. `limits` are those of
-/// its connections, `listeners` come from the server, `questions` from the reports.
+/// its connections.
 pub(crate) fn run(
     index: usize,
-    shared: Arc<Shared>,
-    listeners: mpsc::UnboundedReceiver<NewListener>,
-    limits: FrontLimits,
+    state: Arc<ServerState>,
+    gate: &Arc<Gate>,
+    limits: WorkerNetLimits,
     phases: watch::Receiver<Phase>,
-    questions: mpsc::Receiver<WorkerQuestion>,
+    inbox: Inbox,
 ) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().thread_keep_alive(THREAD_KEEP_ALIVE).build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!("worker {index}: {error}"),
     };
-    let worker = Worker::new(index, shared, limits, phases);
+    let worker = Worker::new(index, state, limits, phases);
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        let service = Rc::new(Exchanges::new(&worker.context, &worker.shared.gate));
+        let service = Rc::new(Exchanges::new(&worker.context, gate));
         tokio::task::spawn_local(accept(
             Rc::clone(&worker.front),
             service,
             worker.tasks.clone(),
-            listeners,
+            inbox.listeners,
         ));
         let front = Rc::clone(&worker.front);
         tokio::task::spawn_local(async move { front.keep_send_budget().await });
         tokio::task::spawn_local(tick(Rc::clone(&worker.context)));
         tokio::task::spawn_local(keep_thread());
         tokio::task::spawn_local(in_advance::start_wanted(Rc::clone(&worker.context)));
-        tokio::task::spawn_local(overall::answer(Rc::clone(&worker.context), questions));
+        tokio::task::spawn_local(questions::answer(worker.view(), inbox.questions));
         worker.run().await;
     });
     // Closes the connections that did not end in time; their scripts have been stopped.
@@ -132,7 +101,7 @@ pub(crate) fn run(
 
 /// Accepts on each listener that comes.
 async fn accept(
-    front: Rc<Front>,
+    front: Rc<WorkerNet>,
     service: Rc<Exchanges>,
     tasks: Tasks,
     mut listeners: mpsc::UnboundedReceiver<NewListener>,
@@ -163,7 +132,7 @@ async fn tick(context: Rc<Context>) {
         if context.worker > 0 {
             continue;
         }
-        context.overall.note_second();
+        context.state.statistics.note_second();
         in_advance::prepare(&config, context.scripts.resources());
         for route in config.script_routes() {
             route.pools.tick();
@@ -189,36 +158,35 @@ fn prompt_allocator() {
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<Shared>, limits: FrontLimits, phases: watch::Receiver<Phase>) -> Worker {
+    fn new(index: usize, state: Arc<ServerState>, limits: WorkerNetLimits, phases: watch::Receiver<Phase>) -> Worker {
         let tasks = Tasks::default();
-        let front = Front::new(
-            Arc::clone(&shared.listener_protocols),
+        let front = WorkerNet::new(
+            Arc::clone(&state.listener_protocols),
             limits,
             phases.clone(),
             tasks.clone(),
-            Arc::clone(&shared.counts[index].connections),
-            &shared.watches,
+            Arc::clone(&state.statistics.of_worker(index).connections),
+            &state.watches,
         );
-        let launcher = Arc::clone(&shared.launcher);
-        let resources = Arc::clone(&shared.resources);
-        let scripts = Scripts::new(index, launcher, shared.script_files_max, resources, tasks.clone());
+        let launcher = Arc::clone(&state.launcher);
+        let resources = Arc::clone(&state.resources);
+        let scripts = Scripts::new(index, launcher, state.script_files_max, resources, tasks.clone());
         let (front, scripts) = (Rc::new(front), Rc::new(scripts));
-        let context = Context::new(
-            Rc::clone(&front),
-            Rc::clone(&scripts),
-            &shared.config,
-            shared.reverse_dns.clone(),
-            shared.ids,
-            Arc::clone(&shared.counts[index]),
-            Arc::clone(&shared.overall),
-        );
+        let context = Context::new(Rc::clone(&front), Rc::clone(&scripts), state);
         Worker {
             context: Rc::new(context),
             front,
             scripts,
             tasks,
             phases,
-            shared,
+        }
+    }
+
+    /// The part that questions see.
+    fn view(&self) -> WorkerView {
+        WorkerView {
+            front: Rc::clone(&self.front),
+            in_progress: Rc::clone(&self.context.in_progress),
         }
     }
 
@@ -264,8 +232,14 @@ impl Worker {
         while self.tasks.running() > self.scripts.running() {
             self.tasks.ended().await;
         }
-        self.shared.busy_workers.send_modify(|count| *count -= 1);
-        let _ = self.shared.busy_workers.subscribe().wait_for(|count| *count == 0).await;
+        self.context.state.busy_workers.send_modify(|count| *count -= 1);
+        let _ = self
+            .context
+            .state
+            .busy_workers
+            .subscribe()
+            .wait_for(|count| *count == 0)
+            .await;
     }
 
     async fn without_processes(&self) {

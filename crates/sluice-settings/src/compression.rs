@@ -2,7 +2,7 @@
 //!
 //! Here: the settings, and the same prepared for use. Not here: the codings that a client accepts
 //! (`sluice_http::encoding::accept`), compressing (`encoder` beside it), and the choice of a variant (`sluice_files::variants`
-//! for files, `sluice_script::reply_encoding` for scripts).
+//! for files, `sluice_http::encoding::reply` for scripts).
 
 use http::{HeaderMap, HeaderValue};
 use sluice_http::encoding::Encoding;
@@ -26,9 +26,9 @@ pub struct CompressionSettings {
 pub enum Precompressed {
     /// None.
     Off,
-    /// Those stored beside the files (`NAME.gz`).
+    /// The variants stored beside the files (`NAME.gz`).
     Static,
-    /// Those stored beside the files, and those that the server compresses and keeps in its cache.
+    /// The variants stored beside the files, and those that the server compresses and keeps in its cache.
     OnDemand,
 }
 

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use sluice_http::request_body::BodyLimits;
+
 /// The limits of connections, heads and bodies; one set for the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -22,18 +24,18 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// Fields in a request's head. Beyond it: 431. (`sluice_net::http1`; for HTTP/2 `sluice_server::serve`)
     pub head_fields_max: usize,
-    /// Bytes of a request's body, announced or counted. Beyond it: 413. (`sluice_script::request_body`)
+    /// Bytes of a request's body, announced or counted. Beyond it: 413. (`sluice_http::request_body`)
     pub body_bytes_max: u64,
     /// The time from the start of waiting for a head until it is complete; also for a TLS handshake. A partial head gets 408;
     /// a connection without a byte of a head (idle) is closed. Checked once a second. (`sluice_net::http1`,
     /// `sluice_net::serve_connection`)
     pub head_timeout: Duration,
     /// Longest time without a byte of a request's body. Beyond it: 408, and the script is stopped.
-    /// (`sluice_script::request_body`)
+    /// (`sluice_http::request_body`)
     pub body_timeout: Duration,
     /// Lowest rate of a request's body, bytes per second, over the time spent waiting for the client; 0 disables it. A client
     /// may lag behind it by `body_timeout`. Beyond that: as for `body_timeout`. Without it, a client that sends a byte now
-    /// and then could occupy a script for years. (`sluice_script::request_body`)
+    /// and then could occupy a script for years. (`sluice_http::request_body`)
     pub body_bytes_per_second_min: u64,
     /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed; in HTTP/2 the
     /// response is reset if the connection as such goes on. Checked once a second. (`sluice_net::send_allowance`)
@@ -52,16 +54,16 @@ pub struct Limits {
     /// is 25 KiB for each of 10,000 connections, which is more than a slow one then has. (`sluice_net::send_budget`)
     pub send_memory_bytes_max: usize,
     /// Bytes of all stored request bodies together, in memory and in files. Beyond it: 503. The default is that of four bodies of
-    /// the default size. (`sluice_script::request_body`)
+    /// the default size. (`sluice_http::stored_body`)
     pub stored_bodies_bytes_max: u64,
     /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
     /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
     pub memory_buffers_bytes_max: Option<u64>,
     /// Script processes of the whole server, idle ones included; `None` for what the machine can carry. At the limit an idle process
-    /// of another script is ended, and requests wait in the queue of their script. (`sluice_script::process_limit`)
+    /// of another script is ended, and requests wait in the queue of their script. (`sluice_script::pool::process_limit`)
     pub processes_max: Option<usize>,
     /// Script processes of the whole server above which an idle process of any script is ended for each one that is started; `None` for
-    /// `processes_max`. (`sluice_script::process_limit`)
+    /// `processes_max`. (`sluice_script::pool::process_limit`)
     pub processes_soft_max: Option<usize>,
     /// Whether each script process gets a cgroup of its own, where the server may create them. (`sluice_launch::Cgroups`)
     pub has_cgroups: bool,
@@ -74,8 +76,20 @@ pub struct Limits {
     pub log_lines_max: u32,
     /// Bytes of the lines that the processes of one script have logged within 10 seconds (standard error, NOTICED). Beyond it they are
     /// counted, and the count is logged. The default is a thousand lines of 256 bytes; all in all 2 GB in a day.
-    /// (`sluice_script::script_log`)
+    /// (`sluice_script::process::script_log`)
     pub script_log_bytes_max: u64,
+}
+
+impl Limits {
+    /// The limits of a request body, where no route has others.
+    #[must_use]
+    pub fn body(&self) -> BodyLimits {
+        BodyLimits {
+            bytes_max: self.body_bytes_max,
+            timeout: self.body_timeout,
+            bytes_per_second_min: self.body_bytes_per_second_min,
+        }
+    }
 }
 
 impl Default for Limits {

@@ -144,7 +144,7 @@ pub enum TimePoint {
 pub enum TimeFormat {
     /// In this format of strftime(3), in the server's time zone.
     Text(Box<str>),
-    /// As a number, counted from the start of 1970.
+    /// A number, counted from the start of 1970.
     Since(TimeUnit),
     /// The fraction of the second, with leading zeros.
     Fraction(TimeUnit),
@@ -166,7 +166,7 @@ pub enum TimeUnit {
 pub struct FormatMistake {
     /// The position, in characters from 1.
     pub at: usize,
-    /// What is wrong there and what to write instead.
+    /// The problem, and the text to write instead.
     pub text: String,
 }
 

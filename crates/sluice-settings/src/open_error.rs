@@ -7,7 +7,7 @@ use std::fmt;
 pub struct OpenError {
     /// The place in the configuration (`sluice.toml:12`), or empty.
     pub origin: String,
-    /// What is wrong there.
+    /// The problem.
     pub text: String,
 }
 

@@ -19,7 +19,7 @@ const CONTROL_BYTES: u8 = 2;
 pub enum RecordFormat {
     /// Before each record its length: 16 bits, little-endian.
     Variable,
-    /// As `Variable`, but each record begins with a control area, which counts in its length and is not part of its text.
+    /// Records as in `Variable`, each with a control area at its begin, which counts in its length and is not part of its text.
     Vfc {
         /// Bytes of the control area.
         control_bytes: u8,
@@ -55,7 +55,7 @@ impl fmt::Display for RecordFormat {
 }
 
 impl FromStr for RecordFormat {
-    /// What to write instead, for the administrator.
+    /// The message for the administrator, with the text to write instead.
     type Err = String;
 
     fn from_str(text: &str) -> Result<RecordFormat, String> {

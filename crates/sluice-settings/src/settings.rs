@@ -75,7 +75,7 @@ pub struct Settings {
     pub core_dumps: bool,
     /// The socket for the commands of the administrator.
     pub control: ControlSocket,
-    /// What WATCH does not show.
+    /// The values that WATCH does not show.
     pub watch: WatchSettings,
     /// The users of the processes.
     pub users: UserSettings,
@@ -108,7 +108,7 @@ impl Settings {
         access_logs.chain(self.server_log.file.as_deref())
     }
 
-    /// As whom scripts may run.
+    /// The users as whom scripts may run.
     #[must_use]
     pub fn script_users(&self) -> ScriptUserSettings {
         let mut named: Vec<User> = Vec::new();
@@ -127,7 +127,7 @@ impl Settings {
     }
 }
 
-/// What WATCH does not show of requests and responses.
+/// The values of requests and responses that WATCH does not show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchSettings {
     /// Parts of the names of secrets; `None` for the usual ones.
@@ -160,7 +160,7 @@ pub enum StateDirectory {
     Off,
 }
 
-/// What becomes of requests for hosts that no site names.
+/// The answer to requests for hosts that no site names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UnknownHosts {
     /// The site without host names serves them, or else the first site.

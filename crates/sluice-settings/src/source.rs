@@ -71,7 +71,7 @@ impl Source {
         Source(Some(Arc::new(Files::Given(bundle))))
     }
 
-    /// What has been recorded; empty for other sources.
+    /// The files that have been recorded; empty for other sources.
     #[must_use]
     pub fn recorded(&self) -> Bundle {
         match self.0.as_deref() {

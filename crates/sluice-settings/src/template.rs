@@ -32,7 +32,7 @@ pub struct Template {
 pub struct TemplateError {
     /// The line of the file, from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
 }
 

@@ -15,7 +15,7 @@ use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, ListenAddress,
-    ListenSettings, LogFormat, LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
+    ListenSettings, LogFormat, LogTarget, Mailbox, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
     ServerLog, Settings, SiteSettings, UnknownHosts,
 };
 use sluice_tools::passwd::Passwd;
@@ -489,8 +489,8 @@ fn directory_site(
 ) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
-    let route = |path: &str, mode: Mode| {
-        let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
+    let route = |path: &str, settings: fn(ScriptSource) -> ScriptSettings| {
+        let mut script = settings(ScriptSource::Directory(programs.clone()));
         script.is_directory_optional = true;
         script.output.mailbox = mailbox;
         RouteSettings {
@@ -503,8 +503,8 @@ fn directory_site(
     engines.output.mailbox = mailbox;
     engines.engines.sdk = sdk;
     let routes = vec![
-        route("/cgi-bin/*", Mode::Cgi),
-        route("/cgiplus-bin/*", Mode::Cgiplus),
+        route("/cgi-bin/*", ScriptSettings::cgi),
+        route("/cgiplus-bin/*", ScriptSettings::cgiplus),
         rte_directory::route(engines, origin),
     ];
     SiteSettings {

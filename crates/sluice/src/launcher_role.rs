@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
 use sluice_launch::{CurrentUsers, IgnoredSignals};
-use sluice_server::script_users;
+use sluice_script::script_users;
 
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{FromLauncher, ToLauncher};

@@ -28,6 +28,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use sluice_http::escape::escaped_lines;
+use sluice_report::command::Command as Order;
 
 use crate::arguments::{Check, Command, End, LogCommand, Retire};
 use crate::server_log::Logger;
@@ -119,15 +120,15 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
             server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
         }
         Command::Workout(workout) => return sluice_tools::workout::run(&workout, print),
-        Command::Status(options) => return ask(&control::Command::Status, &options),
-        Command::Reload(options) => return ask(&control::Command::Reload, &options),
-        Command::Upgrade(options) => return ask(&control::Command::Upgrade, &options),
-        Command::Drain(options) => return ask(&control::Command::Drain, &options),
-        Command::Purge(options) => return ask(&control::Command::Purge, &options),
-        Command::Retire(Retire { script, options }) => return ask(&control::Command::Retire { script }, &options),
-        Command::End(End { id, options }) => return ask(&control::Command::End { id }, &options),
+        Command::Status(options) => return ask(&Order::Status, &options),
+        Command::Reload(options) => return ask(&Order::Reload, &options),
+        Command::Upgrade(options) => return ask(&Order::Upgrade, &options),
+        Command::Drain(options) => return ask(&Order::Drain, &options),
+        Command::Purge(options) => return ask(&Order::Purge, &options),
+        Command::Retire(Retire { script, options }) => return ask(&Order::Retire { script }, &options),
+        Command::End(End { id, options }) => return ask(&Order::End { id }, &options),
         Command::Log(LogCommand::Reopen(options)) | Command::ReopenLogs(options) => {
-            return ask(&control::Command::ReopenLogs, &options);
+            return ask(&Order::ReopenLogs, &options);
         }
         Command::Top(options) => return top::run(&options, print),
         Command::Watch(options) => return control::watch_client::run(&options),
@@ -140,7 +141,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
 }
 
 /// Gives a command to a running server.
-fn ask(command: &control::Command, options: &control::client::Options) -> Result<ExitCode, String> {
+fn ask(command: &Order, options: &control::client::Options) -> Result<ExitCode, String> {
     let is_done = control::client::run(command, options, print)?;
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

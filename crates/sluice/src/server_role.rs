@@ -23,24 +23,25 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sluice_report::command::{Command, ServerReport};
 use sluice_report::scripts::Scripts;
 use sluice_server::Server;
 use sluice_server::commands::CommandRequest;
-use sluice_server::inspector::{self, Inspector};
+use sluice_server::operator::{self, Operator};
 use sluice_settings::Settings;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::certificates;
 use crate::certificates::Certificates;
-use crate::control::socket::{Control, Request};
-use crate::control::{Answer, Command, State, place};
-use crate::link::message::{Ask, ToServer};
+use crate::control::place;
+use crate::control::socket::Control;
+use crate::link::message::ToServer;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals};
 
 use report::{Report, announce, listened};
-use supervised::{Asker, Heard, Link};
+use supervised::{Link, SupervisorEvent};
 
 pub(crate) use supervised::{read_bundle, run_supervised, run_trial};
 
@@ -133,24 +134,17 @@ impl<'a> Role<'a> {
             let end = tokio::select! {
                 event = signals.next() => match event {
                     Event::End => Some(End::Drain { is_replaced: false }),
-                    Event::Signal(name, command) => {
-                        self.carry_out(Report::new(name.to_owned(), None), command, Asker::Nobody).await
-                    }
+                    Event::Signal(name, command) => self.carry_out(command, Report::of_signal(name)).await,
                 },
                 request = Control::next(control.as_mut()) => self.answer(request).await,
-                request = next_of_pages(of_pages.as_mut()) => {
-                    let CommandRequest { command, by, answer } = request;
-                    let command = Command::of_pages(command);
-                    let report = Report::new(format!("{} by {by}", command.name()), None);
-                    self.carry_out(report, command, Asker::Page(answer)).await
-                }
+                request = next_of_pages(of_pages.as_mut()) => self.answer(request).await,
                 heard = Link::next(self.link.as_mut()) => match heard {
-                    Heard::Message(message) => self.obey(message).await,
-                    Heard::AliveDue => {
+                    SupervisorEvent::Message(message) => self.obey(message).await,
+                    SupervisorEvent::AliveDue => {
                         self.say_alive().await;
                         None
                     }
-                    Heard::Gone => Some(End::Alone),
+                    SupervisorEvent::Gone => Some(End::Alone),
                 },
                 () = self.certificates.changed() => {
                     self.reload_certificates();
@@ -166,45 +160,49 @@ impl<'a> Role<'a> {
         self.drain(signals, end).await
     }
 
-    /// Carries out a command that came over the control socket. What the workers must be asked for is answered by a task, because they
+    /// Carries out a command of the control socket or of the reports. What the workers must be asked for is answered by a task, because they
     /// may be busy.
-    async fn answer(&mut self, request: Request) -> Option<End> {
-        let Request { command, user, answer } = request;
-        let report = Report::new(format!("sluice {}", command.name()), Some(user));
+    async fn answer(&mut self, request: CommandRequest) -> Option<End> {
+        let (command, report) = Report::of_request(request);
         if let Command::Status | Command::Top | Command::Connections | Command::End { .. } = command {
-            let (inspector, state) = (self.server.inspector(), self.state());
-            tokio::spawn(async move {
-                let answered = inspect(&inspector, report, &command, state).await;
-                // The client that asked may have gone.
-                drop(answer.send(answered));
-            });
+            let (operator, state) = (self.server.operator(), self.state());
+            tokio::spawn(async move { inspect(&operator, report, &command, state).await });
             return None;
         }
-        self.carry_out(report, command, Asker::Control(answer)).await
+        self.carry_out(command, report).await
     }
 
-    /// Carries out a command, logs what happens, and answers.
-    async fn carry_out(&mut self, mut report: Report, command: Command, asker: Asker) -> Option<End> {
+    /// Carries out a command, logs what happens, and sends the result.
+    async fn carry_out(&mut self, command: Command, mut report: Report) -> Option<End> {
         match command {
             // Answered by `inspect`.
             Command::Status | Command::Top | Command::Connections | Command::End { .. } => {}
-            Command::Retire { script } => match self.server.inspector().retire(&script) {
+            Command::Retire { script } => match self.server.operator().retire(&script) {
                 Ok(retired) => report.info(&retired.describe(&script)),
                 Err(error) => report.fail(&error.to_string()),
             },
             Command::Reload => match &mut self.link {
-                Some(link) => return link.ask(Ask::Reload, report, asker).await,
+                Some(link) => {
+                    link.give(command, report).await;
+                    return None;
+                }
                 None => self.restart_scripts(&mut report),
             },
             Command::Upgrade => match &mut self.link {
-                Some(link) => return link.ask(Ask::Upgrade, report, asker).await,
+                Some(link) => {
+                    link.give(command, report).await;
+                    return None;
+                }
                 None => {
                     report.fail("only `sluice run` can be upgraded while it runs: end this server and start it again");
                 }
             },
             Command::ReopenLogs => match &mut self.link {
                 // It may have to make the files.
-                Some(link) => return link.ask(Ask::ReopenLogs, report, asker).await,
+                Some(link) => {
+                    link.give(command, report).await;
+                    return None;
+                }
                 None => self.reopen_logs(&mut report),
             },
             Command::Purge => match self.server.purge_cache() {
@@ -213,27 +211,27 @@ impl<'a> Role<'a> {
             },
             Command::Drain => {
                 report.info("the server ends after the exchanges in progress");
-                asker.answer(report.answer);
+                report.finish();
                 // A supervisor closes its sockets first, and then says so.
-                return match &mut self.link {
-                    Some(link) => link.ask_drain().await,
-                    None => Some(End::Drain { is_replaced: false }),
+                let Some(link) = &mut self.link else {
+                    return Some(End::Drain { is_replaced: false });
                 };
+                link.drain().await;
+                return None;
             }
         }
-        asker.answer(report.answer);
+        report.finish();
         None
     }
 
     /// Obeys the supervisor.
     async fn obey(&mut self, message: supervised::Message) -> Option<End> {
         let supervised::Message { message, fds } = message;
-        let signal = |name: &str| Report::new(name.to_owned(), None);
         match message {
             ToServer::Reload(reload) => self.reload_with(reload, fds).await,
-            ToServer::Refused(refused) | ToServer::Upgraded(refused) => {
+            ToServer::Result { causes, result } => {
                 if let Some(link) = &mut self.link {
-                    link.conclude(&refused);
+                    link.conclude(&causes, &result);
                 }
             }
             ToServer::Launcher => self.use_launcher(fds),
@@ -244,14 +242,13 @@ impl<'a> Role<'a> {
             ToServer::Alone => self.keep_activity(),
             ToServer::Certificates => self.use_certificates(fds).await,
             ToServer::ReopenLogs(cause) => {
-                let askers = self.link.as_mut().map(|link| link.askers_of(&[cause]));
-                if let Some(askers) = askers {
-                    let mut report = askers.report();
+                let report = self.link.as_mut().map(|link| link.report_of(&[cause]));
+                if let Some(mut report) = report {
                     self.reopen_logs(&mut report);
-                    askers.answer(&report.answer);
+                    report.finish();
                 }
             }
-            ToServer::Purge => return self.carry_out(signal("SIGUSR2"), Command::Purge, Asker::Nobody).await,
+            ToServer::Purge => return self.carry_out(Command::Purge, Report::of_signal("SIGUSR2")).await,
             ToServer::Drain { is_replaced } => return Some(End::Drain { is_replaced }),
             ToServer::End => return Some(End::AtOnce),
             ToServer::Start(_) => tracing::error!("the supervisor has said twice how to start"),
@@ -299,8 +296,8 @@ impl<'a> Role<'a> {
         supervisor.unwrap_or_else(std::process::id)
     }
 
-    fn state(&self) -> State {
-        State {
+    fn state(&self) -> ServerReport {
+        ServerReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: self.pid(),
             server_pid: std::process::id(),
@@ -354,7 +351,7 @@ impl<'a> Role<'a> {
             tracing::info!("cache: {counters}");
         }
         // The supervisor has answered what it could answer before it said this.
-        link.iter_mut().for_each(Link::give_up_questions);
+        link.iter_mut().for_each(Link::give_up_commands);
         let launcher = server.launcher();
         let mut joined = tokio::task::spawn_blocking(move || server.join());
         loop {
@@ -362,14 +359,14 @@ impl<'a> Role<'a> {
                 result = &mut joined => return result.map_err(|error| format!("server: {error}")),
                 event = signals.next() => matches!(event, Event::End),
                 heard = Link::next(link.as_mut()) => match heard {
-                    Heard::Message(mut message) => {
+                    SupervisorEvent::Message(mut message) => {
                         if let (ToServer::Launcher, Some(socket)) = (&message.message, message.fds.pop()) {
                             launcher.connect(socket);
                         }
                         matches!(message.message, ToServer::End)
                     }
-                    Heard::AliveDue => false,
-                    Heard::Gone => {
+                    SupervisorEvent::AliveDue => false,
+                    SupervisorEvent::Gone => {
                         link = None;
                         true
                     }
@@ -394,19 +391,19 @@ async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) ->
 }
 
 /// Asks the workers for an answer, or to end a request.
-async fn inspect(inspector: &Inspector, mut report: Report, command: &Command, mut state: State) -> Answer {
+async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut state: ServerReport) {
     match command {
-        Command::Connections => report.answer.connections = Some(inspector.connections().await),
-        Command::End { id } => match inspector.end(id).await {
-            Ok(request) => report.info(&inspector::ended_text(&request)),
+        Command::Connections => report.result.connections = Some(operator.connections().await),
+        Command::End { id } => match operator.end(id).await {
+            Ok(request) => report.info(&operator::ended_text(&request)),
             Err(error) => report.fail(&error.to_string()),
         },
         _ => {
-            let requests = inspector.requests().await;
-            state.scripts = inspector.scripts_with(&requests).await;
-            report.answer.requests = (*command == Command::Top).then_some(requests);
-            report.answer.state = Some(state);
+            let requests = operator.requests().await;
+            state.scripts = operator.scripts_with(&requests).await;
+            report.result.requests = (*command == Command::Top).then_some(requests);
+            report.result.state = Some(state);
         }
     }
-    report.answer
+    report.finish();
 }

@@ -2,9 +2,8 @@
 
 use std::io;
 
+use sluice_report::command::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use crate::control::Command;
 
 pub(crate) enum Event {
     /// A signal, and the command that does the same.

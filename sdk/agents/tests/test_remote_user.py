@@ -1,5 +1,5 @@
 """Applications that leave passwords to the server and rely on REMOTE_USER, unmodified: Django, Mercurial, Radicale, AWStats. (git is in
-crates/sluice/tests/it/guides.rs.)"""
+crates/sluice/tests/config/guides.rs.)"""
 
 import os
 import subprocess

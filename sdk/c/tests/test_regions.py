@@ -1,6 +1,6 @@
 """Output regions under the real server: clients that are slow or leave, processes that end, and scripts that name wrong numbers.
 
-Not here: the regions of the library's own replies (crates/sluice/tests/it/memory_buffer/regions.rs)."""
+Not here: the regions of the library's own replies (crates/sluice/tests/scripts/memory_buffer/regions.rs)."""
 
 import gzip
 import os

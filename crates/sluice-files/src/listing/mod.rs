@@ -56,7 +56,7 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The site to which a listed directory belongs.
 pub trait ListingSite {
-    /// What a request for `path` would lead to, if the entry is `below` in `directory`.
+    /// The kind of answer that a request for `path` would get, if the entry is `below` in `directory`.
     fn entry_kind(&self, path: &str, directory: &Directory, below: &str) -> EntryKind;
 
     /// The media type of a file with this name.
@@ -66,7 +66,7 @@ pub trait ListingSite {
     fn template(&self) -> Option<&Template>;
 }
 
-/// What a request for the path of an entry would lead to.
+/// The kind of answer that a request for the path of an entry would get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// The entry itself.
@@ -87,7 +87,7 @@ pub(crate) struct Entry {
     pub modified: Option<SystemTime>,
 }
 
-/// What a client gets for an entry.
+/// The type of an entry, as a client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryType {
     Directory,
@@ -177,7 +177,7 @@ struct Reader<'a> {
     directory: &'a Directory,
     /// The path of the listed directory below `directory`.
     below: &'a str,
-    /// Its URL path, decoded, with a slash at the end.
+    /// The URL path, decoded, with a slash at the end.
     path: &'a str,
     site: &'a dyn ListingSite,
     /// The names that are left out, and why, for WATCH.

@@ -55,11 +55,11 @@ enum Order {
 /// A complete listing.
 #[derive(Debug)]
 pub struct Page {
-    /// Its media type.
+    /// The media type.
     pub format: MediaType,
-    /// Its text.
+    /// The text.
     pub body: String,
-    /// What WATCH is shown of it: the names that are left out, and why.
+    /// The notes for WATCH: the names that are left out, and why.
     pub notes: Vec<String>,
 }
 

@@ -96,7 +96,7 @@ mod tests {
 
     const VARIABLE: RecordFormat = RecordFormat::Variable;
 
-    /// What a body yielded.
+    /// The result of reading a body.
     struct Drained {
         bytes: Vec<u8>,
         fault: Option<String>,

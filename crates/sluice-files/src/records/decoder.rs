@@ -69,12 +69,12 @@ pub struct Malformed {
 pub enum Flaw {
     /// The record is longer than records may be.
     TooLong {
-        /// Its length.
+        /// The length of the record.
         bytes: u16,
     },
     /// The record is shorter than its control area.
     TooShort {
-        /// Its length.
+        /// The length of the record.
         bytes: u16,
         /// Bytes of the control area.
         control_bytes: u8,

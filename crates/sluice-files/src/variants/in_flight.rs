@@ -27,7 +27,7 @@ pub(super) enum Started {
     Now(Awaited),
     /// By an earlier request.
     Earlier(Awaited),
-    /// It has ended in the meantime.
+    /// The compression has ended in the meantime.
     Finished(Arc<Cached>),
     /// Not started: there are too many.
     TooMany,

@@ -51,9 +51,9 @@ pub(super) struct Task<'a> {
 
 /// The result of a request for a variant.
 pub(super) enum Compressed {
-    /// It is in the cache.
+    /// The variant is in the cache.
     Ready(Arc<Cached>),
-    /// It is being compressed, and the request waits for it.
+    /// The variant is being compressed, and the request waits for it.
     Pending(Awaited),
     /// The request gets another representation.
     Unavailable,
@@ -224,7 +224,7 @@ struct Job {
     time: Arc<TimeBudget>,
     key: Key,
     original: Original,
-    /// Of the variant.
+    /// The representation of the variant.
     representation: Representation,
     encoding: Encoding,
     outcome: watch::Sender<Option<Outcome>>,

@@ -30,7 +30,7 @@ struct State {
 }
 
 impl TimeBudget {
-    /// With all the time that can be saved.
+    /// Creates a budget that holds all the time that can be saved.
     pub(crate) fn new(per_minute: Duration) -> TimeBudget {
         TimeBudget {
             per_minute,

@@ -1,4 +1,4 @@
-//! What a client does wrong, or may not have.
+//! Faults of a client: invalid requests, and requests for something that the client may not have.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -70,7 +70,7 @@ pub enum ClientFault {
 /// A limit on requests that is reached.
 #[derive(Clone, Debug)]
 pub struct LimitReached {
-    /// What is reached, as the begin of a sentence that ends with the route.
+    /// The limit that is reached, as the begin of a sentence that ends with the route.
     pub limit: Box<str>,
     /// Where it is written.
     pub origin: Box<str>,
@@ -83,16 +83,16 @@ pub struct LimitReached {
 pub struct Unauthorized {
     /// The protected area.
     pub realm: Box<str>,
-    /// What the request says about a user.
+    /// The statement of the request about a user.
     pub credentials: Credentials,
     /// Whether a token would do, too (RFC 6750).
     pub takes_tokens: bool,
 }
 
-/// What a request says about a user, of which nothing is accepted.
+/// A request's statement about a user, of which nothing is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// Nothing.
+    /// The request names no user.
     Missing,
     /// Something other than a name and a password (RFC 7617).
     Unusable,
@@ -126,7 +126,7 @@ pub enum Misdirected {
     NoHandshake,
 }
 
-/// What is not there. The server tells a client no more than that (404).
+/// The thing that is not there. The server tells a client no more than that (404).
 #[derive(Clone, Debug)]
 pub enum Absent {
     /// A file with this name in its directory.
@@ -159,15 +159,15 @@ pub struct RefusedLink {
 /// Why a symbolic link may not be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkProblem {
-    /// It leaves its directory, and `follow_links` does not allow that.
+    /// The link leaves its directory, and `follow_links` does not allow that.
     Leaves,
-    /// It leaves its directory, and has another owner than what it leads to.
+    /// The link leaves its directory, and has another owner than its target.
     OtherOwner,
 }
 
 impl std::error::Error for RefusedLink {}
 
-/// What exists and is not sent (403).
+/// Something that exists and is not sent (403).
 #[derive(Clone, Debug)]
 pub enum Forbidden {
     /// The server may not open a file or stat a script.
@@ -221,7 +221,7 @@ pub struct MethodMismatch {
 pub struct RangeMismatch {
     /// The file's name in its directory.
     pub name: Box<str>,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u64,
 }
 
@@ -248,11 +248,11 @@ pub struct SlowBody {
 pub struct BodyFailure {
     /// Bytes received before.
     pub received: u64,
-    /// What the connection reports.
+    /// The error that the connection reports.
     pub error: Arc<dyn Detail>,
 }
 
-/// What a route says that refuses a request.
+/// The refusal of a request by a route.
 #[derive(Clone, Debug)]
 pub struct RefusedByRoute {
     /// The status of the error page.

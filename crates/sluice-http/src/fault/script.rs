@@ -1,4 +1,4 @@
-//! What a script or its author does wrong, and why no process is free for a request.
+//! Faults of a script or its author, and reasons why no process is free for a request.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -74,9 +74,9 @@ pub enum ScriptFault {
 /// Why a file cannot be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotExecutable {
-    /// It is a directory, socket or device.
+    /// The path is a directory, socket or device.
     NotAFile,
-    /// It has no execute permission, and its suffix has no interpreter.
+    /// The file has no execute permission, and its suffix has no interpreter.
     NoExecutePermission,
     /// The route's engines do not run files with its name.
     NoEngine,
@@ -87,7 +87,7 @@ pub enum NotExecutable {
 pub struct AgentFailure {
     /// The script.
     pub script: Box<Path>,
-    /// What it has said, or that it has said nothing.
+    /// The agent's message, or a text that says that there is none.
     pub reason: Box<str>,
 }
 
@@ -96,14 +96,14 @@ pub struct AgentFailure {
 pub struct SentFile {
     /// The field that names it, with its value.
     pub field: Box<str>,
-    /// What would be the client's fault if the client had named it.
+    /// The fault that would be the client's if the client had named the file.
     pub fault: ClientFault,
 }
 
 /// An error page that a script has asked for.
 #[derive(Clone, Debug)]
 pub struct RequestedPage {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
     /// The script's text for the visitor.
     pub text: Option<Box<str>>,
@@ -118,13 +118,13 @@ pub struct Silence {
     pub process: Arc<dyn ProcessDetail>,
     /// How long it may be silent.
     pub limit: Duration,
-    /// What it was to write.
+    /// The part of the reply that was awaited.
     pub awaited: Awaited,
     /// Whether its process serves further requests, so that a sentinel ends a reply.
     pub keeps_process: bool,
 }
 
-/// What a script was to write when its time was over.
+/// The part of a reply that a script owed when its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// The head of its reply; it had not even read its request.
@@ -151,7 +151,7 @@ pub struct DeadlineExceeded {
 /// A script whose last processes ended before their first reply.
 #[derive(Clone, Debug)]
 pub struct BackOff {
-    /// Its file.
+    /// The file of the script.
     pub script: Box<Path>,
     /// Time until its next process is started.
     pub wait: Duration,

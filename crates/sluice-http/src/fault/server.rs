@@ -1,4 +1,4 @@
-//! What fails in the server itself or in its machine.
+//! Faults of the server itself or of its machine.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -70,13 +70,13 @@ pub enum ServerFault {
 /// Input or output that failed.
 #[derive(Debug)]
 pub struct IoFailure {
-    /// What the server was doing.
+    /// The server's activity when it happened.
     pub activity: Activity,
     /// The error of the system.
     pub error: io::Error,
 }
 
-/// What the server does when input or output fails.
+/// An activity of the server during which input or output failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Opens or reads the file with this name in its directory.

@@ -4,6 +4,7 @@
 
 pub(crate) mod config;
 pub(crate) mod exposed_programs;
+pub(crate) mod found_script;
 mod limit_tables;
 pub(crate) mod locate;
 mod map;

@@ -13,11 +13,11 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
-use sluice_script::confinement;
-use sluice_script::engine::{Engines, can_share_processes};
-use sluice_script::pools::Pools;
+use sluice_script::exchange::confinement;
+use sluice_script::pool::pools::Pools;
+use sluice_script::program::engine::{Engines, can_share_processes};
+use sluice_script::program::search_path::find_program;
 use sluice_script::route::ScriptRoute;
-use sluice_script::search_path::find_program;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
     AccessUse, Adjustments, CertificateUse, Conditions, Miss, Pattern, Replacement, RequestAttributes,
@@ -481,10 +481,9 @@ fn absolute(path: &Path, origin: &str) -> Result<PathBuf, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_settings::Mode;
 
     fn route(path: &str, source: ScriptSource) -> Route {
-        let settings = ScriptSettings::new(source, Mode::Cgi);
+        let settings = ScriptSettings::cgi(source);
         Route::open(&RouteSettings::new(path, Action::Script(Box::new(settings))), "test").unwrap()
     }
 

@@ -138,9 +138,9 @@ impl Site {
         is_named(&self.hosts, host)
     }
 
-    /// Whether a client needs a certificate for an answer with these adjustments.
-    pub(crate) fn requires_certificate(&self, adjustments: &Adjustments) -> bool {
-        adjustments.client_certificates.unwrap_or(self.client_certificates) == CertificateUse::Required
+    /// Adds to the adjustments of routes what the site says where they say nothing.
+    pub(crate) fn complete(&self, adjustments: &mut Adjustments) {
+        adjustments.client_certificates.get_or_insert(self.client_certificates);
     }
 
     /// The routes that run scripts.

@@ -13,7 +13,7 @@ use sluice_settings::{
     AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, StateDirectory, TlsSettings,
 };
 
-use crate::activity;
+use sluice_log::activity;
 
 /// Collects the server's own files: those that the settings name, and the files to which its output is redirected.
 pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {

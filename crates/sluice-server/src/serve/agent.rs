@@ -1,7 +1,7 @@
 //! Asking an authentication agent: a CGIplus script of the site, or one that comes with the server, that says whether a password or token
 //! is right.
 //!
-//! Not here: how it is asked (`sluice_script::agent`), and what is remembered of its answers (`sluice_access::control`).
+//! Not here: how it is asked (`sluice_script::exchange::agent`), and what is remembered of its answers (`sluice_access::control`).
 
 use std::path::Path;
 use std::rc::Rc;
@@ -14,11 +14,12 @@ use sluice_access::rules::User;
 use sluice_access::store::UserStore;
 use sluice_access::users::{NAME_BYTES_MAX, check_name};
 use sluice_gateway::AgentAnswer;
-use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::fault::{self, Fault, ScriptFault};
 use sluice_http::target::Target;
-use sluice_script::job::Job;
-use sluice_script::request::{AgentQuestion, ScriptRequest, ScriptUser};
-use sluice_script::{agent, own_agent};
+use sluice_script::exchange::agent;
+use sluice_script::exchange::job::Job;
+use sluice_script::exchange::request::{AgentQuestion, ScriptRequest, ScriptUser};
+use sluice_script::own_agent;
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettings, UserSource};
@@ -27,6 +28,7 @@ use sluice_watch::Phase;
 use crate::dispatch::{Config, Site};
 use crate::serve::decide::{ScriptAnswer, agent_script};
 use crate::serve::exchange::Exchange;
+use crate::serve::identity::KnownUser;
 use crate::serve::request::Request;
 use crate::serve::watched::note_access;
 
@@ -155,7 +157,8 @@ impl PendingAnswer {
         if let Some(reason) = refused {
             tracing::debug!(id = %exchange.id, "{}: refused: {reason:?}", file.display());
             self.ticket.refuse().await;
-            request.identity.note_wrong(self.source, self.credentials.name.into());
+            let wrong = KnownUser::Nobody(fault::Credentials::Wrong(self.credentials.name.into()));
+            request.identity.note(&self.source, wrong);
             return Ok(());
         }
         let name = name.unwrap_or(self.credentials.name);
@@ -171,7 +174,7 @@ impl PendingAnswer {
             auth_type: self.scheme,
         };
         self.ticket.right(&user);
-        request.identity.note_user(self.source, user);
+        request.identity.note(&self.source, KnownUser::User(user));
         Ok(())
     }
 

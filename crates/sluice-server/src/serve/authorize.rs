@@ -1,14 +1,14 @@
-//! Access rules at the gate: whether the client of a request may have its answer, and who its user is.
+//! Users at the gate: finding out who they are, as often as the verdict needs one.
 //!
 //! ```text
-//! rules of the routes ─▶ granted without a user ──────────────────────────▶ pass
-//!                     └▶ need a user ─┬─ named by a trusted proxy ─────────▶ the rules again, with the user ─▶ pass, or 403
-//!                                     ├─ named by the client's certificate ▶
-//!                                     ├─ name and password known ──────────▶
-//!                                     ├─ … not known ─▶ a thread hashes, the request waits, and is decided on again
-//!                                     └─ none ─▶ 401
+//! verdict ─▶ pass, or refuse
+//!    ▲   └─▶ needs a user ─┬─ named by a trusted proxy, or by the client's certificate ─┐
+//!    │                     ├─ name and password known ──────────────────────────────────┤
+//!    │                     ├─ … not known ─▶ a thread hashes, and the request waits ────┤
+//!    │                     └─ nobody, because there are no usable credentials ──────────┤
+//!    └──────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! Not here: the decision about a rule and the verification of passwords (`sluice_access`).
+//! Not here: the verdict (`gate`), and the verification of passwords (`sluice_access`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,13 @@ use sluice_access::rules::{Permission, User};
 use sluice_access::store::UserStore;
 use sluice_http::endpoints::TlsInfo;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
-use sluice_settings::rule::{Access, AccessSettings, AgentSettings, ClientCertificate, split_name};
+use sluice_settings::rule::{Access, AccessSettings, Adjustments, AgentSettings, ClientCertificate, split_name};
 use sluice_watch::Phase;
 
 use crate::serve::agent::{self, Asked, PendingAnswer};
 use crate::serve::exchange::Exchange;
-use crate::serve::identity::{Granted, denied, unauthorized};
+use crate::serve::gate::{Verdict, judge};
+use crate::serve::identity::{Granted, KnownUser};
 use crate::serve::request::Request;
 use crate::serve::restrain::Queued;
 use crate::serve::watched::note_access;
@@ -60,52 +61,66 @@ pub(crate) struct Verification {
     name: Box<str>,
 }
 
-/// Lets a request pass whose answer is not for everybody.
+/// Lets a request pass whose answer is not for everybody. `verdict` is the first one; each time something becomes known of a user, the
+/// request is judged again.
 ///
 /// # Errors
 /// The fault for the client (401, 403, 429, 503), or a password that must be verified first.
-pub(crate) fn authorize(
+pub(crate) fn authorize<'a>(
     control: &AccessControl,
     exchange: &mut Exchange,
     request: &mut Request,
-    access: &Access,
+    adjustments: &'a Adjustments,
+    verdict: Verdict<'a>,
 ) -> Result<(), Stopped> {
     exchange.set_private();
     request.granted = None;
-    request.identity.subject = certificate_subject(exchange, request);
-    for access in access.limits() {
-        let mut permission = request.identity.permission(access, &request.asked(exchange).attributes);
+    let mut verdict = verdict;
+    let mut noted = 0;
+    loop {
+        noted = note_rules(exchange, request, &adjustments.access, noted);
+        match verdict {
+            Verdict::Pass => return Ok(()),
+            Verdict::Refuse(fault) => {
+                if let Fault::Client(ClientFault::Forbidden(Forbidden::PasswordInClearText(_))) = &fault {
+                    note_access(exchange, || {
+                        "no password is taken over clear text, unless the client is known to be on this machine"
+                            .to_owned()
+                    });
+                }
+                return Err(fault.into());
+            }
+            Verdict::NeedsUser(access) => identify(control, exchange, request, access)?,
+        }
+        verdict = judge(&request.asked(exchange).attributes, adjustments, &request.identity);
+    }
+}
+
+/// Notes what the rules say from number `noted` on, up to one that does not grant the answer, and who their users are. The result is the
+/// number of those that grant it.
+fn note_rules(exchange: &mut Exchange, request: &mut Request, access: &Access, noted: usize) -> usize {
+    let mut granted = noted;
+    for access in access.limits().skip(noted) {
+        let permission = request.identity.permission(access, &request.asked(exchange).attributes);
         if permission == Permission::NeedsUser {
-            identify(control, exchange, request, access)?;
-            permission = request.identity.permission(access, &request.asked(exchange).attributes);
+            break;
         }
         let user = request.identity.user(&access.source);
         if let Some(user) = user {
             exchange.note_user(&user.name);
         }
         note_access(exchange, || rule_text(exchange, access, request, user, &permission));
-        match permission {
-            Permission::Granted(group) => {
-                if let (Some(user), None) = (user, &request.granted) {
-                    request.granted = Some(Granted {
-                        user: user.clone(),
-                        realm: access.realm.as_str().into(),
-                        group,
-                    });
-                }
-            }
-            Permission::NeedsUser => return Err(unauthorized(access, Credentials::Missing).into()),
-            Permission::Denied => {
-                let mut fault = denied(access, user);
-                if let ClientFault::Forbidden(Forbidden::NotPermitted(denied)) = &mut fault {
-                    let is_unknown = exchange.client.endpoints.known_client().is_none();
-                    denied.lacks_address = is_unknown && access.rule(&request.method).names_networks();
-                }
-                return Err(fault.into());
-            }
+        let Permission::Granted(group) = permission else { break };
+        if let (Some(user), None) = (user, &request.granted) {
+            request.granted = Some(Granted {
+                user: user.clone(),
+                realm: access.realm.as_str().into(),
+                group,
+            });
         }
+        granted += 1;
     }
-    Ok(())
+    granted
 }
 
 /// A rule and what it says, for WATCH.
@@ -138,7 +153,7 @@ fn rule_text(
     format!("rule ({origin}), realm {realm:?}: access for {rule}: {user}{client}{certificate}: {verdict}")
 }
 
-/// Finds out who the user is: by the proxy, the certificate, or a password.
+/// Finds out who the user is: by the proxy or the certificate, or, once neither names one, by a password. Notes it in the request.
 fn identify(
     control: &AccessControl,
     exchange: &Exchange,
@@ -149,6 +164,9 @@ fn identify(
     let Some(store) = request.config.user_store(source).cloned() else {
         return Err(Fault::unexpected("a realm without a store of users").into());
     };
+    if request.identity.known(source).is_some() {
+        return verify_password(control, exchange, request, access, &store);
+    }
     let named = match &source.remote_user_from {
         Some(field) if exchange.client.is_forwarded => user_of_field(request, field).map(|name| (name, "Proxy")),
         _ => None,
@@ -161,30 +179,28 @@ fn identify(
             .filter(|_| source.certificate_user)?;
         Some((name_of_subject(subject)?, "X509"))
     };
-    if let Some((name, auth_type)) = named.or_else(by_certificate) {
-        note_access(exchange, || {
-            let by = if auth_type == "X509" {
-                "the client's certificate"
-            } else {
-                "the trusted proxy"
-            };
-            format!("user {name:?}, named by {by}")
-        });
-        let user = User {
-            groups: store.groups_of(&name),
-            name: name.into(),
-            auth_type,
-        };
-        request.identity.note_user(Arc::clone(source), user);
+    let Some((name, auth_type)) = named.or_else(by_certificate) else {
+        request.identity.note(source, KnownUser::Unnamed);
         return Ok(());
-    }
-    if !source.asks_for_passwords() {
-        return Err(denied(access, None).into());
-    }
-    verify_password(control, exchange, request, access, &store)
+    };
+    note_access(exchange, || {
+        let by = if auth_type == "X509" {
+            "the client's certificate"
+        } else {
+            "the trusted proxy"
+        };
+        format!("user {name:?}, named by {by}")
+    });
+    let user = User {
+        groups: store.groups_of(&name),
+        name: name.into(),
+        auth_type,
+    };
+    request.identity.note(source, KnownUser::User(user));
+    Ok(())
 }
 
-/// Verifies the password of the request, at once if it is known.
+/// Verifies the password of the request, at once if it is known, and notes the result in the request.
 fn verify_password(
     control: &AccessControl,
     exchange: &Exchange,
@@ -192,41 +208,17 @@ fn verify_password(
     access: &AccessSettings,
     store: &Arc<UserStore>,
 ) -> Result<(), Stopped> {
-    let client = &exchange.client;
-    let is_safe = client.is_https || client.is_of_this_machine();
-    if !is_safe && !access.clear_text {
-        note_access(exchange, || {
-            "no password is taken over clear text, unless the client is known to be on this machine".to_owned()
-        });
-        return Err(ClientFault::Forbidden(Forbidden::PasswordInClearText(access.origin.as_str().into())).into());
-    }
-    if let Some(name) = request.identity.wrong(&access.source) {
-        return Err(unauthorized(access, Credentials::Wrong(name.into())).into());
-    }
-    let mut values = request.fields.get_all(header::AUTHORIZATION).iter();
-    let Some(value) = values.next() else {
-        note_access(exchange, || {
-            "the request has no Authorization: the client is asked for a password".to_owned()
-        });
-        return Err(unauthorized(access, Credentials::Missing).into());
+    let source = &access.source;
+    let takes_tokens = source.agent.as_ref().is_some_and(AgentSettings::takes_tokens);
+    let credentials = match credentials_of(request, takes_tokens) {
+        Ok(credentials) => credentials,
+        Err((credentials, why)) => {
+            note_access(exchange, || why.to_owned());
+            request.identity.note(source, KnownUser::Nobody(credentials));
+            return Ok(());
+        }
     };
-    // Of several, a proxy or script might take another one for the user's (RFC 9110 §5.3: it is no list).
-    if values.next().is_some() {
-        note_access(exchange, || {
-            "the request has several fields Authorization, which name nobody".to_owned()
-        });
-        return Err(unauthorized(access, Credentials::Unusable).into());
-    }
-    let value = value.as_bytes();
-    let takes_tokens = access.source.agent.as_ref().is_some_and(AgentSettings::takes_tokens);
-    let token = || credentials::Credentials::token(value).filter(|_| takes_tokens);
-    let Some(credentials) = credentials::Credentials::parse(value).or_else(token) else {
-        note_access(exchange, || {
-            "Authorization is neither a name and password (Basic) nor a token that an agent takes".to_owned()
-        });
-        return Err(unauthorized(access, Credentials::Unusable).into());
-    };
-    if let Some(agent) = &access.source.agent {
+    if let Some(agent) = &source.agent {
         return ask_agent(control, exchange, request, access, store, agent, credentials);
     }
     let name: Box<str> = credentials.name.as_str().into();
@@ -236,18 +228,17 @@ fn verify_password(
         site: request.site,
         scheme: "Basic",
         credentials,
-        client: client.endpoints.client.ip(),
+        client: exchange.client.endpoints.client.ip(),
         lifetime: access.verdict_lifetime,
         limit: FailureLimit {
             failures_max: access.failures_max,
             refused_for: access.refused_for,
         },
     });
-    let source = Arc::clone(&access.source);
     note_access(exchange, || attempt_text(&name, attempt.as_ref().ok()));
     match attempt {
         Ok(Attempt::Known(user)) => {
-            request.identity.note_user(source, user);
+            request.identity.note(source, KnownUser::User(user));
             Ok(())
         }
         Ok(Attempt::Refused(wait)) => Err(too_many(name, wait).into()),
@@ -258,6 +249,33 @@ fn verify_password(
         }))),
         Err(_) => Err(Fault::from(ServerFault::PasswordsBusy).into()),
     }
+}
+
+/// The name and password of a request, or its token. The error says what it has instead, for the client and for WATCH.
+fn credentials_of(
+    request: &Request,
+    takes_tokens: bool,
+) -> Result<credentials::Credentials, (Credentials, &'static str)> {
+    let mut values = request.fields.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
+        return Err((
+            Credentials::Missing,
+            "the request has no Authorization: the client is asked for a password",
+        ));
+    };
+    // Of several, a proxy or script might take another one for the user's (RFC 9110 §5.3: it is no list).
+    if values.next().is_some() {
+        return Err((
+            Credentials::Unusable,
+            "the request has several fields Authorization, which name nobody",
+        ));
+    }
+    let value = value.as_bytes();
+    let token = || credentials::Credentials::token(value).filter(|_| takes_tokens);
+    credentials::Credentials::parse(value).or_else(token).ok_or((
+        Credentials::Unusable,
+        "Authorization is neither a name and password (Basic) nor a token that an agent takes",
+    ))
 }
 
 /// What is known of a password, for WATCH. `None` if too many passwords wait.
@@ -284,7 +302,9 @@ fn ask_agent(
     let name: Box<str> = credentials.name.as_str().into();
     // No variable can have them, so the agent would not see the password.
     if credentials.password.iter().any(|byte| matches!(byte, b'\0' | b'\n')) {
-        return Err(unauthorized(access, Credentials::Wrong(name)).into());
+        let wrong = KnownUser::Nobody(Credentials::Wrong(name));
+        request.identity.note(&access.source, wrong);
+        return Ok(());
     }
     let asked = agent::begin(control, exchange, access, store, request.site, agent, credentials);
     note_access(exchange, || {
@@ -302,7 +322,7 @@ fn ask_agent(
     });
     match asked {
         Asked::Known(user) => {
-            request.identity.note_user(Arc::clone(&access.source), user);
+            request.identity.note(&access.source, KnownUser::User(user));
             Ok(())
         }
         Asked::Refused(wait) => Err(too_many(name, wait).into()),
@@ -338,8 +358,11 @@ impl Verification {
             format!("user {:?}: the password {said}", self.name)
         });
         match outcome {
-            Ok(Outcome::Right(user)) => request.identity.note_user(Arc::clone(self.store.source()), user),
-            Ok(Outcome::Wrong(_)) => request.identity.note_wrong(Arc::clone(self.store.source()), self.name),
+            Ok(Outcome::Right(user)) => request.identity.note(self.store.source(), KnownUser::User(user)),
+            Ok(Outcome::Wrong(_)) => {
+                let wrong = KnownUser::Nobody(Credentials::Wrong(self.name));
+                request.identity.note(self.store.source(), wrong);
+            }
             Err(_) => return Err(ServerFault::PasswordsBusy.into()),
         }
         Ok(())
@@ -361,7 +384,7 @@ fn too_many(user: Box<str>, wait: std::time::Duration) -> Fault {
 }
 
 /// The subject of the client's certificate, if the authorities of the site have signed it. That of a proxy is not its visitors'.
-fn certificate_subject(exchange: &Exchange, request: &Request) -> Option<Box<str>> {
+pub(crate) fn certificate_subject(exchange: &Exchange, request: &Request) -> Option<Box<str>> {
     let is_verified = request.certificate == ClientCertificate::Verified && !exchange.client.is_forwarded;
     let info: &TlsInfo = exchange.client.tls_info.as_ref().filter(|_| is_verified)?;
     let mut variables = info.variables.iter();

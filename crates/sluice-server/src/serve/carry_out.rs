@@ -13,10 +13,10 @@ use sluice_files::send_file::{SendContext, SendDirectories};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::progress::Step;
-use sluice_script::job::Job;
-use sluice_script::request::{ScriptRequest, ScriptUser};
-use sluice_script::request_body::RequestBody;
-use sluice_script::serve::{self as script, Outcome, SendFileReply, Task};
+use sluice_http::request_body::RequestBody;
+use sluice_script::exchange::job::Job;
+use sluice_script::exchange::request::{ScriptRequest, ScriptUser};
+use sluice_script::exchange::serve::{self as script, Outcome, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_watch::{Item, Phase};
 

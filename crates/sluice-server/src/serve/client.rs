@@ -15,8 +15,8 @@ use sluice_net::connection::Connection;
 use sluice_settings::ProxySettings;
 use sluice_settings::rule::Scheme;
 
-use crate::reverse_dns::{Lookup, ReverseDns};
 use crate::serve::forwarded::{self, ForwardedClient};
+use sluice_net::reverse_dns::{Lookup, ReverseDns};
 
 /// The default ports of the schemes (RFC 9110 §4.2), which URLs omit.
 const HTTP_PORT: u16 = 80;
@@ -58,8 +58,8 @@ impl Client {
         reverse_dns: Option<&ReverseDns>,
         head: &Parts,
     ) -> Client {
-        let mut client = Client::unresolved(connection.endpoints());
-        client.tls_info = connection.tls_info().cloned();
+        let mut client = Client::unresolved(connection.peer().endpoints());
+        client.tls_info = connection.peer().tls_info().cloned();
         let is_encrypted = client.tls_info.is_some();
         client.is_forwarded = proxies.trusted.contains(&client.endpoints);
         let forwarded = if client.is_forwarded {

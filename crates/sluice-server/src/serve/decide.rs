@@ -40,9 +40,9 @@ use sluice_settings::Mode;
 use sluice_settings::rule::{Access, Adjustments, CertificateUse, RequestAttributes};
 
 use crate::dispatch::Site;
-use crate::dispatch::locate::locate;
+use crate::dispatch::found_script::{FoundScript, script_at};
 use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
-use crate::dispatch::route::{Route, RouteKind};
+use crate::dispatch::route::RouteKind;
 use crate::serve::redirect::{self, Redirect};
 use crate::traffic_counts::Answered;
 use directory::ServedPath;
@@ -194,8 +194,7 @@ pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Tra
             return Decision::without_routes(redirect.map(Answer::Redirect));
         }
     };
-    let need = &mut decision.adjustments.client_certificates;
-    *need = need.or(Some(site.client_certificates));
+    site.complete(&mut decision.adjustments);
     decision
 }
 
@@ -449,43 +448,5 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Faul
         send_directories: Arc::clone(&found.route.send_directories),
         redirect_url: None,
         pass_authorization: false,
-    })
-}
-
-/// The script that a path of the site leads to, with its route. Routes with conditions are skipped. `None` if it leads to none.
-pub(crate) fn script_of_path(site: &Site, path: &str) -> Option<(Arc<ScriptRoute>, Script)> {
-    let target = Target::parse(path).ok()?;
-    let resolution = site.resolve(&target.path, None, None, &mut ()).ok()?;
-    let path = &resolution.rewritten.as_deref().unwrap_or(&target).path;
-    let found = script_at(site, &resolution.resolved, path)?;
-    Some((Arc::clone(found.scripts), found.located.ok()?))
-}
-
-/// A script that a path leads to.
-struct FoundScript<'s> {
-    route: &'s Route,
-    scripts: &'s Arc<ScriptRoute>,
-    /// The script; or the fault, because it does not exist (404) or cannot be run (403).
-    located: Result<Script, Fault>,
-}
-
-/// The script that a resolved path leads to. `None` if its route runs none there.
-fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) -> Option<FoundScript<'s>> {
-    let Resolved::Route(route, kind, capture) = resolved else {
-        return None;
-    };
-    let below = capture.of(path);
-    let located = match kind {
-        RouteKind::Script(script) => locate(site, route, script, path, below),
-        RouteKind::Files(files) => {
-            let scripts = files.scripts.as_ref()?;
-            scripts.locate(&files.directory, route.pattern.prefix(), below)?
-        }
-        RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => return None,
-    };
-    Some(FoundScript {
-        route,
-        scripts: kind.script()?,
-        located,
     })
 }

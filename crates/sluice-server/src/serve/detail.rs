@@ -10,6 +10,7 @@
 
 use http::{HeaderMap, HeaderName, Version};
 use sluice_http::host::is_local;
+use sluice_http::protocol::Protocol;
 use sluice_settings::ErrorDetail;
 
 use crate::serve::exchange::Exchange;
@@ -85,7 +86,7 @@ impl PageDetail {
 
 /// Whether no proxy seems to have passed a request on. Proxies use HTTP/1.0 if nobody says otherwise (nginx).
 pub(crate) fn is_unproxied(version: Version, fields: &HeaderMap) -> bool {
-    version >= Version::HTTP_11
+    version.keeps_connection()
         && !PROXY_FIELDS.iter().any(|name| fields.contains_key(name))
         && !fields
             .keys()

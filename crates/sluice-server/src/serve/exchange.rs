@@ -18,11 +18,12 @@ use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
-use sluice_net::connection::{Connection, ExchangeHandle};
+use sluice_net::active_exchange::ExchangeHandle;
+use sluice_net::connection::Connection;
 use sluice_net::service::Refusal;
 use sluice_settings::rule::HeadChanges;
 use sluice_watch::mask::Masks;
-use sluice_watch::{Facts, Item, Phase, RequestFacts, Subject};
+use sluice_watch::{Item, Phase, Subject, TracedAttributes, TracedRequest};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
@@ -133,7 +134,7 @@ impl Exchange {
         let watches = self.context.front.watches();
         if watches.is_on() {
             let on_connection = self.context.front.subject(connection);
-            let request = RequestFacts {
+            let request = TracedRequest {
                 client: self.client.endpoints.client.ip(),
                 path: self.line.uri.path(),
                 method: self.line.method.as_str(),
@@ -151,11 +152,11 @@ impl Exchange {
     pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
-            let subject = watches.exchange(&Subject::NONE, || Facts {
+            let subject = watches.exchange(&Subject::NONE, || TracedAttributes {
                 client: Some(self.client.endpoints.client.ip().to_canonical().to_string()),
                 id: Some(self.id.to_string()),
                 status: Some(refusal.status.as_u16()),
-                ..Facts::default()
+                ..TracedAttributes::default()
             });
             self.subject.occupy(&subject);
             self.subject.note(Item::Errors, watched::module::REQUEST, || {
@@ -183,7 +184,7 @@ impl Exchange {
 
     /// Notes what the request's site adds to every response over https.
     pub(crate) fn note_site(&mut self, request: &Request, connection: &Connection) {
-        watched::site(self, request, connection.listener());
+        watched::site(self, request, connection.peer().listener());
         if self.client.is_https && matches!(request.subject, RequestSubject::Target(_)) {
             self.hsts.clone_from(&request.site().hsts);
         }
@@ -214,7 +215,7 @@ impl Exchange {
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
         self.context.in_progress.note_user(self.place, user);
         self.entry.user = Some(Arc::clone(user));
-        self.subject.know(|facts| facts.user = Some(user.to_string()));
+        self.subject.know(|attributes| attributes.user = Some(user.to_string()));
     }
 
     /// Logs a fault, at the level of its culprit, unless the administrator has caused it, whose order is logged; `route` is the route that caused it, if it is a 404.

@@ -28,7 +28,6 @@ use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 use crate::serve::decide::{self, Asked, Decision, Later, Subject, Variants, decide};
 use crate::serve::explain::access::Claims;
-use crate::serve::gate;
 
 /// A hypothetical request.
 #[derive(Clone, Debug)]
@@ -382,10 +381,8 @@ fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, 
         Subject::Server | Subject::Https(..) => "",
     };
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
-    let checked = gate::check(&asked, &decision);
     let mut notes = Vec::new();
-    let granted = checked.and_then(|()| claims.check(&decision.adjustments.access, &attributes, &mut notes));
-    let answer = match granted {
+    let answer = match claims.judge(&attributes, &decision.adjustments, &mut notes) {
         Ok(()) => render_answer(site, path, decision, &attributes),
         Err(fault) => error(&fault),
     };

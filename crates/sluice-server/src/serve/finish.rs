@@ -9,13 +9,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{Response, Version};
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::progress::Step;
-use sluice_net::connection::UnderWay;
-use sluice_net::outgoing::{Chunk, ChunkMemory, ChunkPosition};
+use sluice_http::protocol::Protocol;
+use sluice_net::active_exchange::ActiveExchange;
+use sluice_net::chunk::{Chunk, ChunkMemory, ChunkPosition};
 use sluice_watch::Phase;
 use sluice_watch::mask::BodyMask;
 
@@ -54,7 +55,7 @@ pub(crate) struct Finish {
     body: ResponseBody,
     /// `None` after the end of the body.
     exchange: Option<Box<Exchange>>,
-    under_way: UnderWay,
+    under_way: ActiveExchange,
     memory: ChunkMemory,
     /// The mask of the body for WATCH, if somebody is shown it.
     mask: Option<Box<BodyMask>>,
@@ -66,12 +67,12 @@ impl Finish {
     pub(crate) fn new(
         mut body: ResponseBody,
         exchange: Box<Exchange>,
-        mut under_way: UnderWay,
+        mut under_way: ActiveExchange,
         mask: Option<Box<BodyMask>>,
     ) -> Finish {
         under_way.wait_on_client();
         exchange.progress.set_step(Step::Sending);
-        if under_way.tls_info().is_some() {
+        if under_way.peer().tls_info().is_some() {
             body.prefer_small_chunks();
         }
         let mut memory = ChunkMemory::Own;
@@ -80,7 +81,7 @@ impl Finish {
             memory = ChunkMemory::Shared;
         }
         Finish {
-            is_delimited: body.length().is_some() || exchange.line.version >= Version::HTTP_11,
+            is_delimited: body.length().is_some() || exchange.line.version.keeps_connection(),
             body,
             exchange: Some(exchange),
             under_way,

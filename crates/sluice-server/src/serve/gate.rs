@@ -1,68 +1,145 @@
 //! The gate between a decision and its answer: every answer passes here, files and refusals too.
 //!
-//! What may stop a request stands here (the limits of its body, access rules, rates and throttles, and checks such as that of its client's certificate), and the
-//! adjustments of the routes are copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and
-//! only this file makes one.
+//! Whether a request may have an answer is judged in one place ([`judge`]), which knows nothing of the server: requests, `check --explain` and the entries
+//! of directory listings use it. What else may stop a request stands here too (the limits of its body, rates and throttles), and the adjustments of the
+//! routes are copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and only this file makes one. Not here: who
+//! the user is (`authorize`).
 
 use std::fmt;
 use std::sync::Arc;
 
 use sluice_access::control::AccessControl;
-use sluice_http::fault::{ClientFault, Fault, Forbidden, Misdirected};
-use sluice_settings::rule::{Adjustments, CertificateUse, ClientCertificate, LimitUse};
+use sluice_access::rules::Permission;
+use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, Misdirected};
+use sluice_settings::rule::{
+    AccessSettings, Adjustments, CertificateUse, ClientCertificate, LimitUse, RequestAttributes, Scheme,
+};
 
 use crate::dispatch::Site;
-use crate::serve::authorize::{Stopped, authorize};
-use crate::serve::decide::{Answer, Asked, Decision};
+use crate::serve::authorize::{Stopped, authorize, certificate_subject};
+use crate::serve::decide::{Answer, Decision};
 use crate::serve::exchange::Exchange;
+use crate::serve::identity::{Identity, KnownUser, denied, unauthorized};
 use crate::serve::request::Request;
 use crate::serve::restrain;
 
-/// A check that may refuse a request after its decision and before its answer.
-pub(crate) trait Check: Send + Sync {
-    /// Lets the answer pass.
+/// Whether a request may have an answer, by what is known of it.
+pub(crate) enum Verdict<'a> {
+    Pass,
+    /// The fault that the client gets instead.
+    Refuse(Fault),
+    /// That depends on the user of these rules, who is not known yet.
+    NeedsUser(&'a Arc<AccessSettings>),
+}
+
+impl Verdict<'_> {
+    /// The verdict where nobody can find out who the user is.
     ///
     /// # Errors
-    /// The fault that the client gets instead.
-    fn check(&self, asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault>;
-}
-
-/// The checks that every answer passes, in their order.
-pub(crate) struct Gate {
-    checks: Vec<Box<dyn Check>>,
-    /// The proofs of users, for routes with access rules.
-    control: Arc<AccessControl>,
-}
-
-/// Requires a certificate of the client where the decision says so.
-struct RequireCertificate;
-
-impl Check for RequireCertificate {
-    fn check(&self, asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
-        if decision.adjustments.client_certificates != Some(CertificateUse::Required) {
-            return Ok(());
+    /// The fault that the client gets instead of the answer.
+    pub(crate) fn into_result(self) -> Result<(), Fault> {
+        match self {
+            Verdict::Pass => Ok(()),
+            Verdict::Refuse(fault) => Err(fault),
+            Verdict::NeedsUser(access) => Err(unauthorized(access, Credentials::Missing).into()),
         }
-        match asked.attributes.certificate {
-            ClientCertificate::Verified => Ok(()),
-            ClientCertificate::Absent => Err(ClientFault::Forbidden(Forbidden::NoClientCertificate).into()),
-            ClientCertificate::NotAsked | ClientCertificate::Refused => {
-                Err(ClientFault::Misdirected(Misdirected::NoHandshake).into())
+    }
+}
+
+/// Judges whether a request may have an answer with these adjustments. Pure: neither the disk nor the clock is asked, and nothing is noted.
+pub(crate) fn judge<'a>(
+    question: &RequestAttributes<'_>,
+    adjustments: &'a Adjustments,
+    identity: &Identity,
+) -> Verdict<'a> {
+    #[cfg(test)]
+    if let Some(fault) = crate::serve::gate_tests::refusal(question, adjustments) {
+        return Verdict::Refuse(fault);
+    }
+    if let Err(fault) = check_certificate(question, adjustments) {
+        return Verdict::Refuse(fault.into());
+    }
+    let rules = adjustments.access.limits();
+    let mut verdicts = rules.map(|access| judge_rules(question, access, identity));
+    verdicts
+        .find(|verdict| !matches!(verdict, Verdict::Pass))
+        .unwrap_or(Verdict::Pass)
+}
+
+/// Checks that the client has a certificate where one is required.
+fn check_certificate(question: &RequestAttributes<'_>, adjustments: &Adjustments) -> Result<(), ClientFault> {
+    if adjustments.client_certificates != Some(CertificateUse::Required) {
+        return Ok(());
+    }
+    match question.certificate {
+        ClientCertificate::Verified => Ok(()),
+        ClientCertificate::Absent => Err(ClientFault::Forbidden(Forbidden::NoClientCertificate)),
+        ClientCertificate::NotAsked | ClientCertificate::Refused => {
+            Err(ClientFault::Misdirected(Misdirected::NoHandshake))
+        }
+    }
+}
+
+/// Judges by the access rules of one route.
+fn judge_rules<'a>(
+    question: &RequestAttributes<'_>,
+    access: &'a Arc<AccessSettings>,
+    identity: &Identity,
+) -> Verdict<'a> {
+    let source = &access.source;
+    match identity.permission(access, question) {
+        Permission::Granted(_) => Verdict::Pass,
+        Permission::Denied => {
+            let mut fault = denied(access, identity.user(source));
+            if let ClientFault::Forbidden(Forbidden::NotPermitted(denied)) = &mut fault {
+                let is_unknown = question.known_client.is_none();
+                denied.lacks_address = is_unknown && access.rule(question.method).names_networks();
+            }
+            Verdict::Refuse(fault.into())
+        }
+        Permission::NeedsUser => {
+            let Some(known) = identity.known(source) else {
+                return Verdict::NeedsUser(access);
+            };
+            if !source.asks_for_passwords() {
+                return Verdict::Refuse(denied(access, None).into());
+            }
+            if !access.clear_text && !is_safe_for_passwords(question) {
+                let origin = access.origin.as_str().into();
+                return Verdict::Refuse(ClientFault::Forbidden(Forbidden::PasswordInClearText(origin)).into());
+            }
+            match known {
+                KnownUser::Nobody(credentials) => Verdict::Refuse(unauthorized(access, credentials.clone()).into()),
+                KnownUser::Unnamed | KnownUser::User(_) => Verdict::NeedsUser(access),
             }
         }
     }
 }
 
-/// Asks the checks of a server, as `check --explain` does.
-///
-/// # Errors
-/// The fault of the first check that refuses.
-pub(crate) fn check(asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
-    RequireCertificate.check(asked, decision)
+/// Whether nobody on the way can read a password: the client uses https, or is known to be on this machine.
+fn is_safe_for_passwords(question: &RequestAttributes<'_>) -> bool {
+    let is_of_this_machine = || question.known_client.is_some_and(|ip| ip.to_canonical().is_loopback());
+    question.scheme == Scheme::Https || is_of_this_machine()
+}
+
+/// Whether a request is refused for its connection, whoever its client is. Such a refusal is not counted, and not private.
+fn is_of_connection(fault: &Fault) -> bool {
+    let Fault::Client(fault) = fault else { return false };
+    matches!(
+        fault,
+        ClientFault::Misdirected(_) | ClientFault::Forbidden(Forbidden::NoClientCertificate)
+    )
+}
+
+/// The gate of a server: what it remembers of users.
+pub(crate) struct Gate {
+    /// The proofs of users, for routes with access rules.
+    control: Arc<AccessControl>,
 }
 
 impl fmt::Debug for Gate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Gate").field("checks", &self.checks.len()).finish()
+        out.debug_struct("Gate").finish_non_exhaustive()
     }
 }
 
@@ -82,18 +159,8 @@ impl Gate {
     /// The system gives no random bytes.
     pub(crate) fn new() -> Result<Gate, String> {
         Ok(Gate {
-            checks: vec![Box::new(RequireCertificate)],
             control: Arc::new(AccessControl::new()?),
         })
-    }
-
-    /// A gate with one check.
-    #[cfg(test)]
-    pub(crate) fn with(check: impl Check + 'static) -> Gate {
-        Gate {
-            checks: vec![Box::new(check)],
-            control: Arc::new(AccessControl::new().unwrap()),
-        }
     }
 
     /// Lets an answer pass, after what the routes change is noted in the exchange and the request.
@@ -109,21 +176,26 @@ impl Gate {
         mut decision: Decision<'_>,
     ) -> Result<Passed, Stopped> {
         exchange.note_decision(site, request, &mut decision);
-        self.check(&request.asked(exchange), &decision)?;
-        let Adjustments {
-            access, rate, throttle, ..
-        } = &decision.adjustments;
+        let adjustments = &decision.adjustments;
+        let is_open = adjustments.access.is_open();
+        if !is_open {
+            request.identity.subject = certificate_subject(exchange, request);
+        }
+        let verdict = match judge(&request.asked(exchange).attributes, adjustments, &request.identity) {
+            Verdict::Refuse(fault) if is_open || is_of_connection(&fault) => return Err(fault.into()),
+            verdict => verdict,
+        };
         // Before passwords, which cost more.
-        if let Some(LimitUse::Limited(rate)) = rate {
+        if let Some(LimitUse::Limited(rate)) = &adjustments.rate {
             restrain::count(exchange, request, rate)?;
         }
-        if !access.is_open() {
-            authorize(&self.control, exchange, request, access)?;
+        if !is_open {
+            authorize(&self.control, exchange, request, adjustments, verdict)?;
         }
-        if let Some(LimitUse::Limited(throttle)) = throttle {
+        if let Some(LimitUse::Limited(throttle)) = &adjustments.throttle {
             restrain::enter(exchange, request, throttle)?;
         }
-        request.bound_body(decision.adjustments.body)?;
+        request.bound_body(adjustments.body)?;
         Ok(decision.answer.map(Passed)?)
     }
 
@@ -137,20 +209,13 @@ impl Gate {
         request: &Request,
         decision: Decision<'_>,
     ) -> Result<Passed, Fault> {
-        self.check(&request.asked(exchange), &decision)?;
+        let question = request.asked(exchange).attributes;
+        judge(&question, &decision.adjustments, &request.identity).into_result()?;
         decision.answer.map(Passed)
     }
 
     /// The proofs of users, for reports.
     pub(crate) fn control(&self) -> &Arc<AccessControl> {
         &self.control
-    }
-
-    /// Asks the checks alone.
-    ///
-    /// # Errors
-    /// The fault of the first check that refuses.
-    pub(crate) fn check(&self, asked: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
-        self.checks.iter().try_for_each(|check| check.check(asked, decision))
     }
 }

@@ -1,47 +1,37 @@
-//! The gate of a running server: a check that refuses everything refuses every request, whatever kind of answer it has.
+//! The gate of a running server: a check that refuses everything refuses every request, whatever kind of answer it has; and what it refuses
+//! is neither explained as served nor listed.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_settings::limits::Limits;
-use sluice_settings::rule::{CertificateUse, Pattern, Replacement};
+use sluice_settings::rule::{Adjustments, CertificateUse, ClientCertificate, Pattern, Replacement, RequestAttributes};
 use sluice_settings::{
-    AccessLog, Action, CompressionSettings, DirectorySettings, ErrorSettings, Fallback, FileSettings, ListenAddress,
-    ListenSettings, LogTarget, Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
-    Settings, SiteSettings, SuffixScripts, UnknownHosts,
+    AccessLog, Action, CacheUse, CompressionSettings, DirectorySettings, ErrorSettings, Fallback, FileSettings,
+    ListenAddress, ListenSettings, LogTarget, Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings,
+    ScriptSource, Settings, SiteSettings, SuffixScripts, UnknownHosts,
 };
 
-use super::decide::{Answer, Asked, Decision, Later};
-use super::gate::Check;
-use super::*;
+use super::explain::{Answer, Question};
+
 use crate::server::Server;
 
-/// Refuses with 418, a status that no other code sends.
-struct RefuseAll;
+/// The field of a request that a check of these tests obeys.
+const FIELD: &str = "x-refused";
 
-impl Check for RefuseAll {
-    fn check(&self, _: &Asked<'_>, _: &Decision<'_>) -> Result<(), Fault> {
-        Err(teapot())
-    }
-}
-
-/// Permits scripts, counts them, and refuses the files and redirects that they lead to.
-struct RefuseAllButScripts(Arc<AtomicUsize>);
-
-impl Check for RefuseAllButScripts {
-    fn check(&self, _: &Asked<'_>, decision: &Decision<'_>) -> Result<(), Fault> {
-        if let Ok(Answer::Later(Later::Script(_))) = decision.answer {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
-        }
-        Err(teapot())
-    }
+/// A check in `judge` that only tests have: the field says which answers it refuses, with 418, a status that no other code sends.
+pub(super) fn refusal(question: &RequestAttributes<'_>, adjustments: &Adjustments) -> Option<Fault> {
+    let is_refused = match question.fields.get(FIELD)?.as_bytes() {
+        b"all" => true,
+        b"uncached" => adjustments.cache == Some(CacheUse::Off),
+        b"uncompressed" => adjustments.compress != Some(true),
+        other => panic!("{FIELD}: {other:?}"),
+    };
+    is_refused.then(teapot)
 }
 
 fn teapot() -> Fault {
@@ -152,13 +142,20 @@ pub(super) fn settings(root: &Path) -> Settings {
     }
 }
 
-/// The statuses of the responses, each request on a new connection.
-fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
-    let server = Server::start_with(settings, gate, crate::addresses::bind_all, None).unwrap();
+/// The statuses of the responses, each request on a new connection; `refused` is the field for the check of these tests.
+fn statuses(settings: &Settings, requests: &[&str], refused: Option<&str>) -> Vec<u16> {
+    let responses = responses(settings, requests, refused);
+    let status = |response: &String| response.split(' ').nth(1).unwrap().parse().unwrap();
+    responses.iter().map(status).collect()
+}
+
+fn responses(settings: &Settings, requests: &[&str], refused: Option<&str>) -> Vec<String> {
+    let server = Server::start(settings).unwrap();
+    let field = refused.map_or_else(String::new, |value| format!("{FIELD}: {value}\r\n"));
     let ListenAddress::Inet(address) = server.addresses()[0] else {
         panic!("no port")
     };
-    let status = |request: &&str| {
+    let response = |request: &&str| {
         let mut client = TcpStream::connect(address).unwrap();
         // Without its body the server waits for it before it closes the connection.
         let body = if request.contains("Content-Length: 2\r\n") {
@@ -168,17 +165,17 @@ fn statuses(gate: Gate, settings: &Settings, requests: &[&str]) -> Vec<u16> {
         };
         write!(
             client,
-            "{request} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n{body}"
+            "{request} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{field}\r\n{body}"
         )
         .unwrap();
         let mut response = String::new();
         client.read_to_string(&mut response).unwrap();
-        response.split(' ').nth(1).unwrap().parse().unwrap()
+        response
     };
-    let statuses = requests.iter().map(status).collect();
+    let responses = requests.iter().map(response).collect();
     server.drain();
     server.join();
-    statuses
+    responses
 }
 
 pub(super) const REQUESTS: [(&str, u16); 20] = [
@@ -212,7 +209,7 @@ fn body_of_a_request_about_the_server_is_not_limited() {
     settings.limits.body_bytes_max = 1;
     let server = "OPTIONS * HTTP/1.1\r\nContent-Length: 2\r\nX:";
     let file = "GET /a.txt HTTP/1.1\r\nContent-Length: 2\r\nX:";
-    assert_eq!(statuses(Gate::new().unwrap(), &settings, &[server, file]), [200, 413]);
+    assert_eq!(statuses(&settings, &[server, file], None), [200, 413]);
 }
 
 #[test]
@@ -221,12 +218,12 @@ fn no_request_bypasses_the_gate() {
     let settings = settings(directory.path());
     let ran = directory.path().join("ran");
     let (requests, expected): (Vec<_>, Vec<_>) = REQUESTS.into_iter().unzip();
-    assert_eq!(statuses(Gate::new().unwrap(), &settings, &requests), expected);
+    assert_eq!(statuses(&settings, &requests, None), expected);
     assert!(
         fs::remove_file(&ran).is_ok(),
         "no script ran although the gate was open"
     );
-    let refused = statuses(Gate::with(RefuseAll), &settings, &requests);
+    let refused = statuses(&settings, &requests, Some("all"));
     assert_eq!(refused, vec![418; requests.len()]);
     assert!(!ran.exists(), "a script ran behind a closed gate");
 }
@@ -234,10 +231,57 @@ fn no_request_bypasses_the_gate() {
 #[test]
 fn local_redirects_and_named_files_of_scripts_pass_the_gate_too() {
     let directory = tempfile::tempdir().unwrap();
-    let settings = settings(directory.path());
+    let mut settings = settings(directory.path());
+    // The check lets the scripts pass by this, and refuses the files that they lead to.
+    let scripts = settings.sites[0]
+        .routes
+        .iter_mut()
+        .find(|route| route.path.to_string() == "/cgi-bin/*");
+    scripts.unwrap().changes.compress = Some(true);
     let requests = ["GET /cgi-bin/hello", "GET /cgi-bin/redirect", "GET /cgi-bin/send"];
-    let scripts = Arc::new(AtomicUsize::new(0));
-    let gate = Gate::with(RefuseAllButScripts(Arc::clone(&scripts)));
-    assert_eq!(statuses(gate, &settings, &requests), [200, 418, 418]);
-    assert_eq!(scripts.load(Ordering::Relaxed), 3);
+    assert_eq!(statuses(&settings, &requests, Some("uncompressed")), [200, 418, 418]);
+    let ran = fs::read_to_string(directory.path().join("ran")).unwrap();
+    assert_eq!(ran.lines().count(), 3, "scripts ran");
+}
+
+/// One check of `judge` holds for a request, for its explanation, and for the listing of the directory.
+#[test]
+fn requests_explanations_and_listings_have_one_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings(directory.path());
+    fs::write(directory.path().join("site/listed/other.txt"), "other").unwrap();
+    let mut refused = RouteSettings::new("/listed/b.txt", Action::Pass);
+    refused.changes.cache = Some(CacheUse::Off);
+    settings.sites[0].routes.insert(0, refused);
+    for (field, status, is_shown) in [(None, 200, true), (Some("uncached"), 418, false)] {
+        let responses = responses(&settings, &["GET /listed/b.txt", "GET /listed/"], field);
+        assert!(
+            responses[0].starts_with(&format!("HTTP/1.1 {status} ")),
+            "{}",
+            responses[0]
+        );
+        assert!(responses[1].contains("other.txt"), "{}", responses[1]);
+        assert_eq!(responses[1].contains("b.txt"), is_shown, "{}", responses[1]);
+        let question = Question {
+            scheme: None,
+            host: "a.test".to_owned(),
+            port: None,
+            target: "/listed/b.txt".to_owned(),
+            method: "GET".to_owned(),
+            fields: field
+                .map(|value| (FIELD.to_owned(), value.to_owned()))
+                .into_iter()
+                .collect(),
+            client: "127.0.0.1".parse().unwrap(),
+            certificate: ClientCertificate::Absent,
+            subject: None,
+            user: None,
+        };
+        let answer = crate::server::explain(&settings, &question).unwrap().answer;
+        let explained = match &answer {
+            Answer::File { status, .. } | Answer::Error { status, .. } => *status,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(explained, status, "{answer:?}");
+    }
 }

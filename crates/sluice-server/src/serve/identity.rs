@@ -1,21 +1,29 @@
-//! Who the users of a request are, as far as it is known, and what the access rules say about it.
+//! Who the users of a request are, as far as it is known, and what one access rule says about it.
 //!
-//! Not here: finding out (`authorize`).
+//! Not here: finding out (`authorize`), and whether a request may have its answer (`gate`).
 
 use std::sync::Arc;
 
 use sluice_access::rules::{self, Permission, User, Visitor};
 use sluice_http::fault::{ClientFault, Credentials, Forbidden, NotPermitted, Unauthorized};
-use sluice_settings::rule::{Access, AccessSettings, AgentSettings, RequestAttributes, UserSource};
+use sluice_settings::rule::{AccessSettings, AgentSettings, RequestAttributes, UserSource};
 
 /// Who the users of a request are, by the sources that were asked.
 #[derive(Clone, Default)]
 pub(crate) struct Identity {
-    users: Vec<(Arc<UserSource>, User)>,
-    /// The sources that do not know the credentials, with the name.
-    wrong: Vec<(Arc<UserSource>, Box<str>)>,
+    known: Vec<(Arc<UserSource>, KnownUser)>,
     /// The subject of the client's verified certificate; only if a rule wants to know it.
     pub(crate) subject: Option<Box<str>>,
+}
+
+/// The user of a request by one source, as far as it is known.
+#[derive(Clone)]
+pub(crate) enum KnownUser {
+    /// Neither a proxy nor a certificate names one; a password may.
+    Unnamed,
+    User(User),
+    /// The source does not accept these credentials.
+    Nobody(Credentials),
 }
 
 /// Who was granted the answer, for scripts.
@@ -30,24 +38,24 @@ pub(crate) struct Granted {
 impl Identity {
     /// The user by a source. `None` if it has not been asked, or does not know the credentials.
     pub(crate) fn user(&self, source: &Arc<UserSource>) -> Option<&User> {
-        let is_same = |(other, _): &&(Arc<UserSource>, User)| is_same_source(other, source);
-        self.users.iter().find(is_same).map(|(_, user)| user)
+        match self.known(source) {
+            Some(KnownUser::User(user)) => Some(user),
+            Some(KnownUser::Unnamed | KnownUser::Nobody(_)) | None => None,
+        }
     }
 
-    /// The name whose credentials a source does not know.
-    pub(crate) fn wrong(&self, source: &Arc<UserSource>) -> Option<&str> {
-        let is_same = |(other, _): &&(Arc<UserSource>, Box<str>)| is_same_source(other, source);
-        self.wrong.iter().find(is_same).map(|(_, name)| &**name)
+    /// The user by a source, as far as it is known. `None` if the source has not been asked.
+    pub(crate) fn known(&self, source: &Arc<UserSource>) -> Option<&KnownUser> {
+        let is_same = |(other, _): &&(Arc<UserSource>, KnownUser)| is_same_source(other, source);
+        self.known.iter().find(is_same).map(|(_, known)| known)
     }
 
-    /// Notes who the user of a source is.
-    pub(crate) fn note_user(&mut self, source: Arc<UserSource>, user: User) {
-        self.users.push((source, user));
-    }
-
-    /// Notes that a source does not know the credentials with this name.
-    pub(crate) fn note_wrong(&mut self, source: Arc<UserSource>, name: Box<str>) {
-        self.wrong.push((source, name));
+    /// Notes what is known of the user of a source, in place of what was known before.
+    pub(crate) fn note(&mut self, source: &Arc<UserSource>, known: KnownUser) {
+        match self.known.iter_mut().find(|(other, _)| is_same_source(other, source)) {
+            Some((_, earlier)) => *earlier = known,
+            None => self.known.push((Arc::clone(source), known)),
+        }
     }
 
     /// What a rule says about a client.
@@ -58,13 +66,6 @@ impl Identity {
             user: self.user(&access.source),
         };
         rules::check(access.rule(attributes.method), &visitor)
-    }
-
-    /// Whether rules let a client have an answer, by what is known of it.
-    pub(crate) fn may_have(&self, access: &Access, attributes: &RequestAttributes<'_>) -> bool {
-        access
-            .limits()
-            .all(|access| matches!(self.permission(access, attributes), Permission::Granted(_)))
     }
 }
 

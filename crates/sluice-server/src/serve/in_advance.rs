@@ -2,23 +2,23 @@
 //!
 //! The scripts of a route with `min` are its `file` or `app`, its engines, and those that `proctor` names. They are looked for once a second, so
 //! that one that is installed later is found, and one that has changed is replaced. Not here: when processes are started
-//! (`sluice_script::pools`), and how (`sluice_script::in_advance`).
+//! (`sluice_script::pool::pools`), and how (`sluice_script::exchange::in_advance`).
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_http::fault::Fault;
 use sluice_http::target::Target;
-use sluice_script::in_advance::{self, Prepared, Starter};
+use sluice_script::exchange::in_advance::{self, Prepared, Starter};
 use sluice_script::resources::Resources;
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
 use crate::context::Context;
+use crate::dispatch::found_script::script_of_path;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::Route;
 use crate::dispatch::{Config, Site};
-use crate::serve::decide::script_of_path;
 
 /// The path of a program that a route names, where its pattern has none.
 const ROOT: &str = "/";

@@ -7,10 +7,11 @@
 use http::{HeaderMap, Response, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
-use sluice_script::request_body::RequestBody;
+use sluice_http::request_body::RequestBody;
 
-use crate::reports;
-use crate::reports::ask::{Ask, Visitor};
+use crate::operator::reports;
+use crate::operator::reports::ask::Ask;
+use crate::operator::reports::visitor::Visitor;
 use crate::serve::decide::ReportAnswer;
 use crate::serve::detail::is_unproxied;
 use crate::serve::exchange::Exchange;

@@ -6,16 +6,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderMap, Method, Uri, Version, header};
-use hyper::body::{Body, Incoming};
+use http::{HeaderMap, Method, Uri, header};
+use http_body::Body;
 use sluice_files::file_events::FileEvents;
 use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
+use sluice_http::protocol::Protocol;
 use sluice_http::received::Receiver;
+use sluice_http::request_body::RequestBody;
+use sluice_http::request_stream::Incoming;
 use sluice_http::target::{Target, TargetError, TargetProblem, check_escapes};
 use sluice_net::connection::Connection;
-use sluice_script::in_advance;
-use sluice_script::request_body::RequestBody;
+use sluice_script::exchange::in_advance;
 use sluice_settings::limits::Limits;
 use sluice_settings::rule::{BodyBounds, ClientCertificate, RequestAttributes};
 use sluice_watch::mask::Masks;
@@ -75,7 +77,7 @@ impl Request {
         incoming: Incoming,
     ) -> Result<Request, Fault> {
         let known_hosts = &exchange.context.known_hosts;
-        let listener = connection.listener();
+        let listener = connection.peer().listener();
         let known = known_hosts::field(&exchange.line.uri, fields)
             .and_then(|field| known_hosts.find(&config, listener, field.as_bytes()));
         let host = match &known {
@@ -86,7 +88,7 @@ impl Request {
         if fields.len() > config.limits.head_fields_max {
             return Err(ClientFault::TooManyFields(fields.len()).into());
         }
-        if exchange.line.version == Version::HTTP_2 {
+        if exchange.line.version.is_multiplexed() {
             check_padding(fields)?;
         }
         // Without a body, hyper has seen no such field.
@@ -94,7 +96,7 @@ impl Request {
             check_transfer_coding(fields)?;
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
-        let subject = match connection.https_port().filter(|_| !exchange.client.is_https) {
+        let subject = match connection.peer().https_port().filter(|_| !exchange.client.is_https) {
             Some(port) => {
                 check_escapes(exchange.line.uri.path())?;
                 RequestSubject::Https(port)
@@ -194,7 +196,7 @@ impl Request {
     /// The client's: it announced a larger body (413).
     pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
         match (&self.subject, &mut self.body) {
-            (RequestSubject::Target(_), Some(body)) => body.bound(bounds, &self.config.limits),
+            (RequestSubject::Target(_), Some(body)) => body.bound(bounds.within(&self.config.limits)),
             // Without a target no route takes part, and nobody reads the body.
             _ => Ok(()),
         }
@@ -256,13 +258,13 @@ fn body(
 ) -> RequestBody {
     let (is_over, has_length) = (incoming.is_end_stream(), incoming.size_hint().exact().is_some());
     let mask = |masks: &Masks| watched::body_mask(masks, fields);
-    let mut body = RequestBody::new(incoming, limits).watched(&exchange.subject, mask);
+    let mut body = RequestBody::new(incoming, limits.body()).watched(&exchange.subject, mask);
     if !is_over {
         body = body
             .counting(Arc::clone(&exchange.context.counts.received_bytes))
             .counted(&exchange.progress);
     }
-    if is_over || exchange.line.version >= Version::HTTP_2 {
+    if is_over || exchange.line.version.is_multiplexed() {
         return body;
     }
     let body = match has_length {
@@ -318,7 +320,7 @@ fn subject(line: &RequestLine) -> Result<RequestSubject, Fault> {
         Method::OPTIONS if uri.path() == "*" => Ok(RequestSubject::Server),
         _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => bad(TargetProblem::NotAPath),
         // The authority of HTTP/2 is a field of its own, so a path without a slash is no absolute form (RFC 9113 §8.3.1).
-        _ if *version == Version::HTTP_2 && has_no_slash(uri) => bad(TargetProblem::NoSlash),
+        _ if version.is_multiplexed() && has_no_slash(uri) => bad(TargetProblem::NoSlash),
         _ => Ok(RequestSubject::Target(Target::from_uri(uri)?)),
     }
 }
@@ -338,5 +340,5 @@ pub(crate) fn ends_connection(head: &Parts) -> bool {
             .flat_map(|list| list.split(','))
             .any(|option| option.trim().eq_ignore_ascii_case(word))
     };
-    says("close") || (head.version < Version::HTTP_11 && !says("keep-alive"))
+    says("close") || (!head.version.keeps_connection() && !says("keep-alive"))
 }

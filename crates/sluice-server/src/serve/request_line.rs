@@ -2,6 +2,7 @@
 
 use http::uri::Scheme;
 use http::{Method, Uri, Version};
+use sluice_http::protocol::Protocol;
 
 /// The request line (RFC 9112 §3), or its pseudo-header fields (RFC 9113 §8.3.1).
 pub(crate) struct RequestLine {
@@ -14,6 +15,6 @@ impl RequestLine {
     /// The scheme of an absolute form (RFC 9112 §3.2.2). `None` for the other forms; HTTP/2, which sends a scheme with each request,
     /// has no such form.
     pub(crate) fn absolute_form(&self) -> Option<&Scheme> {
-        self.uri.scheme().filter(|_| self.version < Version::HTTP_2)
+        self.uri.scheme().filter(|_| !self.version.is_multiplexed())
     }
 }

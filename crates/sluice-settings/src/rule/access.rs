@@ -1,4 +1,4 @@
-//! Who may have an answer: the values of `access` of a route.
+//! The values of `access` of a route: who may have an answer.
 //!
 //! Here: the entries and how they are written. Not here: whether a request satisfies them (`sluice_access::rules`), where the users of a
 //! file come from (`sluice_access::store`).
@@ -20,7 +20,7 @@ use crate::rule::network::Network;
 const ENTRIES: &str =
     "\"any-user\", \"user:ann bob\", \"group:staff\", \"net:192.0.2.0/24\", \"certificate:CN=ann\" or \"all\"";
 
-/// What a route says about access.
+/// The access rules of a route, or an exception from those of an earlier one.
 #[derive(Clone, Debug)]
 pub enum AccessUse {
     /// Everybody may have the answer: an exception from what an earlier route says.
@@ -29,18 +29,18 @@ pub enum AccessUse {
     Limited(Arc<AccessSettings>),
 }
 
-/// Who may have an answer, and how users prove who they are.
+/// The users who may have an answer, and how they prove who they are.
 #[derive(Clone, Debug)]
 pub struct AccessSettings {
     /// The place in the configuration.
     pub origin: String,
     /// The name of the protected area, which browsers show (RFC 9110 §11.5). Printable ASCII.
     pub realm: String,
-    /// Who the users are.
+    /// The source of the users.
     pub source: Arc<UserSource>,
-    /// Who may read.
+    /// The rule for reading.
     pub read: AccessRule,
-    /// Who may change something: requests with other methods than [`is_read`] names.
+    /// The rule for changes: requests with other methods than [`is_read`] names.
     pub write: AccessRule,
     /// Whether passwords are accepted over clear text from other machines.
     pub clear_text: bool,
@@ -70,7 +70,7 @@ pub struct UserSource {
 /// An authentication agent: a CGIplus script that is asked whether a password is right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AgentSettings {
-    /// What is asked.
+    /// The program that is asked.
     pub program: AgentProgram,
     /// AUTH_AGENT.
     pub parameters: String,
@@ -79,7 +79,7 @@ pub struct AgentSettings {
 /// The script of an authentication agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AgentProgram {
-    /// That of this path of the site.
+    /// The script at this path of the site.
     Script(String),
     /// A program that comes with the server.
     Own(OwnAgent),
@@ -462,7 +462,7 @@ fn trimmed(attribute: &str) -> &str {
     &attribute[..end.len() + blank.map_or(0, char::len_utf8)]
 }
 
-/// As the entry is written.
+/// Writes the entry as the configuration has it.
 impl fmt::Display for AccessEntry {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -514,9 +514,9 @@ impl fmt::Display for AccessUse {
 /// The rules of all paths that lead to one answer.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// That of the last route that says something about the path.
+    /// The rules of the last route that says something about the path.
     pub own: Option<AccessUse>,
-    /// Those of other paths of the same answer, each of which must be satisfied, too. Usually empty.
+    /// The rules of other paths of the same answer, each of which must be satisfied, too. Usually empty.
     others: Vec<Arc<AccessSettings>>,
 }
 

@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
+use sluice_http::request_body::BodyLimits;
+
 use crate::cache::CacheUse;
+use crate::limits::Limits;
 use crate::rule::access::Access;
 use crate::rule::head_change::HeadChanges;
 use crate::rule::throttle::{LimitUse, RateSettings, ThrottleSettings};
@@ -53,6 +56,19 @@ pub struct BodyBounds {
     pub timeout: Option<Duration>,
     /// Lowest rate, bytes per second; 0 disables it.
     pub bytes_per_second_min: Option<u64>,
+}
+
+impl BodyBounds {
+    /// These limits, and the server's where there are none.
+    #[must_use]
+    pub fn within(self, limits: &Limits) -> BodyLimits {
+        let server = limits.body();
+        BodyLimits {
+            bytes_max: self.bytes_max.unwrap_or(server.bytes_max),
+            timeout: self.timeout.unwrap_or(server.timeout),
+            bytes_per_second_min: self.bytes_per_second_min.unwrap_or(server.bytes_per_second_min),
+        }
+    }
 }
 
 impl Adjustments {
@@ -197,7 +213,7 @@ impl BodyBounds {
 }
 
 impl CertificateUse {
-    /// What two paths require that lead to one answer, such as a directory and its index page; `None` stands for the site's
+    /// The stricter of the requirements of two paths that lead to one answer, such as a directory and its index page; `None` stands for the site's
     /// setting. A requirement of either holds, and an exception only if both have it.
     #[must_use]
     pub fn stricter(one: Option<CertificateUse>, other: Option<CertificateUse>) -> Option<CertificateUse> {

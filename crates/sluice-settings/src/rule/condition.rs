@@ -33,10 +33,10 @@ pub enum Scheme {
     Https,
 }
 
-/// What is known of the client's certificate.
+/// The state of the client's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificate {
-    /// Nothing: the connection is in clear text, or its handshake did not ask for the certificate that the site wants.
+    /// Unknown: the connection is in clear text, or its handshake did not ask for the certificate that the site wants.
     #[default]
     NotAsked,
     /// The address requires a certificate of other authorities than those that have signed the client's.
@@ -332,7 +332,7 @@ impl fmt::Display for Conditions {
 }
 
 impl Conditions {
-    /// As `to_string`, without the values of header fields and parameters, which may be secrets.
+    /// The text of `to_string` without the values of header fields and parameters, which may be secrets.
     #[must_use]
     pub fn without_secrets(&self) -> String {
         self.shown(|_| "…".to_owned())

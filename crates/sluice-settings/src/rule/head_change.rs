@@ -25,11 +25,11 @@ pub enum Expiry {
     Age(Duration),
     /// For a year, without revalidation on reload (RFC 8246), because the URL changes with the content.
     Immutable,
-    /// It may be cached, but must be revalidated before each use.
+    /// The response may be cached, but must be revalidated before each use.
     NoCache,
-    /// It must not be cached.
+    /// The response must not be cached.
     NoStore,
-    /// Nothing is sent, even if an earlier route sets an expiry.
+    /// No field is sent, even if an earlier route sets an expiry.
     Off,
 }
 

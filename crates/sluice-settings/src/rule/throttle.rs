@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a route says about a limit: the limit, or an exception from that of an earlier route.
+/// The limit of a route, or an exception from that of an earlier route.
 #[derive(Debug)]
 pub enum LimitUse<T> {
     /// There is none.
@@ -67,9 +67,9 @@ pub enum ThrottlePer {
     /// All requests of the route.
     #[default]
     Route,
-    /// Those of one address (IPv6: of one network of 64 bits).
+    /// The requests of one address (IPv6: of one network of 64 bits).
     Client,
-    /// Those of one user; without a user, of one address.
+    /// The requests of one user; without a user, of one address.
     User,
 }
 
@@ -121,7 +121,7 @@ impl RateSettings {
     }
 }
 
-/// As it is written: `20/s`.
+/// Writes the rate as the configuration has it: `20/s`.
 impl fmt::Display for RateSettings {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.per.as_secs();

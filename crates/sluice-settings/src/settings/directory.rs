@@ -62,7 +62,7 @@ pub fn suffix_of<'s>(suffixes: &'s [String], name: &str) -> Option<&'s str> {
     suffixes.iter().find(ends_with).map(String::as_str)
 }
 
-/// What is tried where a path leads to nothing in the directory of its route.
+/// The answer that is tried where a path leads to nothing in the directory of its route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// Another path of the site, and perhaps another query.

@@ -1,6 +1,6 @@
 //! The engines of a route in mode `rte`: interpreters that are kept and run many scripts.
 //!
-//! Here: which engines there are, and what a route says about them. Not here: where their files are (`sluice_script::engine`).
+//! Here: which engines there are, and what a route says about them. Not here: where their files are (`sluice_script::program::engine`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub enum Engine {
     Program {
         /// The program.
         program: String,
-        /// Its arguments, before those of the server.
+        /// The arguments, before those of the server.
         arguments: Vec<String>,
     },
 }
@@ -81,7 +81,7 @@ impl Engine {
         Engine::OWN.into_iter().find(|engine| engine.name() == name)
     }
 
-    /// Its name: SCRIPT_RTE, and the word of the configuration. That of a program is the name of its file without its suffix.
+    /// The name: SCRIPT_RTE, and the word of the configuration. For a program, the name of its file without its suffix.
     pub fn name(&self) -> &str {
         match (self, self.traits()) {
             (_, Some(traits)) => traits.name,

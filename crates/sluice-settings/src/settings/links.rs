@@ -6,7 +6,7 @@ pub enum FollowLinks {
     /// None of them.
     #[default]
     No,
-    /// Those that belong to the owner of what they lead to.
+    /// Links that belong to the owner of their target.
     SameOwner,
     /// All of them.
     Yes,

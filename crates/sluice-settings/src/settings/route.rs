@@ -14,14 +14,14 @@ use crate::settings::script::ScriptSettings;
 pub struct RouteSettings {
     /// The place in the configuration, for messages.
     pub origin: String,
-    /// What the administrator says about it, for explanations and WATCH.
+    /// The administrator's comment, for explanations and WATCH.
     pub comment: Option<String>,
     /// `/exact`, `/prefix/*` or, under the root, `*.cgi`, where `*` stands for any run of characters; or a regular
     /// expression.
     pub path: Pattern,
     /// The conditions besides the path.
     pub when: Conditions,
-    /// What the route does with a request that matches.
+    /// The action of the route for a request that matches.
     pub action: Action,
     /// Which symbolic links that leave its directories are followed; `None` for the site's setting.
     pub follow_links: Option<FollowLinks>,
@@ -57,7 +57,7 @@ impl RouteSettings {
     }
 }
 
-/// What a route does.
+/// The action of a route.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Serves files from a directory, and runs those that are scripts; the pattern's part before `*` is removed from the path.

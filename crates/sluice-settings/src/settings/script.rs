@@ -35,7 +35,7 @@ pub struct ScriptSettings {
     pub output: ScriptOutput,
     /// How long a script may take.
     pub timeouts: ScriptTimeouts,
-    /// What a process may use and reach.
+    /// The confinement of a process.
     pub confinement: Confinement,
     /// The processes of each script of the route.
     pub pool: PoolSettings,
@@ -60,7 +60,7 @@ pub enum ScriptSource {
     App {
         /// The directory of its files.
         directory: PathBuf,
-        /// Its name, in the words of its engine: `module:callable`, `app.psgi`, `worker.php`.
+        /// The name, in the words of the engine: `module:callable`, `app.psgi`, `worker.php`.
         name: String,
     },
     /// The file under the site's root whose path matches the pattern (`*.cgi`); the rest of the path is PATH_INFO.
@@ -68,7 +68,7 @@ pub enum ScriptSource {
 }
 
 /// How a script runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// One process for each request (RFC 3875).
     Cgi,
@@ -84,6 +84,8 @@ struct ModeTraits {
     keeps_process: bool,
     has_engine: bool,
     processes_max: usize,
+    requests_at_once: usize,
+    alternative: Mode,
 }
 
 impl Mode {
@@ -95,18 +97,24 @@ impl Mode {
                 has_engine: false,
                 // They are short-lived, so more of them may run.
                 processes_max: 64,
+                requests_at_once: 1,
+                alternative: Mode::Cgiplus,
             },
             Mode::Cgiplus => ModeTraits {
                 name: "cgiplus",
                 keeps_process: true,
                 has_engine: false,
                 processes_max: 16,
+                requests_at_once: 1,
+                alternative: Mode::Cgi,
             },
             Mode::Rte => ModeTraits {
                 name: "rte",
                 keeps_process: true,
                 has_engine: true,
                 processes_max: 16,
+                requests_at_once: 1,
+                alternative: Mode::Cgi,
             },
         }
     }
@@ -124,6 +132,16 @@ impl Mode {
     /// Whether an engine runs the scripts, several of them in one process.
     pub const fn has_engine(self) -> bool {
         self.traits().has_engine
+    }
+
+    /// Requests that a process serves at once.
+    pub const fn requests_at_once(self) -> usize {
+        self.traits().requests_at_once
+    }
+
+    /// The mode for a script that shows that this one is wrong for it.
+    pub const fn alternative(self) -> Mode {
+        self.traits().alternative
     }
 }
 
@@ -244,6 +262,21 @@ pub struct PoolSettings {
 }
 
 impl ScriptSettings {
+    /// The settings of CGI scripts of which only the source was given.
+    pub fn cgi(source: ScriptSource) -> ScriptSettings {
+        ScriptSettings::new(source, Mode::Cgi)
+    }
+
+    /// The settings of CGIplus scripts of which only the source was given.
+    pub fn cgiplus(source: ScriptSource) -> ScriptSettings {
+        ScriptSettings::new(source, Mode::Cgiplus)
+    }
+
+    /// The settings of the scripts of engines of which only the source was given.
+    pub fn rte(source: ScriptSource) -> ScriptSettings {
+        ScriptSettings::new(source, Mode::Rte)
+    }
+
     /// The settings of a script of which only source and mode were given.
     pub fn new(source: ScriptSource, mode: Mode) -> ScriptSettings {
         ScriptSettings {

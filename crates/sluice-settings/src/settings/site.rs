@@ -118,7 +118,7 @@ pub enum ErrorDetail {
     /// None.
     #[default]
     Off,
-    /// Those that send their requests on this machine, to one of its own names, and not through a proxy.
+    /// Clients that send their requests on this machine, to one of its own names, and not through a proxy.
     Local,
     /// All.
     All,

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 /// A user with its groups, as numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// As in the configuration.
+    /// The name or number in the configuration.
     pub name: String,
-    /// Its number.
+    /// The user id.
     pub uid: u32,
-    /// Its primary group.
+    /// The primary group.
     pub gid: u32,
     /// All its groups.
     pub groups: Vec<u32>,
-    /// Its login name. `None` if it has no account.
+    /// The login name. `None` if there is no account.
     pub login: Option<String>,
-    /// Its home directory. `None` if it has no account.
+    /// The home directory. `None` if there is no account.
     pub home: Option<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ pub struct OwnerSettings {
 /// The user of the scripts of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScriptUser {
-    /// That of all scripts.
+    /// The user of all scripts.
     #[default]
     Usual,
     /// This one.
@@ -61,7 +61,7 @@ pub enum ScriptUser {
     Owner,
 }
 
-/// As whom scripts may run: what the launcher needs to know.
+/// The users as whom scripts may run, as the launcher needs to know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptUserSettings {
     /// The user of scripts whose route names none; `None`: that of the launcher.

@@ -10,10 +10,11 @@ use clap::Args;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use sluice_http::escape::escaped_lines;
+use sluice_report::command::{Command, CommandResult, ServerReport};
 use sluice_settings::ControlSocket;
 
 use super::found::{self, Running};
-use super::{Answer, Command, State, place, render};
+use super::{place, render};
 
 /// The socket that packages and the deployment guide use.
 const SYSTEM_SOCKET: &str = "/run/sluice/control.sock";
@@ -92,7 +93,7 @@ pub(crate) fn run(command: &Command, options: &Options, print: fn(&str) -> Resul
 ///
 /// # Errors
 /// One line: no server was found, or it did not answer.
-pub(crate) fn ask(server: &ServerOptions, command: &Command) -> Result<(Answer, String), String> {
+pub(crate) fn ask(server: &ServerOptions, command: &Command) -> Result<(CommandResult, String), String> {
     let (socket, stream) = server.connect()?;
     let text = exchange(stream, command).map_err(|error| format!("{}: {error}", socket.display()))?;
     let answer =
@@ -243,9 +244,9 @@ fn only_one(directory: &Path, system: &Path) -> Result<(PathBuf, UnixStream), St
 }
 
 /// The state of the server on the other end; `None` if it does not answer as one.
-fn state(stream: UnixStream) -> Option<State> {
+fn state(stream: UnixStream) -> Option<ServerReport> {
     let answer = exchange(stream, &Command::Status).ok()?;
-    serde_json::from_str::<Answer>(&answer).ok()?.state
+    serde_json::from_str::<CommandResult>(&answer).ok()?.state
 }
 
 /// Connects, unless the socket belongs to a user whose answers are not to be trusted.

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use super::State;
+use sluice_report::command::ServerReport;
 
 /// A server that this user runs.
 pub(super) struct Running {
@@ -28,7 +28,7 @@ pub(super) fn process_ids(pids: &[u32]) -> String {
 }
 
 /// A server, for a choice among several: `7: /etc/sluice.toml on [::]:443`.
-pub(super) fn described(pid: u32, state: Option<&State>) -> String {
+pub(super) fn described(pid: u32, state: Option<&ServerReport>) -> String {
     let Some(state) = state else {
         return format!("{pid}, which does not answer");
     };

@@ -3,14 +3,12 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
+use sluice_report::command::{History, ServerReport};
 use sluice_report::scripts::{Phase, Pool};
 use sluice_report::text::{self, number};
 
-use super::State;
-use crate::link::message::History;
-
 /// The state, a line for each subject.
-pub(super) fn render(state: &State) -> String {
+pub(super) fn render(state: &ServerReport) -> String {
     let status = &state.status;
     let (connections, requests, processes) = (&status.connections, &status.requests, &status.processes);
     let mut out = String::new();
@@ -143,7 +141,7 @@ fn pool_line(pool: &Pool) -> String {
 }
 
 /// The counts of responses that are not 0.
-fn responses(state: &State) -> String {
+fn responses(state: &ServerReport) -> String {
     let requests = &state.status.requests;
     let classes = (1..)
         .zip(requests.by_class)

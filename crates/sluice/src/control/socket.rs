@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use rustix::process::geteuid;
 use sluice_net::unix::SocketFile;
+use sluice_report::command::{Command, CommandResult};
+use sluice_server::commands::{CommandRequest, Requester};
 use sluice_server::watch_log::WatchLog;
 use sluice_settings::ControlSocket;
 use sluice_watch::Hub;
@@ -26,7 +28,7 @@ use tokio::time::timeout;
 
 use super::watch_stream::{STALL, Stream};
 use super::watching::Watching;
-use super::{Answer, COMMAND_BYTES_MAX, Command, place};
+use super::{COMMAND_BYTES_MAX, place};
 
 /// Commands at once; others wait.
 const COMMANDS_MAX: usize = 16;
@@ -37,17 +39,9 @@ const SILENT_MAX: usize = 64;
 /// How long a peer may take to send its command, or to read its answer.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A command that waits for its answer.
-pub(crate) struct Request {
-    pub(crate) command: Command,
-    /// The user who gives it.
-    pub(crate) user: u32,
-    pub(crate) answer: oneshot::Sender<Answer>,
-}
-
 /// The control socket of a server. Dropping it removes its file.
 pub(crate) struct Control {
-    requests: mpsc::Receiver<Request>,
+    requests: mpsc::Receiver<CommandRequest>,
     /// `None` if the supervisor has the file.
     _file: Option<SocketFile>,
     accepting: JoinHandle<()>,
@@ -88,7 +82,7 @@ impl Control {
     }
 
     /// The next command.
-    pub(crate) async fn next(control: Option<&mut Control>) -> Request {
+    pub(crate) async fn next(control: Option<&mut Control>) -> CommandRequest {
         if let Some(control) = control
             && let Some(request) = control.requests.recv().await
         {
@@ -159,7 +153,7 @@ fn bind(path: &Path) -> Result<BoundControl, String> {
 /// What a connection needs of the server.
 #[derive(Clone)]
 struct Server {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<CommandRequest>,
     hub: Arc<Hub>,
 }
 
@@ -240,22 +234,21 @@ async fn answer_peer(
         return match serde_json::from_str(&line) {
             Ok(watching) => watch(watching, connection, &server.hub).await,
             Err(error) => {
-                connection
-                    .answer(&Answer::refused(format!("not a watch: {error}")))
-                    .await
+                let refusal = CommandResult::refused(&format!("not a watch: {error}"));
+                connection.answer(&refusal).await
             }
         };
     }
     let answer = match serde_json::from_str(&line) {
         Ok(command) => carry_out(command, connection.peer.uid(), server.requests).await,
-        Err(error) => Answer::refused(format!("not a command: {error}")),
+        Err(error) => CommandResult::refused(&format!("not a command: {error}")),
     };
     connection.answer(&answer).await
 }
 
 impl Connection {
-    async fn answer(&mut self, answer: &Answer) -> io::Result<()> {
-        let mut text = serde_json::to_vec(answer)?;
+    async fn answer(&mut self, result: &CommandResult) -> io::Result<()> {
+        let mut text = serde_json::to_vec(result)?;
         text.push(b'\n');
         timeout(PEER_TIMEOUT, self.writer.write_all(&text)).await?
     }
@@ -281,7 +274,7 @@ async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -
         Ok(watch) => watch,
         Err(refused) => {
             tracing::warn!("watch by {watcher} was refused: {refused}");
-            return connection.answer(&Answer::refused(refused.to_string())).await;
+            return connection.answer(&CommandResult::refused(&refused.to_string())).await;
         }
     };
     let stream = Stream {
@@ -290,7 +283,7 @@ async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -
         format,
         stall: STALL,
     };
-    connection.answer(&Answer::done()).await?;
+    connection.answer(&CommandResult::done()).await?;
     let Connection {
         reader, writer, slot, ..
     } = connection;
@@ -299,10 +292,15 @@ async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -
     Ok(())
 }
 
-async fn carry_out(command: Command, user: u32, requests: mpsc::Sender<Request>) -> Answer {
+async fn carry_out(command: Command, user: u32, requests: mpsc::Sender<CommandRequest>) -> CommandResult {
     let (answer, answered) = oneshot::channel();
-    let ending = || Answer::refused("the server is ending");
-    match requests.send(Request { command, user, answer }).await {
+    let request = CommandRequest {
+        command,
+        requester: Requester::SystemUser(user),
+        answer,
+    };
+    let ending = || CommandResult::refused("the server is ending");
+    match requests.send(request).await {
         Ok(()) => answered.await.unwrap_or_else(|_| ending()),
         Err(_) => ending(),
     }

@@ -14,12 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use sluice_http::escape::{escaped_lines, is_deceptive};
+use sluice_report::command::CommandResult;
 use sluice_watch::{End as WatchEnd, Item, Items, Spec};
 
+use super::COMMAND_BYTES_MAX;
 use super::client::{ANSWER_TIMEOUT, ServerOptions};
 use super::watching::{WatchFormat, Watching};
 use super::waterfall::Waterfall;
-use super::{Answer, COMMAND_BYTES_MAX};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -236,7 +237,7 @@ fn begin(
     };
     exchange(stream, &mut text).map_err(named)?;
     stream.get_ref().set_read_timeout(None).map_err(named)?;
-    let answer: Answer = serde_json::from_str(&text).map_err(|error| {
+    let answer: CommandResult = serde_json::from_str(&text).map_err(|error| {
         let message = match text.is_empty() {
             true => "the server closed the connection: is this command given by its user, or by root?".to_owned(),
             false => format!("not an answer: {error}"),

@@ -48,7 +48,7 @@ pub(crate) fn is_engine(name: &str) -> bool {
         engine: Engine::named(name),
         ..EngineSettings::default()
     };
-    settings.engine.is_some() && sluice_script::engine::missing_engines(&settings).is_empty()
+    settings.engine.is_some() && sluice_script::program::engine::missing_engines(&settings).is_empty()
 }
 
 fn is_in(path: &OsStr, name: &str) -> bool {

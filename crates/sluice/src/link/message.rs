@@ -4,8 +4,8 @@
 //! supervisor                                server process
 //!     ├── Start: bundle, sockets ─────────────▶│
 //!     │◀───────────────── Started, or Failed ──┤
-//!     │◀──────────────────────────── Ask ──────┤   `sluice reload`, the reports
-//!     ├── Reload: bundle, new sockets ────────▶│   or Refused: the configuration is invalid
+//!     │◀──────────────────────────── Command ──┤   `sluice reload`, the reports
+//!     ├── Reload: bundle, new sockets ────────▶│   or Result: the configuration is invalid
 //!     │◀──────────────────────────── Reloaded ─┤
 //!     ├── Remove: addresses ──────────────────▶│
 //!     ├── Drain, then perhaps End ────────────▶│
@@ -16,12 +16,13 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sluice_report::command::{Command, CommandResult, History};
 use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor: the hundreds change when one of them does. What server
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
-pub(crate) const VERSION: u32 = 300 + sluice_launch::MESSAGES_VERSION;
+pub(crate) const VERSION: u32 = 400 + sluice_launch::MESSAGES_VERSION;
 
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,8 +31,13 @@ pub(crate) enum ToServer {
     Start(Start),
     /// Use other settings. With the bundle and the sockets of added addresses.
     Reload(Reload),
-    /// There will be no reload, and why: lines for the log.
-    Refused(Refused),
+    /// The result of a command that the supervisor has carried out or refused.
+    Result {
+        /// Who has given it.
+        causes: Vec<Cause>,
+        /// The result, whose messages are for the log.
+        result: Box<CommandResult>,
+    },
     /// The launcher has ended, and another one starts scripts. With the socket to it.
     Launcher,
     /// Accept what waits on these addresses, and nothing more.
@@ -49,8 +55,6 @@ pub(crate) enum ToServer {
     Drain { is_replaced: bool },
     /// End at once.
     End,
-    /// What became of the upgrade that was asked for.
-    Upgraded(Refused),
 }
 
 /// A message of the supervisor to a launcher.
@@ -92,20 +96,6 @@ pub(crate) struct Start {
     pub(crate) left: Option<String>,
 }
 
-/// What a supervisor knows of the server processes that it has started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct History {
-    /// The process id of the supervisor.
-    pub(crate) pid: u32,
-    /// How often a server process was started again because one had ended.
-    pub(crate) restarts: u32,
-    /// How the last one ended: `was killed by signal 9 (SIGKILL)`.
-    pub(crate) last_end: Option<String>,
-    /// How often the program was replaced (`sluice upgrade`).
-    #[serde(default)]
-    pub(crate) upgrades: u32,
-}
-
 /// Settings that have changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reload {
@@ -124,20 +114,12 @@ pub(crate) struct Listen {
     pub(crate) sockets: usize,
 }
 
-/// A refusal, or another result in lines.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Refused {
-    pub(crate) causes: Vec<Cause>,
-    pub(crate) is_done: bool,
-    pub(crate) lines: Vec<String>,
-}
-
 /// Who wants a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
     /// A signal to the supervisor.
     Signal(String),
-    /// The server process, with the number of its question.
+    /// The server process, with the number of the command.
     Asked(u64),
 }
 
@@ -154,17 +136,8 @@ pub(crate) enum FromServer {
     Reloaded { is_done: bool },
     /// Whether the new certificates are in force.
     NewCertificates { is_done: bool },
-    /// Somebody wants something that the supervisor does.
-    Ask { number: u64, what: Ask },
+    /// A command that the supervisor carries out. The result has this number as a cause.
+    Command { number: u64, command: Command },
     /// Its workers answer.
     Alive,
-}
-
-/// What a server process asks of its supervisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Ask {
-    Reload,
-    Drain,
-    Upgrade,
-    ReopenLogs,
 }

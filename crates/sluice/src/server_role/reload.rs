@@ -3,23 +3,22 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use sluice_net::addresses::AddressSockets;
 use sluice_net::listener::Bound;
-use sluice_server::AddressSockets;
 use sluice_settings::Settings;
 use sluice_settings::notation;
 use sluice_settings::source::Source;
 
 use super::Role;
 use super::report::Report;
-use super::supervised::{Taken, read_bundle};
+use super::supervised::{PassedFds, read_bundle};
 use crate::link::message::{FromServer, Listen, Reload};
 
 impl Role<'_> {
     /// Uses the settings of a bundle, and says whether that succeeded.
     pub(super) async fn reload_with(&mut self, reload: Reload, fds: Vec<OwnedFd>) {
         let Some(link) = &mut self.link else { return };
-        let askers = link.askers_of(&reload.causes);
-        let mut report = askers.report();
+        let mut report = link.report_of(&reload.causes);
         let file = link.file().to_owned();
         let applied = self.apply(&file, &reload.listen, fds, &mut report);
         if let Some(read) = applied {
@@ -33,8 +32,8 @@ impl Role<'_> {
             self.server.show_server_log(self.logger.source(&read.server_log));
             self.settings = read;
         }
-        let is_done = report.answer.ok;
-        askers.answer(&report.answer);
+        let is_done = report.result.ok;
+        report.finish();
         self.send(&FromServer::Reloaded { is_done }).await;
     }
 
@@ -70,7 +69,7 @@ impl Role<'_> {
         fds: Vec<OwnedFd>,
         report: &mut Report,
     ) -> Result<Settings, String> {
-        let mut taken = Taken::new(fds);
+        let mut taken = PassedFds::new(fds);
         let source = Source::given(read_bundle(&taken.one()?)?);
         let settings = sluice_config::load_from(file, &source, |missing| report.warn(missing));
         let settings = settings.map_err(|errors| errors.to_string())?;
@@ -96,7 +95,7 @@ impl Role<'_> {
 
     /// Reads certificates and keys of a bundle again, and says whether that succeeded.
     pub(super) async fn use_certificates(&mut self, fds: Vec<OwnedFd>) {
-        let bundle = Taken::new(fds).one().and_then(|bundle| read_bundle(&bundle));
+        let bundle = PassedFds::new(fds).one().and_then(|bundle| read_bundle(&bundle));
         let is_done = match bundle {
             Ok(bundle) => {
                 self.settings.source = Source::given(bundle);
@@ -130,7 +129,7 @@ impl Role<'_> {
 
     /// Says that the workers answer, if they do: the watchdog of systemd waits for it.
     pub(super) async fn say_alive(&mut self) {
-        if self.server.inspector().do_workers_answer().await {
+        if self.server.operator().do_workers_answer().await {
             self.send(&FromServer::Alive).await;
         }
     }

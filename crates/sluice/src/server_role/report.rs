@@ -1,47 +1,78 @@
-//! What the server role tells the administrator: in the log, and in the answer to who has given a command.
+//! Messages of the server role for the administrator: in the log, and in the result of a command.
 
+use sluice_report::command::{Command, CommandResult};
 use sluice_server::Server;
+use sluice_server::commands::{CommandRequest, Requester};
 use sluice_settings::Settings;
+use tokio::sync::oneshot;
 
-use crate::control::Answer;
-
-/// What a command does, for the log and for who has given it.
+/// A command in progress: its result so far, its name for the log, and who waits for the result.
 pub(super) struct Report {
     /// `SIGHUP`, `sluice reload`, or `reload by user ann from 192.0.2.1`.
-    pub(super) name: String,
+    name: String,
     /// The user of the control socket.
-    pub(super) user: Option<u32>,
-    pub(super) answer: Answer,
+    user: Option<u32>,
+    pub(super) result: CommandResult,
+    /// Several if the same change was wanted more than once. Empty for a signal.
+    waiting: Vec<oneshot::Sender<CommandResult>>,
 }
 
 impl Report {
-    pub(super) fn new(name: String, user: Option<u32>) -> Report {
+    /// The report on a command that nobody waits for: of a signal.
+    pub(super) fn of_signal(name: &str) -> Report {
         Report {
+            name: name.to_owned(),
+            user: None,
+            result: CommandResult::done(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// A command, and the report on it.
+    pub(super) fn of_request(request: CommandRequest) -> (Command, Report) {
+        let name = request.command.name();
+        let (name, user) = match request.requester {
+            Requester::SystemUser(user) => (format!("sluice {name}"), Some(user)),
+            Requester::Visitor(visitor) => (format!("{name} by {visitor}"), None),
+        };
+        let report = Report {
             name,
             user,
-            answer: Answer {
-                ok: true,
-                ..Answer::default()
-            },
+            result: CommandResult::done(),
+            waiting: vec![request.answer],
+        };
+        (request.command, report)
+    }
+
+    /// The same change was wanted by an earlier command, whose name the log has.
+    pub(super) fn join(&mut self, earlier: Report) {
+        (self.name, self.user) = (earlier.name, earlier.user);
+        self.waiting.extend(earlier.waiting);
+    }
+
+    /// Sends the result to all who wait for it. They may have gone.
+    pub(super) fn finish(self) {
+        for waiting in self.waiting {
+            drop(waiting.send(self.result.clone()));
         }
     }
 
     pub(super) fn info(&mut self, text: &str) {
         tracing::info!(user = self.user, "{}: {text}", self.name);
-        self.answer.messages.push(text.to_owned());
+        self.result.messages.push(text.to_owned());
     }
 
     pub(super) fn warn(&mut self, text: &str) {
         tracing::warn!(user = self.user, "{}: {text}", self.name);
-        self.answer.messages.push(text.to_owned());
+        self.result.messages.push(text.to_owned());
     }
 
     /// The command has no effect for this reason.
     pub(super) fn fail(&mut self, text: &str) {
-        self.answer.ok = false;
+        self.result.ok = false;
         for line in text.lines() {
             tracing::error!(user = self.user, "{}: {line}", self.name);
-            self.answer.messages.push(line.to_owned());
+            self.result.messages.push(line.to_owned());
         }
     }
 }

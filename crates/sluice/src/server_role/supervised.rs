@@ -10,27 +10,25 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use sluice_net::listener::Bound;
+use sluice_report::command::{Command, CommandResult, History};
 use sluice_server::Server;
-use sluice_server::commands::CommandAnswer;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
-use tokio::sync::oneshot;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::report::Report;
-use super::{End, Role, allow_core_dumps, runtime};
-use crate::control::Answer;
+use super::{Role, allow_core_dumps, runtime};
 use crate::control::socket::Control;
 use crate::link::channel::{Channel, Received};
-use crate::link::message::{Ask, Cause, FromServer, History, Refused, Start, ToServer, VERSION};
+use crate::link::message::{Cause, FromServer, Start, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::Signals;
 
 /// A message of the supervisor, with its descriptors.
 pub(super) type Message = Received<ToServer>;
 
-/// Questions to the supervisor that wait for their answer; further ones are refused.
-const QUESTIONS_MAX: usize = 64;
+/// Commands to the supervisor that wait for their result; further ones are refused.
+const COMMANDS_MAX: usize = 64;
 
 /// Runs a server process until its supervisor, or a signal, ends it. It tells the supervisor why it cannot start; an error is one that it
 /// cannot tell.
@@ -99,7 +97,7 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
 
 /// Starts the server on the sockets of the supervisor.
 fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, Settings, Option<Control>), String> {
-    let mut taken = Taken::new(fds);
+    let mut taken = PassedFds::new(fds);
     let source = Source::given(read_bundle(&taken.one()?)?);
     let mut missing = Vec::new();
     let settings = sluice_config::load_from(&start.file, &source, |line| missing.push(line.to_owned()));
@@ -137,11 +135,11 @@ pub(crate) fn read_bundle(memfd: &OwnedFd) -> Result<Bundle, String> {
 }
 
 /// Descriptors that came with a message, in their order.
-pub(super) struct Taken(std::vec::IntoIter<OwnedFd>);
+pub(super) struct PassedFds(std::vec::IntoIter<OwnedFd>);
 
-impl Taken {
-    pub(super) fn new(fds: Vec<OwnedFd>) -> Taken {
-        Taken(fds.into_iter())
+impl PassedFds {
+    pub(super) fn new(fds: Vec<OwnedFd>) -> PassedFds {
+        PassedFds(fds.into_iter())
     }
 
     pub(super) fn one(&mut self) -> Result<OwnedFd, String> {
@@ -155,56 +153,8 @@ impl Taken {
     }
 }
 
-/// Who waits for the result of a command.
-pub(super) enum Asker {
-    /// A peer of the control socket.
-    Control(oneshot::Sender<Answer>),
-    /// A page of the reports.
-    Page(oneshot::Sender<CommandAnswer>),
-    /// A signal.
-    Nobody,
-}
-
-impl Asker {
-    /// Answers. Who asked may have gone.
-    pub(super) fn answer(self, answer: Answer) {
-        match self {
-            Asker::Control(sender) => drop(sender.send(answer)),
-            Asker::Page(sender) => drop(sender.send(CommandAnswer {
-                ok: answer.ok,
-                messages: answer.messages,
-            })),
-            Asker::Nobody => {}
-        }
-    }
-}
-
-/// Everybody who wanted one change.
-pub(super) struct Askers {
-    name: String,
-    user: Option<u32>,
-    askers: Vec<Asker>,
-}
-
-impl Askers {
-    /// The report about the change, which has the name of the first one.
-    pub(super) fn report(&self) -> Report {
-        Report::new(self.name.clone(), self.user)
-    }
-
-    pub(super) fn answer(self, answer: &Answer) {
-        for asker in self.askers {
-            asker.answer(Answer {
-                ok: answer.ok,
-                messages: answer.messages.clone(),
-                ..Answer::default()
-            });
-        }
-    }
-}
-
-/// What a server process hears of its supervisor.
-pub(super) enum Heard {
+/// An event of the supervisor, for its server process.
+pub(super) enum SupervisorEvent {
     Message(Message),
     /// It is to hear that the workers answer.
     AliveDue,
@@ -217,8 +167,8 @@ pub(super) struct Link {
     channel: Channel,
     start: Start,
     next_number: u64,
-    /// Questions without an answer, by their numbers.
-    questions: HashMap<u64, (Report, Asker)>,
+    /// Commands without a result, by their numbers.
+    commands: HashMap<u64, Report>,
     alive: Option<Interval>,
 }
 
@@ -234,7 +184,7 @@ impl Link {
             channel,
             start,
             next_number: 0,
-            questions: HashMap::new(),
+            commands: HashMap::new(),
             alive,
         }
     }
@@ -254,7 +204,7 @@ impl Link {
     }
 
     /// What happens next. Waits forever without a supervisor.
-    pub(super) async fn next(link: Option<&mut Link>) -> Heard {
+    pub(super) async fn next(link: Option<&mut Link>) -> SupervisorEvent {
         let Some(Link { channel, alive, .. }) = link else {
             return std::future::pending().await;
         };
@@ -266,14 +216,14 @@ impl Link {
         };
         tokio::select! {
             message = channel.next() => match message {
-                Ok(Some(message)) => Heard::Message(message),
-                Ok(None) => Heard::Gone,
+                Ok(Some(message)) => SupervisorEvent::Message(message),
+                Ok(None) => SupervisorEvent::Gone,
                 Err(error) => {
                     tracing::error!("supervisor: {error}");
-                    Heard::Gone
+                    SupervisorEvent::Gone
                 }
             },
-            () = alive_due => Heard::AliveDue,
+            () = alive_due => SupervisorEvent::AliveDue,
         }
     }
 
@@ -284,73 +234,64 @@ impl Link {
         }
     }
 
-    /// Asks the supervisor; the answer comes later.
-    pub(super) async fn ask(&mut self, what: Ask, mut report: Report, asker: Asker) -> Option<End> {
-        if self.questions.len() >= QUESTIONS_MAX {
+    /// Gives the supervisor a command; the result comes later.
+    pub(super) async fn give(&mut self, command: Command, mut report: Report) {
+        if self.commands.len() >= COMMANDS_MAX {
             report.fail("too many commands wait for their result");
-            asker.answer(report.answer);
-            return None;
+            return report.finish();
         }
-        let number = self.next_number;
-        self.next_number += 1;
-        self.questions.insert(number, (report, asker));
-        self.send(&FromServer::Ask { number, what }).await;
-        None
+        let number = self.next_number();
+        self.commands.insert(number, report);
+        self.send(&FromServer::Command { number, command }).await;
     }
 
-    /// Asks the supervisor to end the server, which it says then.
-    pub(super) async fn ask_drain(&mut self) -> Option<End> {
-        let number = self.next_number;
-        self.next_number += 1;
-        self.send(&FromServer::Ask {
-            number,
-            what: Ask::Drain,
-        })
-        .await;
-        None
+    /// Has the supervisor end the server, which it says then. Nobody waits for a result.
+    pub(super) async fn drain(&mut self) {
+        let number = self.next_number();
+        let command = Command::Drain;
+        self.send(&FromServer::Command { number, command }).await;
     }
 
-    /// Answers the questions that wait: this process ends, and the supervisor answers it no more.
-    pub(super) fn give_up_questions(&mut self) {
-        for (_, (mut report, asker)) in self.questions.drain() {
+    fn next_number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    /// Finishes the commands that wait: this process ends, and the supervisor says their result no more.
+    pub(super) fn give_up_commands(&mut self) {
+        for (_, mut report) in self.commands.drain() {
             report.fail(
                 "this server process ends: nothing came of it; if another one has taken over, give the command again",
             );
-            asker.answer(report.answer);
+            report.finish();
         }
     }
 
-    /// Those who have caused a change.
-    pub(super) fn askers_of(&mut self, causes: &[Cause]) -> Askers {
-        let mut askers = Askers {
-            name: "reload".to_owned(),
-            user: None,
-            askers: Vec::new(),
-        };
-        // The last name that is set is that of the first cause.
+    /// The report on a change, with the name of the first of these causes.
+    pub(super) fn report_of(&mut self, causes: &[Cause]) -> Report {
+        let mut report = Report::of_signal("reload");
         for cause in causes.iter().rev() {
             match cause {
-                Cause::Signal(name) => (askers.name, askers.user) = (name.clone(), None),
+                Cause::Signal(name) => report.join(Report::of_signal(name)),
                 Cause::Asked(number) => {
-                    if let Some((report, asker)) = self.questions.remove(number) {
-                        (askers.name, askers.user) = (report.name, report.user);
-                        askers.askers.push(asker);
+                    if let Some(earlier) = self.commands.remove(number) {
+                        report.join(earlier);
                     }
                 }
             }
         }
-        askers
+        report
     }
 
-    /// Logs and answers what the supervisor says about a change that it did not make, or has made.
-    pub(super) fn conclude(&mut self, result: &Refused) {
-        let askers = self.askers_of(&result.causes);
-        let mut report = askers.report();
-        match result.is_done {
-            true => result.lines.iter().for_each(|line| report.info(line)),
-            false => report.fail(&result.lines.join("\n")),
+    /// Logs and answers the result of a command that the supervisor has carried out or refused.
+    pub(super) fn conclude(&mut self, causes: &[Cause], result: &CommandResult) {
+        let mut report = self.report_of(causes);
+        match result.ok {
+            true => result.messages.iter().for_each(|line| report.info(line)),
+            false => report.fail(&result.messages.join("\n")),
         }
-        askers.answer(&report.answer);
+        report.finish();
     }
 }
 
@@ -368,7 +309,7 @@ mod tests {
 
     #[test]
     fn missing_descriptors_are_reported() {
-        assert!(Taken::new(Vec::new()).one().unwrap_err().contains("too few"));
-        assert!(Taken::new(Vec::new()).several(0).unwrap().is_empty());
+        assert!(PassedFds::new(Vec::new()).one().unwrap_err().contains("too few"));
+        assert!(PassedFds::new(Vec::new()).several(0).unwrap().is_empty());
     }
 }

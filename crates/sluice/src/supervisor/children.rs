@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
 use sluice_launch::run_as;
-use sluice_server::script_users::credentials;
+use sluice_script::script_users::credentials;
 
 use super::files::ServerUser;
 use super::notify;

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchow
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use sluice_server::STATE_FILE;
+use sluice_log::activity::FILE_NAME as STATE_FILE;
 use sluice_settings::{Settings, User};
 
 use crate::control::place;

@@ -19,8 +19,7 @@ use sluice_settings::ScriptUserSettings;
 use super::Supervisor;
 use super::children::{Ended, describe, kill};
 use super::life::delay_after;
-use super::start::{OWN_PROGRAM, start_process};
-use super::takeover::ServerProcess;
+use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use crate::launcher_role::LAUNCHER_NAME;
 use crate::link::message::{ToLauncher, ToServer};
 

@@ -43,9 +43,9 @@ pub(super) enum State {
     Ended,
 }
 
-/// What happens.
+/// An event in the life of a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum LifeEvent {
     /// The server process serves.
     Started,
     /// It has ended.
@@ -132,42 +132,42 @@ impl Life {
     }
 
     /// Decides what to do.
-    pub(super) fn on(&mut self, event: Event, now: Instant) -> Option<Action> {
+    pub(super) fn on(&mut self, event: LifeEvent, now: Instant) -> Option<Action> {
         match (self.state, event) {
-            (State::Starting, Event::Started) => {
+            (State::Starting, LifeEvent::Started) => {
                 self.has_served = true;
                 self.serve()
             }
-            (State::Starting, Event::Died) if !self.has_served => self.end(),
-            (State::Starting | State::Serving | State::Reloading | State::Upgrading, Event::Died) => {
+            (State::Starting, LifeEvent::Died) if !self.has_served => self.end(),
+            (State::Starting | State::Serving | State::Reloading | State::Upgrading, LifeEvent::Died) => {
                 Some(self.back_off(now))
             }
-            (State::BackingOff { .. }, Event::Due) => {
+            (State::BackingOff { .. }, LifeEvent::Due) => {
                 (self.state, self.started) = (State::Starting, now);
                 Some(Action::Start)
             }
-            (State::Serving, Event::Reload) => {
+            (State::Serving, LifeEvent::Reload) => {
                 self.state = State::Reloading;
                 Some(Action::Reload)
             }
             // With no server process the files are read before the next one starts.
-            (State::BackingOff { .. }, Event::Reload) => Some(Action::Reload),
-            (State::Starting | State::Reloading | State::Upgrading, Event::Reload) => {
+            (State::BackingOff { .. }, LifeEvent::Reload) => Some(Action::Reload),
+            (State::Starting | State::Reloading | State::Upgrading, LifeEvent::Reload) => {
                 self.wants_reload = true;
                 None
             }
-            (State::Reloading, Event::ReloadOver) | (State::Upgrading, Event::UpgradeOver) => self.serve(),
-            (State::Serving, Event::Upgrade) => {
+            (State::Reloading, LifeEvent::ReloadOver) | (State::Upgrading, LifeEvent::UpgradeOver) => self.serve(),
+            (State::Serving, LifeEvent::Upgrade) => {
                 self.state = State::Upgrading;
                 Some(Action::Upgrade)
             }
-            (_, Event::Upgrade) => Some(Action::RefuseUpgrade),
-            (State::BackingOff { .. }, Event::Drain) | (State::Draining { .. }, Event::Died) => self.end(),
-            (State::Draining { signals }, Event::Drain) => {
+            (_, LifeEvent::Upgrade) => Some(Action::RefuseUpgrade),
+            (State::BackingOff { .. }, LifeEvent::Drain) | (State::Draining { .. }, LifeEvent::Died) => self.end(),
+            (State::Draining { signals }, LifeEvent::Drain) => {
                 self.state = State::Draining { signals: signals + 1 };
                 Some(if signals == 1 { Action::End } else { Action::Kill })
             }
-            (State::Starting | State::Serving | State::Reloading | State::Upgrading, Event::Drain) => {
+            (State::Starting | State::Serving | State::Reloading | State::Upgrading, LifeEvent::Drain) => {
                 self.state = State::Draining { signals: 1 };
                 Some(Action::Drain)
             }
@@ -227,23 +227,23 @@ mod tests {
                 life: Life::begin(now),
                 now,
             };
-            assert_eq!(run.on(Event::Started), None);
+            assert_eq!(run.on(LifeEvent::Started), None);
             assert_eq!(run.life.state(), State::Serving);
             run
         }
 
-        fn on(&mut self, event: Event) -> Option<Action> {
+        fn on(&mut self, event: LifeEvent) -> Option<Action> {
             self.life.on(event, self.now)
         }
 
         /// The process dies; the delay before the next one, which then serves.
         fn delay(&mut self) -> Duration {
-            let Some(Action::Wait(delay)) = self.on(Event::Died) else {
+            let Some(Action::Wait(delay)) = self.on(LifeEvent::Died) else {
                 panic!("no delay in {:?}", self.life);
             };
             self.now += delay;
-            assert_eq!(self.on(Event::Due), Some(Action::Start));
-            assert_eq!(self.on(Event::Started), None);
+            assert_eq!(self.on(LifeEvent::Due), Some(Action::Start));
+            assert_eq!(self.on(LifeEvent::Started), None);
             delay
         }
     }
@@ -252,7 +252,7 @@ mod tests {
     fn a_server_that_never_served_is_not_started_again() {
         let now = Instant::now();
         let mut life = Life::begin(now);
-        assert_eq!(life.on(Event::Died, now), Some(Action::Exit));
+        assert_eq!(life.on(LifeEvent::Died, now), Some(Action::Exit));
         assert_eq!((life.state(), life.has_served()), (State::Ended, false));
     }
 
@@ -278,52 +278,56 @@ mod tests {
     #[test]
     fn a_restart_that_fails_is_tried_again() {
         let mut run = Run::serving();
-        assert_eq!(run.on(Event::Died), Some(Action::Wait(Duration::ZERO)));
-        assert_eq!(run.on(Event::Due), Some(Action::Start));
-        assert_eq!(run.on(Event::Died), Some(Action::Wait(DELAY_FIRST)));
+        assert_eq!(run.on(LifeEvent::Died), Some(Action::Wait(Duration::ZERO)));
+        assert_eq!(run.on(LifeEvent::Due), Some(Action::Start));
+        assert_eq!(run.on(LifeEvent::Died), Some(Action::Wait(DELAY_FIRST)));
     }
 
     #[test]
     fn a_reload_waits_for_the_start_and_for_the_reload_before_it() {
         let now = Instant::now();
         let mut life = Life::begin(now);
-        assert_eq!(life.on(Event::Reload, now), None);
-        assert_eq!(life.on(Event::Started, now), Some(Action::Reload));
-        assert_eq!(life.on(Event::Reload, now), None);
-        assert_eq!(life.on(Event::Reload, now), None);
-        assert_eq!(life.on(Event::ReloadOver, now), Some(Action::Reload));
-        assert_eq!(life.on(Event::ReloadOver, now), None);
+        assert_eq!(life.on(LifeEvent::Reload, now), None);
+        assert_eq!(life.on(LifeEvent::Started, now), Some(Action::Reload));
+        assert_eq!(life.on(LifeEvent::Reload, now), None);
+        assert_eq!(life.on(LifeEvent::Reload, now), None);
+        assert_eq!(life.on(LifeEvent::ReloadOver, now), Some(Action::Reload));
+        assert_eq!(life.on(LifeEvent::ReloadOver, now), None);
         assert_eq!(life.state(), State::Serving);
     }
 
     #[test]
     fn without_a_server_process_the_files_are_read_and_a_drain_ends_at_once() {
         let mut run = Run::serving();
-        run.on(Event::Died);
-        assert_eq!(run.on(Event::Reload), Some(Action::Reload));
+        run.on(LifeEvent::Died);
+        assert_eq!(run.on(LifeEvent::Reload), Some(Action::Reload));
         assert!(matches!(run.life.state(), State::BackingOff { .. }));
-        assert_eq!(run.on(Event::Drain), Some(Action::Exit));
+        assert_eq!(run.on(LifeEvent::Drain), Some(Action::Exit));
     }
 
     #[test]
     fn a_drain_is_made_stricter_by_each_further_signal_and_no_server_is_started_after_it() {
         let mut run = Run::serving();
-        assert_eq!(run.on(Event::Drain), Some(Action::Drain));
-        assert_eq!(run.on(Event::Reload), None);
-        assert_eq!(run.on(Event::Upgrade), Some(Action::RefuseUpgrade));
-        assert_eq!(run.on(Event::Drain), Some(Action::End));
-        assert_eq!(run.on(Event::Drain), Some(Action::Kill));
-        assert_eq!(run.on(Event::Died), Some(Action::Exit));
-        assert_eq!(run.on(Event::Due), None);
+        assert_eq!(run.on(LifeEvent::Drain), Some(Action::Drain));
+        assert_eq!(run.on(LifeEvent::Reload), None);
+        assert_eq!(run.on(LifeEvent::Upgrade), Some(Action::RefuseUpgrade));
+        assert_eq!(run.on(LifeEvent::Drain), Some(Action::End));
+        assert_eq!(run.on(LifeEvent::Drain), Some(Action::Kill));
+        assert_eq!(run.on(LifeEvent::Died), Some(Action::Exit));
+        assert_eq!(run.on(LifeEvent::Due), None);
     }
 
     #[test]
     fn an_upgrade_waits_for_nothing_and_a_failed_one_changes_nothing() {
         let mut run = Run::serving();
-        assert_eq!(run.on(Event::Upgrade), Some(Action::Upgrade));
-        assert_eq!(run.on(Event::Upgrade), Some(Action::RefuseUpgrade));
-        assert_eq!(run.on(Event::Reload), None);
-        assert_eq!(run.on(Event::UpgradeOver), Some(Action::Reload));
-        assert_eq!(run.on(Event::Upgrade), Some(Action::RefuseUpgrade), "while reloading");
+        assert_eq!(run.on(LifeEvent::Upgrade), Some(Action::Upgrade));
+        assert_eq!(run.on(LifeEvent::Upgrade), Some(Action::RefuseUpgrade));
+        assert_eq!(run.on(LifeEvent::Reload), None);
+        assert_eq!(run.on(LifeEvent::UpgradeOver), Some(Action::Reload));
+        assert_eq!(
+            run.on(LifeEvent::Upgrade),
+            Some(Action::RefuseUpgrade),
+            "while reloading"
+        );
     }
 }

@@ -16,6 +16,7 @@ mod files;
 mod launchers;
 mod life;
 mod notify;
+mod process;
 mod reload;
 mod sockets;
 mod start;
@@ -26,15 +27,15 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use sluice_report::command::{Command, History};
 use sluice_server::LauncherPlan;
 use tokio::signal::unix::Signal;
 use tokio::time::timeout_at;
 
 use crate::certificates::Certificates;
-use crate::control::Command;
 use crate::control::socket::BoundControl;
 use crate::link::channel::Received;
-use crate::link::message::{Ask, Cause, FromServer, History, ToServer, VERSION};
+use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals};
 
@@ -42,10 +43,10 @@ use activation::Activated;
 use children::{Children, Ended, describe, kill};
 use files::ServerUser;
 use launchers::{Ending, Launcher};
-use life::{Action, Event, Life, State};
+use life::{Action, Life, LifeEvent, State};
 use notify::Notifier;
+use process::ServerProcess;
 use sockets::Sockets;
-use takeover::ServerProcess;
 use upgrade::Candidate;
 
 use reload::settings_of;
@@ -107,8 +108,8 @@ struct Supervisor<'a> {
     logger: &'a Logger,
 }
 
-/// What may happen.
-enum Happening {
+/// An event that the supervisor handles.
+enum Event {
     Signal(SignalEvent),
     Child,
     Server(Option<Received<FromServer>>),
@@ -131,21 +132,21 @@ impl Supervisor<'_> {
                 return end;
             }
             match self.happens(&mut signals, &mut child).await {
-                Happening::Signal(event) => self.on_signal(event).await,
-                Happening::Child => self.on_children().await,
-                Happening::Server(Some(received)) => self.on_server(received.message).await,
-                Happening::Candidate(Some(received)) => self.on_candidate(received.message).await,
+                Event::Signal(event) => self.on_signal(event).await,
+                Event::Child => self.on_children().await,
+                Event::Server(Some(received)) => self.on_server(received.message).await,
+                Event::Candidate(Some(received)) => self.on_candidate(received.message).await,
                 // Its end follows.
-                Happening::Server(None) | Happening::Candidate(None) => {}
-                Happening::Certificates => self.renew_certificates().await,
-                Happening::Due => self.on(Event::Due).await,
-                Happening::LauncherDue => self.on_launchers_due().await,
-                Happening::TooLate => self.give_up_candidate("it does not answer").await,
+                Event::Server(None) | Event::Candidate(None) => {}
+                Event::Certificates => self.renew_certificates().await,
+                Event::Due => self.on(LifeEvent::Due).await,
+                Event::LauncherDue => self.on_launchers_due().await,
+                Event::TooLate => self.give_up_candidate("it does not answer").await,
             }
         }
     }
 
-    async fn happens(&mut self, signals: &mut Signals, child: &mut Signal) -> Happening {
+    async fn happens(&mut self, signals: &mut Signals, child: &mut Signal) -> Event {
         let due = match self.life.state() {
             State::BackingOff { until } => Some(until),
             _ => None,
@@ -155,19 +156,19 @@ impl Supervisor<'_> {
         let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
         let is_serving = server.is_some() && self.pending.is_none() && self.life.state() == State::Serving;
         tokio::select! {
-            event = signals.next() => Happening::Signal(event),
-            _ = child.recv() => Happening::Child,
-            received = next_of(server) => Happening::Server(received),
-            received = next_of(candidate.map(|candidate| &mut candidate.process)) => Happening::Candidate(received),
-            () = self.certificates.changed(), if is_serving => Happening::Certificates,
-            () = until(due) => Happening::Due,
-            () = until(launcher_due) => Happening::LauncherDue,
-            () = until(limit) => Happening::TooLate,
+            event = signals.next() => Event::Signal(event),
+            _ = child.recv() => Event::Child,
+            received = next_of(server) => Event::Server(received),
+            received = next_of(candidate.map(|candidate| &mut candidate.process)) => Event::Candidate(received),
+            () = self.certificates.changed(), if is_serving => Event::Certificates,
+            () = until(due) => Event::Due,
+            () = until(launcher_due) => Event::LauncherDue,
+            () = until(limit) => Event::TooLate,
         }
     }
 
     /// Has `life` decide, and carries that out.
-    async fn on(&mut self, event: Event) {
+    async fn on(&mut self, event: LifeEvent) {
         let mut event = Some(event);
         while let Some(happened) = event {
             event = match self.life.on(happened, Instant::now()) {
@@ -178,7 +179,7 @@ impl Supervisor<'_> {
     }
 
     /// Carries out an action. Returns what happens by that.
-    async fn carry_out(&mut self, action: Action) -> Option<Event> {
+    async fn carry_out(&mut self, action: Action) -> Option<LifeEvent> {
         match action {
             Action::Start => return self.start_server().await,
             Action::Wait(delay) => self.announce_restart(delay),
@@ -232,11 +233,33 @@ impl Supervisor<'_> {
                 self.end_retired().await;
                 self.kill_launchers();
             }
-            SignalEvent::End => self.on(Event::Drain).await,
-            SignalEvent::Signal(name, Command::Reload) => self.want_reload(Cause::Signal(name.to_owned())).await,
-            SignalEvent::Signal(name, Command::ReopenLogs) => self.reopen_logs(Cause::Signal(name.to_owned())).await,
-            SignalEvent::Signal(_, Command::Purge) => self.send(&ToServer::Purge).await,
-            SignalEvent::Signal(..) => {}
+            SignalEvent::End => self.on(LifeEvent::Drain).await,
+            SignalEvent::Signal(name, command) => self.obey(command, Cause::Signal(name.to_owned())).await,
+        }
+    }
+
+    /// Carries out a command of a signal or of the server process.
+    async fn obey(&mut self, command: Command, cause: Cause) {
+        match command {
+            Command::Reload => self.want_reload(cause).await,
+            Command::ReopenLogs => self.reopen_logs(cause).await,
+            // A second one is no wish to end at once, as a second signal is.
+            Command::Drain if matches!(self.life.state(), State::Draining { .. }) => {}
+            Command::Drain => self.on(LifeEvent::Drain).await,
+            Command::Upgrade => {
+                let earlier = self.upgrade.replace(cause);
+                self.on(LifeEvent::Upgrade).await;
+                // A refusal has been said to the later one.
+                self.upgrade = self.upgrade.take().or(earlier);
+            }
+            Command::Purge if matches!(cause, Cause::Signal(_)) => self.send(&ToServer::Purge).await,
+            // The server process carries these out itself.
+            Command::Purge
+            | Command::Status
+            | Command::Top
+            | Command::Connections
+            | Command::Retire { .. }
+            | Command::End { .. } => {}
         }
     }
 
@@ -268,7 +291,7 @@ impl Supervisor<'_> {
         if self.causes.len() < CAUSES_MAX {
             self.causes.push(cause);
         }
-        self.on(Event::Reload).await;
+        self.on(LifeEvent::Reload).await;
     }
 
     /// Handles a message of the server process.
@@ -276,7 +299,7 @@ impl Supervisor<'_> {
         match message {
             FromServer::Started if self.life.state() != State::Starting => {}
             FromServer::Started => {
-                let event = self.life.on(Event::Started, Instant::now());
+                let event = self.life.on(LifeEvent::Started, Instant::now());
                 self.notifier.ready(&self.status());
                 if self.history.restarts > 0 {
                     tracing::info!("server process {} serves", self.server_pid());
@@ -290,22 +313,10 @@ impl Supervisor<'_> {
             FromServer::Failed(message) => self.failure = Some(message),
             FromServer::Reloaded { is_done } => {
                 self.conclude_reload(is_done).await;
-                self.on(Event::ReloadOver).await;
+                self.on(LifeEvent::ReloadOver).await;
             }
             FromServer::NewCertificates { is_done } => self.conclude_certificates(is_done),
-            FromServer::Ask { number, what } => match what {
-                Ask::Reload => self.want_reload(Cause::Asked(number)).await,
-                // A second one is no wish to end at once, as a second signal is.
-                Ask::Drain if matches!(self.life.state(), State::Draining { .. }) => {}
-                Ask::Drain => self.on(Event::Drain).await,
-                Ask::ReopenLogs => self.reopen_logs(Cause::Asked(number)).await,
-                Ask::Upgrade => {
-                    let earlier = self.upgrade.replace(Cause::Asked(number));
-                    self.on(Event::Upgrade).await;
-                    // A refusal has been said to the later one.
-                    self.upgrade = self.upgrade.take().or(earlier);
-                }
-            },
+            FromServer::Command { number, command } => self.obey(command, Cause::Asked(number)).await,
             FromServer::Alive => self.notifier.alive(),
             FromServer::Tried { .. } => {}
         }
@@ -407,7 +418,7 @@ impl Supervisor<'_> {
                     .status(&format!("The server process {how}, and is started again"));
             }
         }
-        self.on(Event::Died).await;
+        self.on(LifeEvent::Died).await;
     }
 
     fn announce_restart(&self, delay: Duration) {

@@ -3,15 +3,16 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
-use super::life::{Event, State};
+use super::life::{LifeEvent, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
-use crate::link::message::{Cause, Refused, Reload, ToServer};
+use crate::link::message::{Cause, Reload, ToServer};
 use crate::server_role::read_bundle;
 use crate::users;
 
@@ -90,7 +91,7 @@ impl Supervisor<'_> {
     }
 
     /// Reads the configuration, and has the server process use it.
-    pub(super) async fn reload(&mut self) -> Option<Event> {
+    pub(super) async fn reload(&mut self) -> Option<LifeEvent> {
         let causes = std::mem::take(&mut self.causes);
         let is_served = self.server.is_some();
         if is_served {
@@ -103,7 +104,7 @@ impl Supervisor<'_> {
                 if is_served {
                     self.notifier.ready(&self.status());
                 }
-                return Some(Event::ReloadOver);
+                return Some(LifeEvent::ReloadOver);
             }
         };
         if let State::BackingOff { .. } = self.life.state() {
@@ -125,7 +126,7 @@ impl Supervisor<'_> {
         drop(fds);
         if let Err(error) = sent {
             tracing::error!("reload: server process {}: {error}", server.pid);
-            return Some(Event::ReloadOver);
+            return Some(LifeEvent::ReloadOver);
         }
         self.pending = Some(Pending::Settings(Box::new(prepared)));
         None
@@ -145,17 +146,12 @@ impl Supervisor<'_> {
 
     /// Says that there is no reload. The server process logs it, because it has the log's file.
     async fn refuse(&mut self, causes: Vec<Cause>, text: &str) {
-        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
         if self.server.is_none() {
-            lines.iter().for_each(|line| tracing::error!("reload: {line}"));
+            text.lines().for_each(|line| tracing::error!("reload: {line}"));
             return;
         }
-        self.send(&ToServer::Refused(Refused {
-            causes,
-            is_done: false,
-            lines,
-        }))
-        .await;
+        let result = Box::new(CommandResult::refused(text));
+        self.send(&ToServer::Result { causes, result }).await;
     }
 
     /// The server process uses the new settings, or not.

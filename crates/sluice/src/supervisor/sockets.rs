@@ -50,8 +50,8 @@ impl Sockets {
             } else if let Some(bound) = activated.take(&listen.address)? {
                 entries.push(Entry::New(bound));
             } else {
-                let bound = sluice_server::bind(listen, settings.workers.get());
-                entries.push(Entry::New(bound.map_err(|error| error.to_string())?));
+                let bound = sluice_net::addresses::bind(listen, settings.workers.get())?;
+                entries.push(Entry::New(bound));
             }
         }
         Ok(Plan { entries })

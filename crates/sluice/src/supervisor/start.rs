@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use sluice_net::listener::Bound;
+use sluice_report::command::History;
 use sluice_server::LauncherPlan;
 use sluice_settings::{ServerLog, Settings};
 use tokio::runtime::Runtime;
@@ -15,20 +16,17 @@ use super::activation::Activated;
 use super::children::{Children, SERVER_NAME, kill};
 use super::files::ServerUser;
 use super::launchers::Launcher;
-use super::life::{Event, Life};
+use super::life::{Life, LifeEvent};
 use super::notify::Notifier;
+use super::process::{OWN_PROGRAM, start_process};
 use super::reload;
 use super::sockets::Sockets;
-use super::takeover::{Estate, ServerProcess};
+use super::takeover::Estate;
 use crate::control::socket::BoundControl;
-use crate::link::channel;
-use crate::link::message::{History, Start, ToServer};
+use crate::link::message::{Start, ToServer};
 use crate::server_log::Logger;
 use crate::signals::Signals;
 use crate::users;
-
-/// The program of this process, also if its file is replaced meanwhile.
-pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The sockets that systemd has passed. To be taken before anything else is opened.
 pub(crate) struct Passed(Result<Activated, String>);
@@ -125,7 +123,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
         let mut life = Life::take_over(Instant::now());
         if !estate.reloads.is_empty() {
             // It waits for the end of the upgrade.
-            life.on(Event::Reload, Instant::now());
+            life.on(LifeEvent::Reload, Instant::now());
         }
         // Those in force, in case that this program cannot use the present ones.
         let settings = reload::settings_of(&file, &estate.bundle).ok();
@@ -197,7 +195,7 @@ pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), Strin
 
 impl Supervisor<'_> {
     /// Starts a server process with the settings in force. Returns its death if that fails.
-    pub(super) async fn start_server(&mut self) -> Option<Event> {
+    pub(super) async fn start_server(&mut self) -> Option<LifeEvent> {
         let start = self.start_message(self.sockets.bound().iter().map(|bound| bound.sockets().len()).collect());
         let plan = self.launcher_plan.clone();
         let (launcher, socket) = match self.start_launcher(&plan).await {
@@ -228,10 +226,10 @@ impl Supervisor<'_> {
         }
     }
 
-    fn fail_to_start(&mut self, what: &str, error: &std::io::Error) -> Event {
+    fn fail_to_start(&mut self, what: &str, error: &std::io::Error) -> LifeEvent {
         tracing::error!("{what} cannot be started: {error}");
         self.failure = Some(format!("{what} cannot be started: {error}"));
-        Event::Died
+        LifeEvent::Died
     }
 
     /// How a server process begins; `sockets` are the numbers of sockets of each address.
@@ -247,16 +245,4 @@ impl Supervisor<'_> {
             left: None,
         }
     }
-}
-
-/// Starts a process of a program in this role.
-pub(super) fn start_process(
-    children: &mut Children,
-    program: &std::path::Path,
-    name: &str,
-    user: Option<&ServerUser>,
-) -> std::io::Result<ServerProcess> {
-    let (near, far) = channel::pair()?;
-    let pid = children.start(program, name, far, user)?;
-    ServerProcess::new(pid, near)
 }

@@ -15,19 +15,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sluice_net::listener::Bound;
+use sluice_report::command::History;
 use sluice_server::LauncherPlan;
 use sluice_settings::notation;
-use tokio::time::timeout;
 
-use super::children::kill;
 use super::launchers::Launcher;
+use super::process::ServerProcess;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
-use crate::link::message::{Cause, FromLauncher, History, VERSION};
+use crate::link::message::{Cause, VERSION};
 
 /// The name of a supervisor in the process table that takes over from another program.
 pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";
@@ -82,52 +81,6 @@ struct Address {
     sockets: usize,
     /// Whether the supervisor removes the file of a unix socket.
     owns_file: bool,
-}
-
-/// How long a process may take to read what the supervisor says. A stopped one has room for hundreds of messages before.
-const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A server process or launcher with its channel.
-pub(super) struct ServerProcess {
-    pub(super) pid: i32,
-    pub(super) channel: Channel,
-    /// Whether the channel has ended.
-    pub(super) is_closed: bool,
-}
-
-impl ServerProcess {
-    /// A process with this end of its channel; call it within an event loop.
-    pub(super) fn new(pid: i32, end: OwnedFd) -> io::Result<ServerProcess> {
-        Ok(ServerProcess {
-            pid,
-            channel: Channel::new(end)?,
-            is_closed: false,
-        })
-    }
-
-    /// Whether it has said anything since the last call. Forgets that; waits for nothing.
-    pub(super) async fn has_answered(&mut self) -> bool {
-        let mut has_answered = false;
-        while let Ok(Ok(Some(_))) = timeout(Duration::ZERO, self.channel.next::<FromLauncher>()).await {
-            has_answered = true;
-        }
-        has_answered
-    }
-
-    /// Sends it a message. One that reads nothing for so long is killed: otherwise it would keep the supervisor from everything else.
-    pub(super) async fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        match timeout(SEND_TIMEOUT, self.channel.send(message, fds)).await {
-            Ok(sent) => sent,
-            Err(elapsed) => {
-                tracing::error!(
-                    "process {} reads nothing of what the supervisor says: it is killed",
-                    self.pid
-                );
-                kill(self.pid);
-                Err(elapsed.into())
-            }
-        }
-    }
 }
 
 /// What passes from one supervisor to the next one.

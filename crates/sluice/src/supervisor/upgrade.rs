@@ -7,14 +7,16 @@ use super::Supervisor;
 use super::children::{SERVER_NAME, kill};
 use super::files::ServerUser;
 use super::launchers::Launcher;
-use super::life::Event;
+use super::life::LifeEvent;
+use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use super::reload::Prepared;
-use super::start::{OWN_PROGRAM, start_process, use_log};
-use super::takeover::{Leaving, ServerProcess};
+use super::start::use_log;
+use super::takeover::Leaving;
+use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 
 use crate::certificates::Certificates;
-use crate::link::message::{Refused, Start, ToServer};
+use crate::link::message::{Start, ToServer};
 
 /// The name in the process table of a program that is only tried.
 pub(crate) const TRIAL_NAME: &str = "sluice: trial";
@@ -46,7 +48,7 @@ impl Candidate {
 
 impl Supervisor<'_> {
     /// Starts the program that is now at the path of this one, to see whether it could take over.
-    pub(super) async fn try_program(&mut self) -> Option<Event> {
+    pub(super) async fn try_program(&mut self) -> Option<LifeEvent> {
         let shown = self.program.display().to_string();
         let started = start_process(&mut self.children, &self.program, TRIAL_NAME, None);
         match started {
@@ -67,7 +69,7 @@ impl Supervisor<'_> {
             Err(error) => {
                 let text = format!("{shown} cannot be started: {error}");
                 self.conclude_upgrade(Err(text)).await;
-                Some(Event::UpgradeOver)
+                Some(LifeEvent::UpgradeOver)
             }
         }
     }
@@ -76,12 +78,12 @@ impl Supervisor<'_> {
     pub(super) async fn replace_program(&mut self) {
         self.candidate = None;
         let Some(leaving) = self.leaving() else {
-            return self.on(Event::UpgradeOver).await;
+            return self.on(LifeEvent::UpgradeOver).await;
         };
         let error = leaving.replace_program(&self.program);
         let text = format!("{} cannot be started: {error}", self.program.display());
         self.conclude_upgrade(Err(text)).await;
-        self.on(Event::UpgradeOver).await;
+        self.on(LifeEvent::UpgradeOver).await;
     }
 
     /// What the next program takes over. `None` if there is no server process, or nobody wants an upgrade any more.
@@ -106,7 +108,7 @@ impl Supervisor<'_> {
             Ok(prepared) => prepared,
             Err(text) => {
                 self.conclude_upgrade(Err(text)).await;
-                return self.on(Event::UpgradeOver).await;
+                return self.on(LifeEvent::UpgradeOver).await;
             }
         };
         self.certificates = Certificates::of(&prepared.settings);
@@ -142,7 +144,7 @@ impl Supervisor<'_> {
             Err(error) => {
                 let text = format!("the server process cannot be started: {error}");
                 self.conclude_upgrade(Err(text)).await;
-                self.on(Event::UpgradeOver).await;
+                self.on(LifeEvent::UpgradeOver).await;
             }
         }
     }
@@ -173,7 +175,7 @@ impl Supervisor<'_> {
         self.send(&ToServer::Drain { is_replaced: true }).await;
         self.retired.extend(self.server.replace(process));
         self.notifier.ready(&self.status());
-        self.on(Event::UpgradeOver).await;
+        self.on(LifeEvent::UpgradeOver).await;
     }
 
     /// Has the new server process make the reloads that wait. Whoever waits for one knows only the old one, and is answered now.
@@ -184,12 +186,8 @@ impl Supervisor<'_> {
         }
         let text =
             format!("server process {new} goes on, and reads the configuration now: its log says what comes of it");
-        self.send(&ToServer::Refused(Refused {
-            causes,
-            is_done: true,
-            lines: vec![text],
-        }))
-        .await;
+        let result = Box::new(CommandResult::done_with(&text));
+        self.send(&ToServer::Result { causes, result }).await;
     }
 
     /// The candidate cannot take over, because of what it has said, or else for this reason.
@@ -202,25 +200,21 @@ impl Supervisor<'_> {
             None => format!("{shown}: {reason}"),
         };
         self.conclude_upgrade(Err(text)).await;
-        self.on(Event::UpgradeOver).await;
+        self.on(LifeEvent::UpgradeOver).await;
     }
 
     /// Says what came of an upgrade. The server process logs it.
     pub(super) async fn conclude_upgrade(&mut self, result: Result<String, String>) {
         let Some(cause) = self.upgrade.take() else { return };
-        let (is_done, text) = match result {
-            Ok(text) => (true, text),
+        let result = match result {
+            Ok(text) => CommandResult::done_with(&text),
             Err(text) => {
                 // They may have been given to another user.
                 self.make_files();
-                (false, format!("{text}\nthe server goes on as it was"))
+                CommandResult::refused(&format!("{text}\nthe server goes on as it was"))
             }
         };
-        let result = Refused {
-            causes: vec![cause],
-            is_done,
-            lines: text.lines().map(str::to_owned).collect(),
-        };
-        self.send(&ToServer::Upgraded(result)).await;
+        let (causes, result) = (vec![cause], Box::new(result));
+        self.send(&ToServer::Result { causes, result }).await;
     }
 }

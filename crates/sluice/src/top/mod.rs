@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use sluice_http::escape::escaped_lines;
+use sluice_report::command::Command;
 
+use crate::control;
 use crate::control::client::ServerOptions;
-use crate::control::{self, Command};
 use model::{Model, Snapshot};
 use poller::{Order, Poller};
 use screen::{Input, Screen};

@@ -6,11 +6,11 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use sluice_report::command::{CommandResult, ServerReport};
 use sluice_report::requests::{Request, Requests};
 use sluice_report::scripts::{Pool, Process};
 
 use super::poller::{News, Order};
-use crate::control::{Answer, State};
 
 /// How long a message is shown.
 const MESSAGE_TIME: Duration = Duration::from_secs(8);
@@ -20,7 +20,7 @@ const FILTER_CHARACTERS_MAX: usize = 60;
 
 /// What runs in a server at one moment.
 pub(super) struct Snapshot {
-    pub state: State,
+    pub state: ServerReport,
     pub requests: Requests,
 }
 
@@ -29,7 +29,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// The messages of an answer without a state.
-    pub(super) fn of(answer: Answer) -> Result<Snapshot, String> {
+    pub(super) fn of(answer: CommandResult) -> Result<Snapshot, String> {
         match (answer.state, answer.requests) {
             (Some(state), Some(requests)) => Ok(Snapshot { state, requests }),
             _ => Err(answer.messages.join("; ")),

@@ -3,8 +3,10 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
+use sluice_report::command::Command;
+
+use crate::control;
 use crate::control::client::ServerOptions;
-use crate::control::{self, Command};
 use crate::top::model::Snapshot;
 
 /// An order to the server.

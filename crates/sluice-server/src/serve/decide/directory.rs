@@ -16,9 +16,10 @@ use sluice_http::target::Target;
 use sluice_settings::rule::CertificateUse;
 
 use crate::dispatch::Site;
+use crate::dispatch::found_script::script_at;
 use crate::dispatch::resolve::{Resolution, Trace};
 use crate::serve::decide::fallback::{FallbackUse, is_read};
-use crate::serve::decide::{Answer, Asked, Decision, EarlierPath, Later, PathOrigin, Restart, Variants, script_at};
+use crate::serve::decide::{Answer, Asked, Decision, EarlierPath, Later, PathOrigin, Restart, Variants};
 use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.

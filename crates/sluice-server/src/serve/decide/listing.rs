@@ -1,19 +1,20 @@
 //! Directory listings as a site sees them: which directory a path means, and what each name in it leads to.
 //!
 //! A name in a directory is listed only if a request for it would be answered with that file or directory, or by running it as a
-//! script. Not here: reading the directory, and what a listing looks like (`sluice_files::listing`).
+//! script, and if the gate would let its client have it. Not here: reading the directory, and what a listing looks like (`sluice_files::listing`).
 
 use http::HeaderValue;
 use sluice_files::directory::Directory;
 use sluice_files::listing::page::{ListingRequest, Page};
 use sluice_files::listing::{self, EntryKind, ListingSite};
 use sluice_http::fault::{Absent, ClientFault, Fault, ServerFault};
-use sluice_settings::rule::{ClientCertificate, RequestAttributes};
+use sluice_settings::rule::RequestAttributes;
 use sluice_settings::template::Template;
 
 use crate::dispatch::resolve::Resolution;
 use crate::dispatch::site::Site;
 use crate::serve::decide::script_at;
+use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::Identity;
 
 /// The listing that is asked for, as one client sees it. Waits for the disk.
@@ -61,16 +62,15 @@ impl View<'_> {
     /// What a path leads to that has been resolved. `None` if that is nothing, and the next route may have an answer.
     fn entry_kind_at(
         &self,
-        resolution: &Resolution<'_>,
+        resolution: &mut Resolution<'_>,
         path: &str,
         directory: &Directory,
         below: &str,
     ) -> Option<EntryKind> {
-        let has_certificate = self.attributes.certificate == ClientCertificate::Verified;
-        if self.site.requires_certificate(&resolution.adjustments) && !has_certificate {
-            return Some(EntryKind::Elsewhere);
-        }
-        if !self.identity.may_have(&resolution.adjustments.access, &self.attributes) {
+        self.site.complete(&mut resolution.adjustments);
+        // An entry for which a user would have to be asked is not shown.
+        let verdict = judge(&self.attributes, &resolution.adjustments, self.identity);
+        if !matches!(verdict, Verdict::Pass) {
             return Some(EntryKind::Elsewhere);
         }
         let path = resolution.path(path);
@@ -93,8 +93,8 @@ impl ListingSite for View<'_> {
     fn entry_kind(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
         // Links of a listing have no query.
         let mut resolved = self.site.resolve(path, None, Some(&self.attributes), &mut ());
-        while let Ok(resolution) = resolved {
-            match self.entry_kind_at(&resolution, path, directory, below) {
+        while let Ok(mut resolution) = resolved {
+            match self.entry_kind_at(&mut resolution, path, directory, below) {
                 Some(kind) => return kind,
                 None => {
                     let next = resolution.next_start(&resolution.adjustments);

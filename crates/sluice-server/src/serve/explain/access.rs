@@ -1,14 +1,15 @@
-//! Access rules for the request of `check --explain`: the answer of `authorize`, and notes on what it would also need. No agent is asked, and no
-//! password is verified.
+//! Users for the request of `check --explain`: the verdict of the gate about who the question says the client is, and notes on what it would also
+//! need. No agent is asked, and no password is verified.
 
 use sluice_access::rules::{Permission, User};
-use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden};
-use sluice_settings::rule::{Access, AccessSettings, ClientCertificate, RequestAttributes, Scheme};
+use sluice_http::fault::{Credentials, Fault};
+use sluice_settings::rule::{Access, AccessSettings, Adjustments, ClientCertificate, RequestAttributes};
 
 use super::Question;
 use crate::dispatch::Config;
 use crate::serve::authorize::name_of_subject;
-use crate::serve::identity::{Identity, denied, unauthorized};
+use crate::serve::gate::{self, Verdict};
+use crate::serve::identity::{Identity, KnownUser};
 
 /// Who the client of a question says it is.
 pub(super) struct Claims<'q> {
@@ -28,63 +29,44 @@ impl<'q> Claims<'q> {
         }
     }
 
-    /// As `authorize`. `notes` gets what is not known.
+    /// Asks the gate for its verdict, and again with the user whom it needs, as `authorize` does. `notes` gets what is not known.
     ///
     /// # Errors
-    /// The client's: 401 or 403.
-    pub(super) fn check(
+    /// The fault that a client with these claims would get.
+    pub(super) fn judge(
         &self,
-        access: &Access,
         attributes: &RequestAttributes<'_>,
+        adjustments: &Adjustments,
         notes: &mut Vec<String>,
     ) -> Result<(), Fault> {
         let mut identity = Identity::default();
         if attributes.certificate == ClientCertificate::Verified {
             identity.subject = self.subject.map(Into::into);
         }
-        for access in access.limits() {
-            let mut permission = identity.permission(access, attributes);
-            if permission == Permission::NeedsUser {
-                self.identify(&mut identity, access, attributes, notes)?;
-                permission = identity.permission(access, attributes);
-            }
-            if !matches!(permission, Permission::Granted(_)) {
-                self.note_certificate(access, attributes, notes);
-            }
-            match permission {
-                Permission::Granted(_) => {}
-                Permission::NeedsUser => return Err(unauthorized(access, Credentials::Missing).into()),
-                Permission::Denied => {
-                    let user = identity.user(&access.source);
-                    if user.is_some() {
-                        note_groups(access, attributes, notes);
-                    }
-                    return Err(denied(access, user).into());
+        loop {
+            match gate::judge(attributes, adjustments, &identity) {
+                Verdict::Pass => return Ok(()),
+                Verdict::Refuse(fault) => {
+                    self.note_refusal(&adjustments.access, attributes, &identity, notes);
+                    return Err(fault);
+                }
+                Verdict::NeedsUser(access) => {
+                    let known = match identity.known(&access.source) {
+                        None => self.named_user(&identity, access, notes),
+                        Some(_) => self.user_with_password(access, notes),
+                    };
+                    identity.note(&access.source, known);
                 }
             }
         }
-        Ok(())
     }
 
-    /// Takes the user of the question for that of a rule.
-    fn identify(
-        &self,
-        identity: &mut Identity,
-        access: &AccessSettings,
-        attributes: &RequestAttributes<'_>,
-        notes: &mut Vec<String>,
-    ) -> Result<(), Fault> {
+    /// The user whom the proxy or the certificate names.
+    fn named_user(&self, identity: &Identity, access: &AccessSettings, notes: &mut Vec<String>) -> KnownUser {
         let source = &access.source;
-        let store = self.config.user_store(source);
-        let user = |name: &str, auth_type| User {
-            name: name.into(),
-            groups: store.map_or_else(Default::default, |store| store.groups_of(name)),
-            auth_type,
-        };
         let by_certificate = || name_of_subject(identity.subject.as_deref().filter(|_| source.certificate_user)?);
         if let Some(name) = by_certificate() {
-            identity.note_user(source.clone(), user(&name, "X509"));
-            return Ok(());
+            return KnownUser::User(self.user(access, &name, "X509"));
         }
         if source.certificate_user && self.subject.is_none() && self.user.is_none() {
             notes.push("the certificate of the client names the user: --certificate SUBJECT says who it is".to_owned());
@@ -96,28 +78,76 @@ impl<'q> Claims<'q> {
         }
         // A user whom the proxy or the certificate names has no password.
         let has_password = source.asks_for_passwords() && source.remote_user_from.is_none() && !source.certificate_user;
-        let is_safe = attributes.scheme == Scheme::Https || attributes.client.to_canonical().is_loopback();
-        if has_password && !is_safe && !access.clear_text {
-            return Err(ClientFault::Forbidden(Forbidden::PasswordInClearText(access.origin.as_str().into())).into());
+        match self.user {
+            Some(name) if !has_password => self.claimed_user(access, name, notes),
+            _ => KnownUser::Unnamed,
         }
-        let Some(name) = self.user else { return Ok(()) };
-        if store.is_some_and(|store| !store.knows(name)) && has_password {
+    }
+
+    /// The user of the question, whose password is taken as right if there is such a user.
+    fn user_with_password(&self, access: &AccessSettings, notes: &mut Vec<String>) -> KnownUser {
+        let source = &access.source;
+        let Some(name) = self.user else {
+            return KnownUser::Nobody(Credentials::Missing);
+        };
+        if self.config.user_store(source).is_some_and(|store| !store.knows(name)) {
             let files = source
                 .users
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect::<String>();
             notes.push(format!("user \"{name}\" is not in {files}"));
-            return Err(unauthorized(access, Credentials::Wrong(name.into())).into());
+            return KnownUser::Nobody(Credentials::Wrong(name.into()));
         }
-        if let Some(agent) = &source.agent {
+        self.claimed_user(access, name, notes)
+    }
+
+    fn claimed_user(&self, access: &AccessSettings, name: &str, notes: &mut Vec<String>) -> KnownUser {
+        if let Some(agent) = &access.source.agent {
             notes.push(format!(
                 "the agent {} was not asked: the password of \"{name}\" is taken as right",
                 agent.name()
             ));
         }
-        identity.note_user(source.clone(), user(name, "Basic"));
-        Ok(())
+        KnownUser::User(self.user(access, name, "Basic"))
+    }
+
+    fn user(&self, access: &AccessSettings, name: &str, auth_type: &'static str) -> User {
+        let store = self.config.user_store(&access.source);
+        User {
+            name: name.into(),
+            groups: store.map_or_else(Default::default, |store| store.groups_of(name)),
+            auth_type,
+        }
+    }
+
+    /// Notes what the question leaves open about the rules that refuse it.
+    fn note_refusal(
+        &self,
+        access: &Access,
+        attributes: &RequestAttributes<'_>,
+        identity: &Identity,
+        notes: &mut Vec<String>,
+    ) {
+        let refusing = access.limits().find_map(|access| {
+            let permission = identity.permission(access, attributes);
+            (!matches!(permission, Permission::Granted(_))).then_some((access, permission))
+        });
+        let Some((access, permission)) = refusing else { return };
+        let known = identity.known(&access.source);
+        let is_open = match permission {
+            Permission::Granted(_) => false,
+            Permission::Denied => true,
+            Permission::NeedsUser => {
+                !access.source.asks_for_passwords() || matches!(known, Some(KnownUser::Nobody(Credentials::Missing)))
+            }
+        };
+        if is_open {
+            self.note_certificate(access, attributes, notes);
+        }
+        if permission == Permission::Denied && matches!(known, Some(KnownUser::User(_))) {
+            note_groups(access, attributes, notes);
+        }
     }
 
     /// Notes that a rule is about certificates, and that the question does not say which one the client has.

@@ -1,0 +1,81 @@
+//! A chunk of a response body on its way through the protocol to the socket.
+//!
+//! Here: the chunk as hyper has it, which counts its memory until it is sent. Not here: how much of a body a connection may have
+//! (`outgoing`).
+
+use std::rc::Rc;
+
+use bytes::{Buf, Bytes};
+
+use crate::connection::Connection;
+use crate::outgoing::Hold;
+
+/// Whose memory the bytes of a chunk are in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ChunkMemory {
+    /// Its own.
+    Own,
+    /// That of a cached file, which exists anyway.
+    Shared,
+}
+
+/// Where a chunk stands in its body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ChunkPosition {
+    /// Others follow, or may follow.
+    Inner,
+    /// None follows.
+    Last,
+}
+
+/// Bytes of a response body, counted until the protocol has moved them to the socket.
+pub struct Chunk {
+    bytes: Bytes,
+    /// `None` if nobody needs to know: a whole body in shared memory, in HTTP/1.1.
+    counted: Option<Counted>,
+}
+
+/// The count of a chunk. Dropping this ends it.
+struct Counted {
+    connection: Rc<Connection>,
+    hold: Hold,
+}
+
+impl Chunk {
+    /// A chunk that is counted on its connection.
+    pub(crate) fn held(bytes: Bytes, hold: Hold, connection: &Rc<Connection>) -> Chunk {
+        let connection = Rc::clone(connection);
+        Chunk {
+            bytes,
+            counted: Some(Counted { connection, hold }),
+        }
+    }
+
+    /// A chunk that nobody counts.
+    pub(crate) fn free(bytes: Bytes) -> Chunk {
+        Chunk { bytes, counted: None }
+    }
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(Counted { connection, hold }) = &self.counted {
+            connection.outgoing().count_moved(hold, count);
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.connection.outgoing().release(&self.hold);
+    }
+}

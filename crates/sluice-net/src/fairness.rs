@@ -1,0 +1,124 @@
+//! The turn of a connection: how much it does before the other connections of its worker have theirs.
+//!
+//! Here: the bytes read and the exchanges begun in one turn. hyper goes on as long as there are bytes to parse, and a client
+//! can send bytes without end that make no request and no body: chunk sizes with leading zeros, frames without data. Not
+//! here: how many of them a request may have (`sluice_http::framing`).
+
+use crate::connection::Connection;
+
+/// Bytes that an HTTP/1.1 connection may read in a turn. The last read may exceed it by hyper's buffer, some 256 KiB, which grows
+/// only for a client that fills it. hyper parses the framing of chunks byte by byte, at some tens of nanoseconds each.
+const HTTP1_BYTES: usize = 64 << 10;
+
+/// Bytes that an HTTP/2 connection reads in a turn, at most. h2 ends a connection of which too many small DATA frames wait to
+/// be taken: with a window of 1 MiB 2,056 frames of one byte, which have 10 bytes each. Bodies are taken between turns.
+const HTTP2_BYTES: usize = 16 << 10;
+
+/// Exchanges after which a turn is over. hyper begins up to 16 before it wakes its own task, which the runtime then polls
+/// again many times before it asks for the events of other connections.
+const EXCHANGES_MAX: u32 = 8;
+
+/// The bytes that a connection may still read in its turn.
+pub(crate) struct ReadTurn {
+    left: usize,
+    bytes: usize,
+    last_read: LastRead,
+}
+
+/// Whether the last read of a turn may exceed its bytes.
+#[derive(Clone, Copy)]
+enum LastRead {
+    Bounded,
+    /// It fills the buffer: a part of one must be zeroed before it is read into, which would cost a large upload more than it gains.
+    FillsBuffer,
+}
+
+impl ReadTurn {
+    /// The turns of an HTTP/1.1 connection.
+    pub(crate) fn http1() -> ReadTurn {
+        ReadTurn {
+            left: HTTP1_BYTES,
+            bytes: HTTP1_BYTES,
+            last_read: LastRead::FillsBuffer,
+        }
+    }
+
+    /// The turns of an HTTP/2 connection.
+    pub(crate) fn http2() -> ReadTurn {
+        ReadTurn {
+            left: HTTP2_BYTES,
+            bytes: HTTP2_BYTES,
+            last_read: LastRead::Bounded,
+        }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.left = self.bytes;
+    }
+
+    /// How many bytes may be read at once into a buffer with this room; 0 if the turn is over.
+    pub(crate) fn room(&self, buffer: usize) -> usize {
+        match (self.left, self.last_read) {
+            (0, _) => 0,
+            (left, LastRead::Bounded) => left.min(buffer),
+            (_, LastRead::FillsBuffer) => buffer,
+        }
+    }
+
+    pub(crate) fn count(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+}
+
+/// The exchanges of a connection at the beginning of its turn.
+pub(crate) struct ExchangeTurn(u32);
+
+impl ExchangeTurn {
+    pub(crate) fn new(connection: &Connection) -> ExchangeTurn {
+        ExchangeTurn(connection.exchanges().begun())
+    }
+
+    /// Whether the connection has used up its turn; begins the next one.
+    pub(crate) fn is_over(&mut self, connection: &Connection) -> bool {
+        let exchanges = connection.exchanges().begun();
+        exchanges.wrapping_sub(std::mem::replace(&mut self.0, exchanges)) >= EXCHANGES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::active_exchange::ActiveExchange;
+
+    #[test]
+    fn a_turn_ends_after_its_bytes_and_begins_again() {
+        let mut http2 = ReadTurn::http2();
+        assert_eq!(http2.room(1000), 1000);
+        http2.count(HTTP2_BYTES - 10);
+        assert_eq!(http2.room(1000), 10);
+        http2.count(10);
+        assert_eq!(http2.room(1000), 0);
+        http2.begin();
+        assert_eq!(http2.room(1 << 20), HTTP2_BYTES);
+        let mut http1 = ReadTurn::http1();
+        http1.count(HTTP1_BYTES - 1);
+        assert_eq!(http1.room(1 << 18), 1 << 18);
+        http1.count(1 << 18);
+        assert_eq!(http1.room(1), 0);
+    }
+
+    #[test]
+    fn a_turn_ends_after_its_exchanges() {
+        let connection = Connection::alone();
+        let mut turn = ExchangeTurn::new(&connection);
+        for _ in 1..EXCHANGES_MAX {
+            drop(ActiveExchange::begin(&connection));
+        }
+        assert!(!turn.is_over(&connection));
+        for _ in 0..EXCHANGES_MAX {
+            drop(ActiveExchange::begin(&connection));
+        }
+        assert!(turn.is_over(&connection));
+        assert!(!turn.is_over(&connection));
+    }
+}

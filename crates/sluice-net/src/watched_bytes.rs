@@ -1,0 +1,507 @@
+//! The bytes of a watched connection, as WATCH shows them: octets of both directions, and the frames of HTTP/2.
+//!
+//! Here: plaintext, as it passes the `ClientStream`; what is secret in it is masked. Exists only while somebody watches, so it may begin
+//! in the middle of a connection. What has to be masked depends on the bytes before, so nothing is shown until a message or a frame
+//! certainly begins:
+//!
+//! | | the client sends | the server sends |
+//! |---|---|---|
+//! | HTTP/1 | first after an idle time; on an idle connection, if it is a request line | after a flush, if it is a status line; other bytes are taken for those of a body |
+//! | HTTP/2 | on an idle connection, if it is whole frames | after a flush: the coalescer has sent all that h2 wrote, which are whole frames |
+//!
+//! Not here: how frames are read (`frames`), what is secret in messages (`sluice_watch::mask`), who watches (`sluice_watch`).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{self, IoSlice};
+use std::task::Poll;
+
+use sluice_watch::mask::{BodyMask, HeadMask, Masks};
+use sluice_watch::{Direction, Item, Subject};
+
+use crate::connection::Connection;
+use crate::frames::{Data, FrameReader};
+
+/// What the first line of each response of HTTP/1 begins with.
+const STATUS_LINE: &[u8] = b"HTTP/1.";
+
+/// What the first line of each request of HTTP/1 ends with, beside its minor version.
+const VERSION: &[u8] = b" HTTP/1.";
+
+/// Bodies of HTTP/2 that are masked at once. A client may have 128 streams; those of which it has reset are forgotten one by one.
+const BODIES_MAX: usize = 256;
+
+/// The bytes of a watched connection.
+#[derive(Default)]
+pub(crate) struct WatchedBytes {
+    received: Side,
+    sent: Side,
+    /// The number of exchanges after which the connection was last noted as kept.
+    kept_after: u32,
+}
+
+/// Where the next bytes of a direction stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// At the begin of a message, or of a frame.
+    Boundary,
+    /// Anywhere.
+    Unknown,
+}
+
+impl Position {
+    /// `Boundary` if it is certain that the bytes before end there.
+    pub(crate) fn after(is_end: bool) -> Position {
+        match is_end {
+            true => Position::Boundary,
+            false => Position::Unknown,
+        }
+    }
+}
+
+/// One direction.
+#[derive(Default)]
+enum Side {
+    /// Bytes of it were missed.
+    #[default]
+    Missed,
+    /// Bytes of HTTP/2 were missed, and that was noted.
+    Noted,
+    Http1(Box<HeadMask>),
+    Http2(Frames),
+}
+
+/// One direction of HTTP/2.
+struct Frames {
+    reader: FrameReader,
+    /// The masks of bodies that have begun, by their streams.
+    bodies: HashMap<u32, BodyMask>,
+}
+
+impl WatchedBytes {
+    /// Notes what the client has sent. `at` is the position of the first byte.
+    pub(crate) fn note_read(
+        &mut self,
+        connection: &Connection,
+        read: &Poll<io::Result<()>>,
+        bytes: &[u8],
+        at: Position,
+    ) {
+        let subject = connection.watched().subject();
+        match read {
+            Poll::Pending => self.note_waiting(connection),
+            Poll::Ready(Err(error)) => subject.note(Item::Connection, "net", || match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    "the client sends no more, without the end of TLS (close_notify)".into()
+                }
+                _ => format!("reading failed: {error}"),
+            }),
+            Poll::Ready(Ok(())) if bytes.is_empty() => {
+                let how = if connection.peer().tls_info().is_some() {
+                    " (close_notify)"
+                } else {
+                    ""
+                };
+                subject.note(Item::Connection, "net", || format!("the client sends no more{how}"));
+            }
+            Poll::Ready(Ok(())) => {
+                if connection.exchanges().is_idle() {
+                    connection.watched().set_octets_wanted(true);
+                    if subject.wants(Item::Octets) && !may_show(&subject, bytes) {
+                        connection.skip_octets();
+                    }
+                }
+                let Some(wanted) = Wanted::of(connection, &subject) else {
+                    self.received = Side::Missed;
+                    return;
+                };
+                let is_idle = connection.exchanges().is_idle();
+                let begin = || match (wanted.is_http2, at) {
+                    (false, Position::Boundary) => Some(wanted.messages()),
+                    (false, Position::Unknown) => (is_idle && is_request_line(bytes)).then(|| wanted.messages()),
+                    (true, Position::Boundary) => Some(Side::frames(FrameReader::of_client())),
+                    (true, Position::Unknown) if is_idle => FrameReader::resume(bytes).map(Side::frames),
+                    (true, Position::Unknown) => None,
+                };
+                self.received.begin(&subject, &wanted, Direction::Received, begin);
+                self.received
+                    .note(&subject, &wanted, Direction::Received, bytes.to_vec());
+            }
+        }
+    }
+
+    /// Notes bytes that were sent: the first `count` of the chunks.
+    pub(crate) fn note_sent(&mut self, connection: &Connection, chunks: &[IoSlice<'_>], count: usize, at: Position) {
+        let subject = connection.watched().subject();
+        let Some(wanted) = Wanted::of(connection, &subject) else {
+            self.sent = Side::Missed;
+            return;
+        };
+        let mut bytes = Vec::with_capacity(count);
+        for chunk in chunks {
+            let left = count - bytes.len();
+            bytes.extend_from_slice(&chunk[..left.min(chunk.len())]);
+        }
+        let is_boundary = at == Position::Boundary;
+        let is_response = !wanted.is_http2 && is_boundary && bytes.starts_with(STATUS_LINE);
+        if is_response {
+            // Whatever the mask took the last bytes for: a response to HEAD ends with its head.
+            self.sent = wanted.messages();
+        }
+        let begin = || match wanted.is_http2 {
+            false => Some(Side::Http1(Box::new(HeadMask::within_of(&wanted.masks)))),
+            true => is_boundary.then(|| Side::frames(FrameReader::at_frame())),
+        };
+        self.sent.begin(&subject, &wanted, Direction::Sent, begin);
+        self.sent.note(&subject, &wanted, Direction::Sent, bytes);
+    }
+
+    /// Notes that a connection of HTTP/1 waits for its next request, once after each.
+    fn note_waiting(&mut self, connection: &Connection) {
+        let exchanges = connection.exchanges().begun();
+        let is_kept =
+            connection.exchanges().is_between() && connection.exchanges().is_idle() && self.kept_after != exchanges;
+        // Also not after a request that no watch could match.
+        if is_kept && connection.watched().are_octets_wanted() {
+            self.kept_after = exchanges;
+            connection.note_kept();
+        }
+    }
+}
+
+/// What somebody wants to be shown of the bytes.
+struct Wanted {
+    octets: bool,
+    is_http2: bool,
+    masks: Masks,
+}
+
+impl Wanted {
+    /// `None` if nobody wants anything.
+    fn of(connection: &Connection, subject: &Subject) -> Option<Wanted> {
+        let is_http2 = connection.outgoing().is_http2();
+        let octets = subject.wants(Item::Octets) && connection.watched().are_octets_wanted();
+        let frames = is_http2 && subject.wants(Item::Http2);
+        let masks = subject.masks().filter(|_| octets || frames)?.clone();
+        Some(Wanted {
+            octets,
+            is_http2,
+            masks,
+        })
+    }
+
+    /// A direction of HTTP/1 at the begin of a message.
+    fn messages(&self) -> Side {
+        Side::Http1(Box::new(HeadMask::of(&self.masks)))
+    }
+}
+
+/// Whether some watch may be shown the request that bytes begin; true if they do not tell. A request that is not shown is not even copied.
+fn may_show(subject: &Subject, bytes: &[u8]) -> bool {
+    let mut words = bytes.splitn(3, |byte| *byte == b' ');
+    let (Some(method), Some(target), Some(rest)) = (words.next(), words.next(), words.next()) else {
+        return true;
+    };
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    match (std::str::from_utf8(method), std::str::from_utf8(path)) {
+        // Not of another kind of target, whose path is elsewhere, nor of HTTP/2.
+        (Ok(method), Ok(path)) if path.starts_with('/') && rest.starts_with(&VERSION[1..]) => {
+            subject.may_show(method, path)
+        }
+        _ => true,
+    }
+}
+
+/// Whether bytes begin with a request line of HTTP/1.
+fn is_request_line(bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let before_version = line.len().saturating_sub(VERSION.len() + 1);
+    line.first().is_some_and(u8::is_ascii_uppercase) && line[before_version..].starts_with(VERSION)
+}
+
+impl Side {
+    fn frames(reader: FrameReader) -> Side {
+        Side::Http2(Frames {
+            reader,
+            bodies: HashMap::new(),
+        })
+    }
+
+    /// Begins with the next bytes if the ones before were missed, and if `begin` knows where the next ones stand.
+    fn begin(
+        &mut self,
+        subject: &Subject,
+        wanted: &Wanted,
+        direction: Direction,
+        begin: impl FnOnce() -> Option<Side>,
+    ) {
+        let was_noted = match self {
+            Side::Missed => false,
+            Side::Noted => true,
+            Side::Http1(_) | Side::Http2(_) => return,
+        };
+        *self = begin().unwrap_or(Side::Noted);
+        if !was_noted && matches!(self, Side::Noted) {
+            note_missed(subject, wanted, direction);
+        }
+    }
+
+    /// Notes bytes.
+    fn note(&mut self, subject: &Subject, wanted: &Wanted, direction: Direction, mut bytes: Vec<u8>) {
+        match self {
+            Side::Missed | Side::Noted => return,
+            Side::Http1(mask) => mask.apply(&mut bytes),
+            Side::Http2(frames) => frames.note(subject, wanted, direction, &mut bytes),
+        }
+        if wanted.octets {
+            subject.note_bytes(Item::Octets, "net", direction, || bytes);
+        }
+    }
+}
+
+impl Frames {
+    /// Notes the frames in some bytes, and masks the bytes.
+    fn note(&mut self, subject: &Subject, wanted: &Wanted, direction: Direction, bytes: &mut [u8]) {
+        let had_preface = !self.reader.has_no_preface();
+        let seen = self.reader.read(bytes);
+        for frame in seen.frames {
+            if let Some(stream) = frame.reset_stream() {
+                self.bodies.remove(&stream);
+            }
+            subject.note(Item::Http2, "http2", || format!("{} {frame}", direction.name()));
+        }
+        if had_preface && self.reader.has_no_preface() {
+            subject.note(Item::Http2, "http2", || {
+                "the client does not begin with the preface of HTTP/2".into()
+            });
+        }
+        if !wanted.octets || !wanted.masks.is_on() {
+            return;
+        }
+        for data in seen.data {
+            self.mask_body(&wanted.masks, &data, bytes);
+        }
+        seen.secret.into_iter().for_each(|secret| bytes[secret].fill(b'*'));
+    }
+
+    fn mask_body(&mut self, masks: &Masks, data: &Data, bytes: &mut [u8]) {
+        let part = &mut bytes[data.bytes.clone()];
+        if !part.is_empty() {
+            let is_full = self.bodies.len() >= BODIES_MAX;
+            match self.bodies.entry(data.stream) {
+                Entry::Occupied(mask) => mask.into_mut().apply(part),
+                Entry::Vacant(_) if is_full => part.fill(b'*'),
+                Entry::Vacant(place) => place.insert(BodyMask::of_unknown(masks, part)).apply(part),
+            }
+        }
+        if data.is_last {
+            self.bodies.remove(&data.stream);
+        }
+    }
+}
+
+/// Notes that bytes are not shown.
+fn note_missed(subject: &Subject, wanted: &Wanted, direction: Direction) {
+    let item = if wanted.octets { Item::Octets } else { Item::Http2 };
+    let begins = if wanted.is_http2 { "frame" } else { "message" };
+    subject.note(item, "net", || {
+        format!(
+            "some bytes of this connection were missed: what is {} is shown once it is certain where a {begins} begins",
+            direction.name()
+        )
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::time::Instant;
+
+    use sluice_watch::{Content, Hub, Items, Spec, Subject, TracedAttributes, Watch, WorkerHub};
+
+    use super::*;
+
+    const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic c2VjcmV0\r\n\r\n";
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const HEADERS: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01secret";
+
+    struct Watched {
+        watch: Watch,
+        connection: Rc<Connection>,
+        watched_bytes: WatchedBytes,
+    }
+
+    impl Watched {
+        fn new(items: &[Item]) -> Watched {
+            let hub = Hub::new();
+            let spec = Spec {
+                items: Items::of(items),
+                ..Spec::default()
+            };
+            let watch = hub.watch(spec).unwrap();
+            let connection = Connection::alone();
+            let subject = WorkerHub::new(&hub).connection(&Subject::NONE, TracedAttributes::default);
+            connection.watched().set_subject(subject, 1);
+            Watched {
+                watch,
+                connection,
+                watched_bytes: WatchedBytes::default(),
+            }
+        }
+
+        fn read(&mut self, bytes: &[u8], at: Position) {
+            self.watched_bytes
+                .note_read(&self.connection, &Poll::Ready(Ok(())), bytes, at);
+        }
+
+        fn sent(&mut self, chunks: &[&[u8]], count: usize, at: Position) {
+            let chunks: Vec<_> = chunks.iter().map(|chunk| IoSlice::new(chunk)).collect();
+            self.watched_bytes.note_sent(&self.connection, &chunks, count, at);
+        }
+
+        /// What the watch has been shown since the last call, joined.
+        fn shown(&self) -> String {
+            let events = self.watch.take_until(Instant::now()).events;
+            let texts = events.iter().map(|event| match &event.content {
+                Content::Text(text) => format!("[{text}]"),
+                Content::Bytes { bytes, .. } => bytes.escape_ascii().to_string(),
+            });
+            texts.collect()
+        }
+    }
+
+    #[test]
+    fn secrets_of_http1_are_masked_wherever_the_reads_end() {
+        for size in 1..REQUEST.len() {
+            let mut watched = Watched::new(&[Item::Octets]);
+            for (index, chunk) in REQUEST.as_bytes().chunks(size).enumerate() {
+                watched.read(chunk, Position::after(index == 0));
+            }
+            let masked = REQUEST.replace(" Basic c2VjcmV0", "***************");
+            assert_eq!(watched.shown(), masked.escape_debug().to_string(), "reads of {size}");
+        }
+    }
+
+    #[test]
+    fn a_watch_that_begins_within_a_head_shows_nothing_until_the_next_one() {
+        for begin in 4..REQUEST.len() {
+            let mut watched = Watched::new(&[Item::Octets]);
+            watched.read(&REQUEST.as_bytes()[begin..], Position::Unknown);
+            let shown = watched.shown();
+            assert!(
+                shown.starts_with("[some bytes of this connection were missed"),
+                "{begin}: {shown}"
+            );
+            watched.read(b"GET / HTTP/1.1\r\n", Position::Unknown);
+            assert_eq!(watched.shown(), "GET / HTTP/1.1\\r\\n");
+        }
+    }
+
+    #[test]
+    fn bodies_of_http2_are_masked_across_their_frames() {
+        let mut watched = Watched::new(&[Item::Octets]);
+        watched.connection.outgoing().set_http2();
+        watched.read(PREFACE, Position::Boundary);
+        watched.read(
+            b"\0\0\x06\0\0\0\0\0\x01pwd=se\0\0\x04\0\x01\0\0\0\x03show",
+            Position::Unknown,
+        );
+        watched.read(b"\0\0\x08\0\0\0\0\0\x01cret&a=b", Position::Unknown);
+        let shown = watched.shown();
+        assert!(shown.contains("pwd=**") && shown.contains("show"), "{shown}");
+        assert!(shown.contains("****&a=b"), "{shown}");
+    }
+
+    #[test]
+    fn only_a_request_line_tells_that_nobody_is_shown_the_request() {
+        let hub = Hub::new();
+        let spec = Spec {
+            filter: sluice_watch::Filter {
+                path: Some(sluice_watch::Pattern::new("/a")),
+                ..Default::default()
+            },
+            ..Spec::default()
+        };
+        let _watch = hub.watch(spec).unwrap();
+        let subject = WorkerHub::new(&hub).connection(&Subject::NONE, TracedAttributes::default);
+        for (bytes, expected) in [
+            ("GET /a?b HTTP/1.1\r\n", true),
+            ("GET /b HTTP/1.1\r\n", false),
+            ("GET /b HT", true),
+            ("GET /b", true),
+            ("GET http://a/b HTTP/1.1\r\n", true),
+            ("PRI * HTTP/2.0\r\n", true),
+            ("", true),
+        ] {
+            assert_eq!(may_show(&subject, bytes.as_bytes()), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_sent_of_the_chunks_is_shown() {
+        let mut watched = Watched::new(&[Item::Octets]);
+        let head = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\n\r\n";
+        watched.sent(&[head, b"body"], head.len() + 2, Position::Boundary);
+        watched.sent(&[b"dy"], 2, Position::Unknown);
+        assert_eq!(watched.shown(), "HTTP/1.1 200 OK\\r\\nSet-Cookie:****\\r\\n\\r\\nbody");
+    }
+
+    #[test]
+    fn what_nobody_wants_is_neither_noted_nor_followed() {
+        let mut watched = Watched::new(&[Item::Octets]);
+        watched.read(b"GET / HTTP/1.1\r\nCookie: ", Position::Boundary);
+        drop(crate::active_exchange::ActiveExchange::begin(&watched.connection));
+        let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
+        watched.connection.skip_octets();
+        watched.read(b"missed", Position::Unknown);
+        watched.connection.watched().set_octets_wanted(true);
+        watched.read(b"GET /secret HTTP/1.1\r\n", Position::Unknown);
+        let shown = watched.shown();
+        assert!(shown.starts_with("GET / HTTP/1.1\\r\\nCookie:*[some bytes"), "{shown}");
+        assert!(!shown.contains("secret") && !shown.contains("missed\\r"), "{shown}");
+        drop(busy);
+        watched.connection.flushed();
+        watched.read(b"GET /shown HTTP/1.1\r\n", Position::Unknown);
+        assert_eq!(watched.shown(), "GET /shown HTTP/1.1\\r\\n");
+    }
+
+    #[test]
+    fn frames_and_octets_of_http2_are_shown_without_header_blocks() {
+        let mut watched = Watched::new(&[Item::Octets, Item::Http2]);
+        watched.connection.outgoing().set_http2();
+        watched.read(PREFACE, Position::Boundary);
+        for byte in HEADERS {
+            watched.read(&[*byte], Position::Unknown);
+        }
+        watched.sent(&[b"\0\0\0\x04\x01\0\0\0\0"], 9, Position::Boundary);
+        let shown = watched.shown();
+        assert!(shown.starts_with("[received SETTINGS]PRI * HTTP/2.0"), "{shown}");
+        assert!(
+            shown.contains("[received HEADERS, stream 1, END_STREAM END_HEADERS, 6 bytes]"),
+            "{shown}"
+        );
+        assert!(shown.contains("******") && !shown.contains("secret"), "{shown}");
+        assert!(shown.contains("[sent SETTINGS, ACK]"), "{shown}");
+    }
+
+    #[test]
+    fn a_watch_that_begins_within_http2_waits_for_a_certain_frame() {
+        let mut watched = Watched::new(&[Item::Octets]);
+        watched.connection.outgoing().set_http2();
+        let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
+        watched.read(HEADERS, Position::Unknown);
+        watched.read(HEADERS, Position::Unknown);
+        watched.sent(&[HEADERS], HEADERS.len(), Position::Unknown);
+        let shown = watched.shown();
+        assert_eq!(shown.matches("[some bytes of this").count(), 2, "{shown}");
+        assert!(!shown.contains("secret"), "{shown}");
+        drop(busy);
+        watched.connection.flushed();
+        watched.read(&HEADERS[3..], Position::Unknown);
+        assert_eq!(watched.shown(), "");
+        watched.read(HEADERS, Position::Unknown);
+        watched.sent(&[HEADERS], HEADERS.len(), Position::Boundary);
+        assert_eq!(watched.shown().matches("******").count(), 2);
+    }
+}

@@ -1,0 +1,297 @@
+//! The network side of a worker: the state that its connections share.
+//!
+//! Here: connection slots, memory for responses, the protocols of each listener, the worker's clock, draining, and the
+//! log lines that any client could cause in any number. Not here: what a request means
+//! (`service`).
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use sluice_http::endpoints::Endpoints;
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
+use sluice_http::tasks::Tasks;
+use sluice_settings::rule::ClientCertificate;
+use sluice_watch::{Hub, Subject, TracedAttributes, WorkerHub};
+use tokio::sync::watch;
+
+use crate::client_counts::ClientCounts;
+use crate::connection::{CloseRequest, Connection};
+use crate::connection_log::ConnectionLog;
+use crate::listener_protocol::ListenerProtocol;
+use crate::phase;
+use crate::phase::Phase;
+use crate::send_budget::SendBudget;
+use crate::slots::{ConnectionCounts, ConnectionSlots};
+
+/// Least bytes of a worker for responses that wait for clients, because a single connection may use that much.
+const SEND_BYTES_MIN: usize = 1 << 20;
+
+/// The state that the connections of one worker share.
+pub struct WorkerNet {
+    /// The protocols of each listener, in the order of the listeners; replaced on reload.
+    listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+    slots: Rc<ConnectionSlots>,
+    /// Connections that are closed before their first request.
+    refused: RateLimitedLog,
+    /// Memory for response bytes that wait for clients.
+    send_budget: Rc<SendBudget>,
+    client_counts: Arc<ClientCounts>,
+    log: ConnectionLog,
+    watches: WorkerHub,
+    /// The generation of the list of watches at the last tick.
+    watch_generation: Cell<u32>,
+    phases: watch::Receiver<Phase>,
+    is_draining: Cell<bool>,
+    is_replaced: Cell<bool>,
+    /// Seconds since the worker started.
+    tick: Cell<u32>,
+    tasks: Tasks,
+}
+
+/// The bounds on the connections of a worker.
+#[derive(Clone)]
+pub struct WorkerNetLimits {
+    /// Connections at once.
+    pub slots: usize,
+    /// Bytes of memory for responses that wait for their clients; 1 MiB if it is less.
+    pub send_bytes_max: usize,
+    /// The connections of each client, counted for all workers.
+    pub client_counts: Arc<ClientCounts>,
+}
+
+/// What the monitor of a connection needs to know of its worker.
+#[derive(Clone, Copy)]
+pub(crate) struct WorkerNetStatus {
+    /// Seconds since the worker started.
+    pub tick: u32,
+    pub is_draining: bool,
+}
+
+impl WorkerNet {
+    /// Creates the state; it counts its connections in `counts`, and its connections and exchanges are shown to the watches of `hub`.
+    pub fn new(
+        listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+        limits: WorkerNetLimits,
+        phases: watch::Receiver<Phase>,
+        tasks: Tasks,
+        counts: Arc<ConnectionCounts>,
+        hub: &Arc<Hub>,
+    ) -> WorkerNet {
+        WorkerNet {
+            listener_protocols,
+            refused: RateLimitedLog::default(),
+            slots: Rc::new(ConnectionSlots::new(limits.slots, counts)),
+            send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
+            client_counts: limits.client_counts,
+            log: ConnectionLog::default(),
+            watches: WorkerHub::new(hub),
+            watch_generation: Cell::new(0),
+            phases,
+            is_draining: Cell::new(false),
+            is_replaced: Cell::new(false),
+            tick: Cell::new(0),
+            tasks,
+        }
+    }
+
+    /// The protocols of the listener with this index, as currently configured.
+    pub(crate) fn listener_protocol(&self, listener: usize) -> ListenerProtocol {
+        self.listener_protocols.load()[listener].clone()
+    }
+
+    /// Whether the connections of this listener are those of a proxy, which names its clients (PROXY protocol).
+    pub(crate) fn has_proxy_protocol(&self, listener: usize) -> bool {
+        self.listener_protocols.load()[listener].proxy_protocol.is_some()
+    }
+
+    /// What is known of a client's certificate, for a request to this host: a certificate that was shown to another site's
+    /// authorities, or before the authorities changed, is checked again.
+    pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
+        let Some(shown) = connection.peer().certificate() else {
+            return ClientCertificate::NotAsked;
+        };
+        let protocols = self.listener_protocols.load();
+        let tls = protocols
+            .get(connection.peer().listener())
+            .and_then(|protocol| protocol.tls.as_ref());
+        let config = tls.map(|tls| tls.of_host(host));
+        let Some((config, authorities)) = config.and_then(|config| Some((config, config.authorities.as_ref()?))) else {
+            return ClientCertificate::NotAsked;
+        };
+        match shown.state(authorities) {
+            ClientCertificate::Verified => ClientCertificate::Verified,
+            _ if config.is_required => ClientCertificate::Refused,
+            state => state,
+        }
+    }
+
+    pub(crate) fn slots(&self) -> &Rc<ConnectionSlots> {
+        &self.slots
+    }
+
+    pub(crate) fn client_counts(&self) -> &Arc<ClientCounts> {
+        &self.client_counts
+    }
+
+    /// A connection that was just accepted.
+    pub(crate) fn connection(&self, endpoints: Endpoints) -> Connection {
+        Connection::new(endpoints, &self.send_budget, self.slots.slot_events())
+    }
+
+    /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the
+    /// connection is aborted whose bytes have used most memory for longest.
+    pub async fn keep_send_budget(&self) {
+        loop {
+            self.send_budget.exceeded().await;
+            while self.send_budget.is_exceeded()
+                && let Some(connection) = self.slots.most_waiting()
+            {
+                let bytes = connection.outgoing().write_off();
+                connection.request_close(CloseRequest::FreeMemory);
+                self.log.used_memory(&connection, bytes);
+            }
+        }
+    }
+
+    /// The active watches.
+    pub fn watches(&self) -> &WorkerHub {
+        &self.watches
+    }
+
+    /// The subject of a connection, with the watches that are active now.
+    pub fn subject(&self, connection: &Connection) -> Subject {
+        if connection.carries_watch() {
+            return Subject::NONE;
+        }
+        let generation = self.watches.generation();
+        if connection.watched().generation() != generation {
+            let subject = self
+                .watches
+                .connection(&connection.watched().subject(), || attributes(connection));
+            connection.watched().set_subject(subject, generation);
+        }
+        connection.watched().subject()
+    }
+
+    /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
+    pub(crate) fn know_client(&self, connection: &Connection) {
+        let subject = connection.watched().subject();
+        subject.know(|known| known.client = attributes(connection).client);
+        if subject.is_over() {
+            connection
+                .watched()
+                .set_subject(Subject::NONE, connection.watched().generation());
+        }
+    }
+
+    /// Drops the subjects of connections that nobody watches any more: those that are idle would keep them until they are used.
+    fn drop_subjects(&self) {
+        let generation = self.watches.generation();
+        if self.watch_generation.replace(generation) != generation {
+            self.slots.for_each(|connection, _| {
+                if connection.watched().is_watched() {
+                    self.subject(connection);
+                }
+            });
+        }
+    }
+
+    /// The log lines about connections.
+    pub(crate) fn log(&self) -> &ConnectionLog {
+        &self.log
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Seconds since the worker started.
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.get()
+    }
+
+    pub(crate) fn status(&self) -> WorkerNetStatus {
+        WorkerNetStatus {
+            tick: self.tick(),
+            is_draining: self.is_draining(),
+        }
+    }
+
+    /// Counts a second, and wakes the connections that are due. The worker calls this once a second.
+    pub fn advance(&self) {
+        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, Instant::now()));
+        self.log.log_due();
+        self.watches.tick();
+        self.drop_subjects();
+        self.tick.set(self.tick.get() + 1);
+        self.slots.wake_due(self.tick.get());
+    }
+
+    /// Whether a line about a connection that is closed before its first request may be logged. It counts the line otherwise.
+    pub(crate) fn admits_refusal(&self, lines_max: u32) -> bool {
+        let now = Instant::now();
+        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, now));
+        self.refused.admits(lines_max, RateLimitedLog::INTERVAL, now)
+    }
+
+    /// Whether connections are still accepted.
+    pub fn is_accepting(&self) -> bool {
+        *self.phases.borrow() == Phase::Serving
+    }
+
+    /// Waits until no connection is accepted any more.
+    pub async fn closing(&self) {
+        phase::reached(&self.phases, Phase::Replaced).await;
+    }
+
+    /// Another server has taken over: each connection ends with its next response.
+    pub fn replace(&self) {
+        self.is_replaced.set(true);
+    }
+
+    /// Whether each connection ends with its next response.
+    pub fn is_replaced(&self) -> bool {
+        self.is_replaced.get()
+    }
+
+    /// Whether the server drains: no connection begins another exchange.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.get()
+    }
+
+    /// Begins to drain, and wakes every connection.
+    pub fn drain(&self) {
+        self.is_draining.set(true);
+        self.slots.wake_due(u32::MAX);
+    }
+
+    /// Waits until the server drains.
+    pub async fn draining(&self) {
+        phase::reached(&self.phases, Phase::Draining).await;
+    }
+}
+
+/// The count of the last interval is not lost.
+impl Drop for WorkerNet {
+    fn drop(&mut self) {
+        log_suppressed(self.refused.take());
+    }
+}
+
+/// What is known of a connection before its requests.
+fn attributes(connection: &Connection) -> TracedAttributes {
+    let client = connection.peer().endpoints().client.ip();
+    TracedAttributes {
+        client: (!connection.peer().is_proxy()).then(|| client.to_string()),
+        ..TracedAttributes::default()
+    }
+}
+
+fn log_suppressed(suppressed: Option<Suppressed>) {
+    if let Some(suppressed) = suppressed {
+        tracing::warn!("connections closed before their first request: {suppressed}");
+    }
+}

@@ -1,0 +1,39 @@
+//! Authentication agents: a script that is asked about a user instead of for a page (WASD).
+//!
+//! The script gets the variables of the request with REMOTE_USER, AUTH_PASSWORD, AUTH_REALM and AUTH_AGENT, and answers with lines between the
+//! sentinels of a callout (`sluice_gateway::AgentLine`). Not here: which script is asked, and what its answer means (the server).
+
+use std::rc::Rc;
+
+use http::StatusCode;
+use sluice_gateway::AgentAnswer;
+use sluice_http::fault::{Fault, ScriptFault};
+
+use crate::exchange::cgiplus;
+use crate::exchange::job::Job;
+use sluice_http::request_body::RequestBody;
+
+/// Asks an agent, in its kept process. Waits at most as long as its route lets a script take.
+///
+/// # Errors
+/// The script's: it has failed, is silent, or has said nothing of the user.
+pub async fn ask(job: Rc<Job>) -> Result<AgentAnswer, Fault> {
+    let script = job.script.file.clone();
+    let (mut session, _) = cgiplus::run(job, RequestBody::none()).await?;
+    let answer = session.take_agent_answer().unwrap_or_default();
+    session.begin_unwanted_body(StatusCode::OK);
+    session.abandon();
+    let failure = match &answer.failed {
+        Some(reason) => reason.clone(),
+        None if answer.is_complete() => return Ok(answer),
+        None => {
+            let line = answer
+                .unknown
+                .iter()
+                .map(|text| format!("; the line 100 {text} is not known"));
+            let known = "a line 100 USER, 100 REMOTE-USER NAME, 401 REASON or 500 REASON says it";
+            format!("it has said nothing of the user{}: {known}", line.collect::<String>())
+        }
+    };
+    Err(ScriptFault::agent(&script, &failure).into())
+}

@@ -1,0 +1,224 @@
+//! CGIplus: a process is kept and gets one request after the other. The variables are a record on CGIPLUSIN, the body is
+//! CONTENT_LENGTH bytes on its standard input, and the end sentinel ends its reply.
+
+use std::rc::Rc;
+
+use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
+use sluice_http::fault::{Activity, Fault, ServerFault};
+use sluice_http::progress::Step;
+use sluice_launch::Stdin;
+use sluice_membuf::{REGION_BYTES, Segment};
+use sluice_watch::Phase;
+
+use crate::exchange::conversation::Conversation;
+use crate::exchange::job::{Job, new_sentinels};
+use crate::exchange::pump::Pump;
+use crate::exchange::relay::Relay;
+use crate::exchange::request_state::Age;
+use crate::exchange::session::Session;
+use crate::pool::idle_process::IdleProcess;
+use crate::pool::lease::Lease;
+use crate::pool::pool_note::note_use;
+use crate::pool::recent_scripts::ScriptId;
+use crate::process::end_cause::EndCause;
+use crate::process::idle_timer::KeptTimer;
+use crate::process::input::Input;
+use crate::process::mailbox::Silence;
+use crate::process::misbehaviour::Output;
+use crate::process::script_events::ScriptEvents;
+use crate::process::script_process;
+use sluice_http::body_source::BodySource;
+use sluice_http::request_body::RequestBody;
+
+/// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its
+/// first request is a fault of the script at once.
+const ATTEMPTS_MAX: usize = 100;
+
+/// Processes that a request finds writing out of turn before it is refused. Each of them is stopped and takes the time until it
+/// writes, so the request must not wait for all of a large pool.
+const OVERTAKEN_MAX: usize = 16;
+
+/// Runs the script for one request, up to the head of its reply.
+pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
+    let (mut pump, content_length) = prepare(&job, body).await?;
+    // An engine that has compiled a script is preferred for it.
+    let script = job.script.engine.as_ref().map(|_| ScriptId::of(&job.script.file));
+    let (mut attempt, mut overtaken) = (1, 0);
+    let events = job.events();
+    loop {
+        let pool = job
+            .route
+            .pools
+            .pool(&job.script, job.settings(), job.scripts.resources());
+        job.request.progress.set_step(Step::AwaitingProcess);
+        let applicant = pool.applicant(job.scripts.worker, script, job.request.client());
+        let mut lease = pool.acquire(applicant, job.request.id, &events).await?;
+        let (idle, age) = match lease.take() {
+            Some(idle) => match rebind_to_worker(&job, idle, &events)? {
+                Some(idle) => {
+                    note_use(&lease, &idle.process, &events);
+                    (idle, Age::Used)
+                }
+                None => continue,
+            },
+            // Boxed, because most requests find a process.
+            None => (Box::pin(start(&job, &mut lease, &events)).await?, Age::New),
+        };
+        job.request.note_process(&idle.process);
+        job.subject.note_phase(Phase::Process);
+        let relay = begin(&job, idle, pump.take(), content_length, &events).with_record(age);
+        let mut session = Session::new(Conversation::new(&job, relay, lease));
+        match session.head().await {
+            Ok(reply) => return Ok((session, reply)),
+            Err(fault) if age == Age::New || attempt == ATTEMPTS_MAX || overtaken == OVERTAKEN_MAX => {
+                return Err(fault);
+            }
+            Err(fault) if !session.take_request_back() => return Err(fault),
+            // It ended while it was idle, or just now, or wrote what is no reply: this request never reached it.
+            Err(fault) => {
+                tracing::debug!(id = %job.request.id, "given to another process: {fault}");
+                events.process(|| {
+                    "the request is given to another process, because this one has read nothing of it".into()
+                });
+                if let Some(process) = session.overtaken() {
+                    job.scripts.misbehaviour.log(process, Output::BeforeRequest);
+                    overtaken += 1;
+                }
+                pump = session.take_pump().and_then(Pump::rewind);
+                attempt += 1;
+            }
+        }
+    }
+}
+
+/// The script reads CONTENT_LENGTH bytes and no more, so a body without a length is stored first.
+async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u64>), Fault> {
+    if body.is_over() {
+        return Ok((None, body.announced().filter(|length| *length > 0)));
+    }
+    if let Some(length) = body.announced() {
+        return Ok((Some(Pump::repeatable(BodySource::Client(Box::new(body)))), Some(length)));
+    }
+    let (stored, length) = Box::pin(job.store(body)).await?;
+    Ok((Some(Pump::repeatable(stored.into())), Some(length)))
+}
+
+/// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because
+/// it has ended, or has written bytes outside a reply; it is stopped then. The server's fault: it cannot be moved.
+fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Result<Option<IdleProcess>, Fault> {
+    let silence = idle.channels.mailbox.silence();
+    if silence != Silence::Kept {
+        if silence == Silence::Broken {
+            job.scripts.misbehaviour.log(&idle.process, Output::BetweenRequests);
+        }
+        events.process(|| {
+            let pid = idle.process.pid;
+            match silence {
+                Silence::Broken => format!("pid {pid} is stopped, because it wrote between two requests"),
+                _ => format!("pid {pid} is not used, because it has closed its mailbox, or has ended"),
+            }
+        });
+        idle.process.stop(EndCause::Misbehaved);
+        return Ok(None);
+    }
+    if idle.worker == job.scripts.worker {
+        return Ok(Some(idle));
+    }
+    let process = idle.process;
+    match idle.channels.rebind() {
+        Ok(channels) => Ok(Some(IdleProcess {
+            process,
+            channels,
+            worker: job.scripts.worker,
+            // It belongs to the event loop of the other worker.
+            timer: KeptTimer::default(),
+            ..idle
+        })),
+        Err(error) => {
+            process.stop(EndCause::Unusable);
+            Err(ServerFault::io(Activity::ChangeOfWorker, error).into())
+        }
+    }
+}
+
+/// Starts a process for the lease.
+pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<IdleProcess, Fault> {
+    let sentinels = new_sentinels()?;
+    let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
+    let engine = job.script.engine.as_ref().map(|engine| engine.name());
+    let environment = Environment::for_cgiplus(&sentinels, engine, &job.inherited(), &extra);
+    let segment = job.segment()?;
+    events.begin_process(&sentinels);
+    events.environment(&environment);
+    let program = job.program(Vec::new(), environment.bytes(), Stdin::Pipe, segment.as_ref())?;
+    let ended = lease.exit_notice();
+    job.request.progress.set_step(Step::StartingProcess);
+    let (process, mut channels) = script_process::start(
+        &job.scripts.processes,
+        job.spec(sentinels),
+        program,
+        segment,
+        events,
+        ended,
+    )
+    .await?;
+    lease.note_process(&process);
+    if job
+        .script
+        .engine
+        .as_ref()
+        .is_some_and(|engine| engine.knows_cut_bodies())
+    {
+        channels.input = channels.input.map(Input::that_can_be_cut);
+    }
+    let scanner = job.scanner(&process, EndMark::Sentinel);
+    Ok(IdleProcess {
+        process,
+        channels,
+        worker: job.scripts.worker,
+        encoding: RequestEncoding::default(),
+        scanner,
+        timer: KeptTimer::default(),
+    })
+}
+
+/// Prepares the request's record for CGIPLUSIN; the relay writes it.
+pub(crate) fn begin(
+    job: &Job,
+    idle: IdleProcess,
+    pump: Option<Pump>,
+    content_length: Option<u64>,
+    events: &ScriptEvents,
+) -> Box<Relay> {
+    let IdleProcess {
+        process,
+        mut channels,
+        encoding,
+        scanner,
+        timer,
+        ..
+    } = idle;
+    let script = job.script.engine.as_ref().map(|_| job.script.file.as_path());
+    process.begin_exchange(job.request.id, script);
+    events.begin_process(&process.sentinels);
+    // The process has the sentinels in its environment.
+    let mut variables = job.variables(None, content_length);
+    // Other engines would pass it on to their scripts, which have the environment of CGI.
+    let engine = job.script.engine.as_ref();
+    let segment = channels.segment.as_ref();
+    let region = segment
+        .filter(|_| engine.is_none_or(|engine| engine.uses_regions()))
+        .and_then(Segment::free_region);
+    if let Some(region) = region {
+        variables.add_region(region.offset, REGION_BYTES);
+    }
+    channels.mailbox.begin_reply(&job.scripts.spare_room);
+    let record = channels.cgiplusin.begin();
+    encode_request(&variables, encoding, record);
+    events.variables(&variables, Vec::new);
+    events.record(&variables, encoding);
+    job.scripts.spare_variables.set(variables.recycled());
+    let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer(timer));
+    callouts.encoding = Some(encoding);
+    Relay::new(process, channels, scanner, callouts, pump, idle_timer, events.clone()).with_region(region)
+}

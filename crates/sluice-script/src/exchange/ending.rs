@@ -1,0 +1,439 @@
+//! The end of an exchange: what happens to the process and its lease.
+//!
+//! | the exchange ends | process of one request (CGI) | kept process (CGIplus) |
+//! |---|---|---|
+//! | complete | may end by itself, within `output_timeout` | back to its pool |
+//! | all announced bytes are sent | drained within `output_timeout`, then as above | the same |
+//! | no body is wanted (HEAD) | drained within `client_grace`, then as above | the same |
+//! | a fault | stopped | stopped |
+//! | a fault of the client in its body | stopped | stopped; an engine of this server learns it, and is drained within `client_grace` |
+//! | the script has failed, and says so (FAILED) | drained within `client_grace`, then as above | the same |
+//! | the client has disconnected | stopped; drained within `client_grace` if the route names it | drained within `client_grace`, with failing bulk writes |
+//! | the client is sent elsewhere (local redirect, a file instead of a body) | the same as CGIplus above | the same |
+//!
+//! To drain is to read the output to its end in a background task, so that the last callouts are answered and the process
+//! ends well or can serve again. A process that is not done when the time is over, or that breaks the protocol, is stopped.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_http::fault::{Culprit, Fault};
+use sluice_http::tasks::yield_now;
+use sluice_launch::Exit;
+use sluice_membuf::Segment;
+use tokio::task::{JoinError, spawn_blocking};
+
+use crate::exchange::conversation::Conversation;
+use crate::exchange::relay::Relay;
+use crate::pool::idle_process::IdleProcess;
+use crate::pool::lease::Lease;
+use crate::pool::pool_note::release_text;
+use crate::pool::pure::Release;
+use crate::process::end_cause::EndCause;
+use crate::process::input::Input;
+use crate::process::misbehaviour::Output;
+use crate::process::observed_process::time_text;
+use crate::process::process_fault::Violation;
+use crate::process::script_events::ScriptEvents;
+use crate::process::script_process::Process;
+use crate::scripts::Scripts;
+
+/// Chunks that a background task discards before the other tasks of the worker get their turn.
+const CHUNKS_MAX: usize = 32;
+
+/// What happens to the process of an exchange.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The reply is complete: the process may end by itself, or goes back to its pool.
+    Complete,
+    /// Drained for no longer than this.
+    Drain(Duration),
+    /// The client has disconnected or was sent elsewhere: drained, but bulk writes of the script fail.
+    ClientGone(Duration),
+    /// Stopped, because it is of no more use, for this cause.
+    Stop(EndCause),
+}
+
+/// Whether somebody waits for the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The client does.
+    Waiting,
+    /// Nobody does.
+    Gone,
+}
+
+impl Ending {
+    /// For an exchange that its client leaves.
+    pub(crate) fn of_left(conversation: &Conversation) -> Ending {
+        let (settings, timeouts) = (conversation.settings(), &conversation.settings().timeouts);
+        // Where no process is kept, only the configuration gives the script time.
+        let grace = timeouts.client_grace.filter(|grace| !grace.is_zero());
+        if conversation.is_ended() {
+            Ending::Stop(EndCause::RequestEnded)
+        } else if conversation.filter.is_satisfied() {
+            Ending::Drain(timeouts.output)
+        } else if settings.mode.keeps_process() || grace.is_some() {
+            Ending::ClientGone(timeouts.client_grace())
+        } else {
+            Ending::Stop(EndCause::ClientGone)
+        }
+    }
+
+    /// For an exchange that ends with a fault.
+    pub(crate) fn of_failed(conversation: &Conversation, culprit: Culprit) -> Ending {
+        let input = conversation.relay.channels.input.as_ref();
+        let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
+        match can_be_kept || conversation.relay.has_failed_well() {
+            true => Ending::ClientGone(conversation.settings().timeouts.client_grace()),
+            false => Ending::Stop(EndCause::Fault),
+        }
+    }
+
+    /// For a script that has written all. The script's fault: its reply is not complete.
+    pub(crate) fn of_written(conversation: &Conversation, audience: Audience) -> Result<Ending, Fault> {
+        let Conversation { relay, filter, .. } = conversation;
+        if let (Some(bytes @ 1..), Audience::Waiting) = (filter.missing_bytes(), audience) {
+            return Err(relay.fault(Violation::Short(bytes)));
+        }
+        if !conversation.settings().mode.keeps_process() {
+            return match relay.process.exit() {
+                Some(Exit::Signal(_)) if !filter.is_satisfied() => Err(relay.fault(Violation::EndedWithinBody)),
+                Some(Exit::Code(1..)) if conversation.lacks_body() && audience == Audience::Waiting => {
+                    Err(relay.fault(Violation::FailedAfterHead))
+                }
+                _ => Ok(Ending::Complete),
+            };
+        }
+        if relay.has_two_replies() && audience == Audience::Waiting {
+            return Err(relay.fault(Violation::TwoReplies));
+        }
+        if relay.has_ended_well() {
+            return Ok(Ending::Complete);
+        }
+        if !filter.is_satisfied() {
+            return Err(relay.fault(Violation::NoSentinel));
+        }
+        // The client has all bytes that were announced; only the process cannot be kept.
+        let process = relay.process.describe();
+        conversation
+            .scripts
+            .warn(format_args!("{process}: {}", Violation::NoSentinel));
+        Ok(Ending::Stop(EndCause::Fault))
+    }
+
+    /// Ends the exchange.
+    pub(crate) fn carry_out(self, mut conversation: Conversation) {
+        self.note(&conversation);
+        match self {
+            Ending::Complete => complete(conversation),
+            Ending::Drain(limit) => drain(conversation, limit),
+            Ending::ClientGone(limit) => {
+                cut_body(&mut conversation.relay);
+                conversation.relay.client_gone(limit);
+                drain(conversation, limit);
+            }
+            Ending::Stop(cause) => {
+                if conversation.settings().mode.has_engine() && conversation.relay.has_read_request() {
+                    conversation.lease.excuse();
+                }
+                let Relay {
+                    process,
+                    channels,
+                    events,
+                    ..
+                } = *conversation.relay;
+                // Its input stays open until it has ended: otherwise half a body would look complete to it.
+                process.stop_holding(channels.input, cause);
+                note_end(&conversation.scripts, &process, &events);
+            }
+        }
+    }
+
+    /// Notes what happens to the process, and why.
+    fn note(&self, conversation: &Conversation) {
+        let Conversation { relay, filter, .. } = conversation;
+        relay.events.process(|| {
+            let (pid, totals) = (relay.process.pid, relay.events.totals());
+            match self {
+                Ending::Complete => format!("the reply is complete: {totals}"),
+                Ending::Drain(limit) | Ending::ClientGone(limit) => {
+                    let why = match self {
+                        Ending::ClientGone(_) => "the client has left, or is sent elsewhere",
+                        _ if filter.is_satisfied() => "all bytes that were announced have come",
+                        _ => "no body is wanted",
+                    };
+                    let limit = time_text(*limit);
+                    format!("pid {pid} may write on for {limit}, and nobody gets it: {why}; so far {totals}")
+                }
+                Ending::Stop(_) if relay.process.exit().is_some() => {
+                    format!("pid {pid} writes no more; it has written {totals}")
+                }
+                Ending::Stop(_) => format!("pid {pid} is stopped (SIGTERM, then SIGKILL); it has written {totals}"),
+            }
+        });
+    }
+}
+
+/// Notes the end of a process that is not returned to its pool, once it has ended.
+fn note_end(scripts: &Scripts, process: &Arc<Process>, events: &ScriptEvents) {
+    if !events.is_on() {
+        return;
+    }
+    let (process, events) = (Arc::clone(process), events.clone());
+    scripts.tasks().spawn(async move {
+        poll_fn(|context| process.poll_exit(context)).await;
+        events.error_lines(process.take_watched_lines());
+        if let Some(text) = process.end_text() {
+            events.process(|| text);
+        }
+    });
+}
+
+/// An engine that has not got all of the body learns that no more of it comes.
+fn cut_body(relay: &mut Relay) {
+    if relay.take_pump().is_some_and(|pump| !pump.is_done())
+        && let Some(input) = &mut relay.channels.input
+    {
+        input.end_early();
+    }
+}
+
+/// A conversation in the background. Its process is stopped if this is dropped before the script has written all.
+struct Draining(Option<Conversation>);
+
+/// Reads the output to its end in the background.
+fn drain(mut conversation: Conversation, limit: Duration) {
+    let scripts = Rc::clone(&conversation.scripts);
+    let is_satisfied = conversation.filter.is_satisfied();
+    conversation.relay.process.note_draining();
+    // One that was reported before has been logged.
+    let _ = conversation.relay.take_failure_report();
+    let events = conversation.relay.events.clone();
+    let mut draining = Draining(Some(conversation));
+    let log = Rc::clone(&scripts);
+    scripts.tasks().spawn(async move {
+        let end = poll_fn(|context| draining.poll_end(context));
+        match tokio::time::timeout(limit, end).await {
+            Ok(Err(fault)) if is_satisfied => log.warn(format_args!("after a complete reply: {fault}")),
+            Ok(Err(fault)) => tracing::debug!("after its client has left: {fault}"),
+            Ok(Ok(())) => {}
+            Err(_) => events.process(|| format!("not done after {}", time_text(limit))),
+        }
+    });
+}
+
+impl Draining {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        for _ in 0..CHUNKS_MAX {
+            let Some(conversation) = &mut self.0 else {
+                return Poll::Ready(Ok(()));
+            };
+            match ready!(conversation.poll_chunk(context)) {
+                Some(Ok(_)) => {}
+                Some(Err(fault)) if conversation.relay.take_failure_report() => {
+                    conversation.scripts.warn(format_args!("{fault}"));
+                }
+                Some(Err(fault)) => return Poll::Ready(Err(fault)),
+                None => {
+                    let ending = Ending::of_written(conversation, Audience::Gone)?;
+                    self.end(ending);
+                }
+            }
+        }
+        yield_now(context);
+        Poll::Pending
+    }
+
+    fn end(&mut self, ending: Ending) {
+        if let Some(conversation) = self.0.take() {
+            ending.carry_out(conversation);
+        }
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.end(Ending::Stop(EndCause::ClientGone));
+    }
+}
+
+fn complete(conversation: Conversation) {
+    let keeps_process = conversation.settings().mode.keeps_process();
+    let Conversation {
+        scripts,
+        route,
+        relay,
+        lease,
+        filter,
+        ..
+    } = conversation;
+    if filter.surplus_bytes() > 0 {
+        let (bytes, events) = (filter.surplus_bytes(), &relay.events);
+        events.process(|| format!("{bytes} bytes over its Content-Length, or after its last chunk, were not sent"));
+        scripts.warn(format_args!(
+            "{}: {} bytes over its Content-Length, or after its last chunk, were not sent",
+            relay.process.describe(),
+            filter.surplus_bytes()
+        ));
+    }
+    if keeps_process && relay.process.errors.has_bytes() {
+        // They belong to this exchange, and would be logged with the next one.
+        let tasks = scripts.tasks().clone();
+        tasks.spawn(async move {
+            relay.process.read_errors().await;
+            return_to_pool(&scripts, relay, lease);
+        });
+    } else if keeps_process {
+        return_to_pool(&scripts, relay, lease);
+    } else {
+        relay.process.finish(route.settings.timeouts.output);
+        note_end(&scripts, &relay.process, &relay.events);
+    }
+}
+
+/// A process that is ready for its next request, but for the memory that it may have to release.
+struct Restored {
+    idle: IdleProcess,
+    lease: Lease,
+    events: ScriptEvents,
+}
+
+/// The process of a complete exchange in which no client took part, ready for its next request, and its lease. `None` if it cannot be made
+/// ready: it is stopped then.
+pub(crate) async fn reclaim(conversation: Conversation) -> Option<(IdleProcess, Lease)> {
+    let Conversation {
+        scripts, relay, lease, ..
+    } = conversation;
+    if relay.process.errors.has_bytes() {
+        relay.process.read_errors().await;
+    }
+    let Restored { mut idle, lease, .. } = restore(&scripts, relay, lease)?;
+    trim_segment(&mut idle).await.ok()?;
+    Some((idle, lease))
+}
+
+/// Returns a process to its pool, ready for its next request; stops it if it cannot be made ready.
+fn return_to_pool(scripts: &Scripts, relay: Box<Relay>, lease: Lease) {
+    let Some(restored) = restore(scripts, relay, lease) else {
+        return;
+    };
+    if needs_trim(&restored.idle) {
+        scripts.tasks().spawn(trim(restored));
+        return;
+    }
+    let Restored { idle, lease, events } = restored;
+    let process = events.is_on().then(|| Arc::clone(&idle.process));
+    let released = release(lease, idle, &events);
+    if let (Some(process), Release::Retire(_)) = (process, released) {
+        note_end(scripts, &process, &events);
+    }
+}
+
+/// Makes a process ready for its next request; stops it if that is not possible.
+fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restored> {
+    if relay.events.is_on() {
+        relay.events.error_lines(relay.process.take_watched_lines());
+    }
+    relay.process.end_exchange();
+    let Relay {
+        process,
+        mut channels,
+        mut scanner,
+        callouts,
+        events,
+        has_body,
+        idle_timer,
+        ..
+    } = *relay;
+    if let Some(lifetime) = callouts.lifetime {
+        lease.set_lifetime(lifetime);
+    }
+    if scanner.has_trailing_output() {
+        scripts.misbehaviour.log(&process, Output::AfterSentinel);
+        events.process(|| {
+            format!(
+                "pid {} is stopped: it wrote after the end sentinel (CGIPLUSEOF)",
+                process.pid
+            )
+        });
+        process.stop(EndCause::Misbehaved);
+        note_end(scripts, &process, &events);
+        return None;
+    }
+    if has_body && let Some(Err(error)) = channels.input.as_mut().map(Input::restore) {
+        scripts.warn(format_args!(
+            "{}: the rest of its request body cannot be taken out: {error}",
+            process.describe()
+        ));
+        process.stop(EndCause::Unusable);
+        note_end(scripts, &process, &events);
+        return None;
+    }
+    match &mut channels.segment {
+        Some(segment) => segment.end_exchange(),
+        // A thread that prepared a buffer has lost it.
+        None if callouts.allows_buffers() => {
+            process.stop(EndCause::Unusable);
+            return None;
+        }
+        None => {}
+    }
+    scanner.restart();
+    channels.mailbox.end_reply(&scripts.spare_room);
+    let idle = IdleProcess {
+        process,
+        channels,
+        worker: scripts.worker,
+        encoding: callouts.encoding.unwrap_or_default(),
+        scanner,
+        timer: idle_timer.keep(),
+    };
+    Some(Restored { idle, lease, events })
+}
+
+/// Whether the process has memory that an idle process does not keep.
+fn needs_trim(idle: &IdleProcess) -> bool {
+    idle.channels.segment.as_ref().is_some_and(Segment::needs_trim)
+}
+
+/// Has a thread release the memory that an idle process does not keep. Fails if the segment is lost.
+async fn trim_segment(idle: &mut IdleProcess) -> Result<(), JoinError> {
+    if needs_trim(idle)
+        && let Some(mut segment) = idle.channels.segment.take()
+    {
+        let trimmed = spawn_blocking(move || {
+            segment.trim();
+            segment
+        });
+        idle.channels.segment = Some(trimmed.await?);
+    }
+    Ok(())
+}
+
+/// Returns a process to its pool after a thread has released the memory that an idle process does not keep. A write of the
+/// script to that memory delays the thread, and so the script's own process.
+async fn trim(restored: Restored) {
+    let Restored {
+        mut idle,
+        lease,
+        events,
+    } = restored;
+    match trim_segment(&mut idle).await {
+        Ok(()) => {
+            release(lease, idle, &events);
+        }
+        Err(_) => idle.process.stop(EndCause::Unusable),
+    }
+}
+
+/// Returns a process to its pool, and notes what becomes of it.
+fn release(lease: Lease, idle: IdleProcess, events: &ScriptEvents) -> Release {
+    let pid = idle.process.pid;
+    let release = lease.release(idle);
+    events.process(|| release_text(release, pid));
+    release
+}

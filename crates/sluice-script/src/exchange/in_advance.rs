@@ -1,0 +1,187 @@
+//! Starting processes before there is a request for them: those that `min` lacks, and the successors of those that are due.
+//!
+//! A pool decides when (`pool`, `shared_pool`). A worker takes the leases of such processes, starts these, asks them with the method PROCTOR if
+//! the route says so, and returns them to their pools. Not here: which scripts a route names for that (the server).
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::{Method, StatusCode, Version};
+use sluice_http::endpoints::Endpoints;
+use sluice_http::fault::{Fault, ServerFault};
+use sluice_http::request_id::UniqueId;
+use sluice_http::target::Target;
+use sluice_watch::Subject;
+use tokio::time::timeout;
+
+use crate::exchange::cgiplus;
+use crate::exchange::conversation::Conversation;
+use crate::exchange::ending::{Audience, Ending, reclaim};
+use crate::exchange::job::Job;
+use crate::exchange::request::ScriptRequest;
+use crate::exchange::request_state::Age;
+use crate::pool::idle_process::IdleProcess;
+use crate::pool::lease::Lease;
+use crate::pool::pure::Trial;
+use crate::process::end_cause::EndCause;
+use crate::process::script_events::ScriptEvents;
+pub use crate::program::script::Prepared;
+use crate::program::script::Script;
+use crate::route::{Map, ScriptRoute};
+use crate::scripts::Scripts;
+
+/// The method of requests that no client has sent (WASD's proctor).
+pub const METHOD: &str = "PROCTOR";
+
+/// What a worker needs to start the processes of a route.
+pub struct Starter {
+    /// The script processes of the worker.
+    pub scripts: Rc<Scripts>,
+    /// The route.
+    pub route: Arc<ScriptRoute>,
+    /// The paths and files of its site.
+    pub map: Arc<dyn Map>,
+    /// SERVER_NAME, in lower case; `None` for the address of the server.
+    pub server_name: Option<String>,
+}
+
+/// Why a process that was started in advance cannot serve.
+enum Failure {
+    /// It was not started, or its reply to PROCTOR was none.
+    Fault(Fault),
+    /// It did not end that reply in this time.
+    Endless(Duration),
+    /// It cannot get another request.
+    Unusable,
+}
+
+/// Waits until processes are to be started in advance. Several workers may wait; one of them is woken.
+pub async fn wanted(scripts: &Scripts) {
+    scripts.resources().wanted.notified().await;
+}
+
+impl Starter {
+    /// Starts the processes that the pools of the route want in advance, each in a task on this worker. `next_id` gives UNIQUE_ID of
+    /// PROCTOR requests.
+    pub fn start_wanted(self, mut next_id: impl FnMut() -> UniqueId) {
+        for lease in self.route.pools.take_advance() {
+            let root = Target {
+                path: "/".into(),
+                query: None,
+                raw: "/".into(),
+            };
+            let first = self.job(lease.script().clone(), root, next_id());
+            let key = lease.script().pool_key().to_owned();
+            let prepared = self.route.pools.prepared().into_iter();
+            let asked = prepared.filter(|prepared| *prepared.script.pool_key() == *key);
+            let questions: Vec<Job> = asked
+                .filter_map(|Prepared { script, target }| Some(self.job(script, target?, next_id())))
+                .collect();
+            tokio::task::spawn_local(async move {
+                if let Err(failure) = start(&first, &questions, lease).await {
+                    let file = first.script.file.display();
+                    first.scripts.warn(format_args!(
+                        "script {file}: a process that was started in advance cannot serve: {failure}"
+                    ));
+                }
+            });
+        }
+    }
+
+    fn job(&self, script: Script, target: Target, id: UniqueId) -> Job {
+        Job {
+            scripts: Rc::clone(&self.scripts),
+            request: ScriptRequest {
+                target,
+                redirect_url: None,
+                method: Method::from_bytes(METHOD.as_bytes()).unwrap_or_default(),
+                version: Version::HTTP_11,
+                fields: Rc::default(),
+                server_name: self.server_name.clone(),
+                id,
+                endpoints: Endpoints::UNIX,
+                client_name: None,
+                is_https: false,
+                tls_info: None,
+                user: None,
+                authorization: None,
+                agent: None,
+                arrived: SystemTime::now(),
+                progress: Rc::default(),
+            },
+            script,
+            route: Arc::clone(&self.route),
+            map: Arc::clone(&self.map),
+            compression: None,
+            subject: Subject::NONE,
+        }
+    }
+}
+
+/// Starts a process, asks it these questions, and returns it to its pool.
+async fn start(first: &Job, questions: &[Job], mut lease: Lease) -> Result<(), Failure> {
+    let file = &first.script.file;
+    if first.script.engine.is_none() && matches!(file.metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+        lease.note_gone();
+        return Err(Failure::Fault(ServerFault::Missing(file.as_path().into()).into()));
+    }
+    lease.take();
+    let mut idle = cgiplus::start(first, &mut lease, &ScriptEvents::none()).await?;
+    let (mut age, mut trial) = (Age::New, Trial::None);
+    for question in questions {
+        (idle, lease) = ask(question, idle, lease, age).await?;
+        (age, trial) = (Age::Used, Trial::Passed);
+    }
+    lease.ready(idle, trial);
+    Ok(())
+}
+
+/// Asks the process one question, and discards its reply. The process is stopped if its reply is invalid.
+async fn ask(job: &Job, idle: IdleProcess, lease: Lease, age: Age) -> Result<(IdleProcess, Lease), Failure> {
+    let relay = cgiplus::begin(job, idle, None, None, &ScriptEvents::none()).with_record(age);
+    let mut conversation = Conversation::new(job, relay, lease);
+    let limit = job.settings().timeouts.reply;
+    let failure = match timeout(limit, discard_reply(&mut conversation)).await {
+        Ok(Ok(())) => return reclaim(conversation).await.ok_or(Failure::Unusable),
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure::Endless(limit),
+    };
+    conversation.lease.note_failure();
+    Ending::Stop(EndCause::Fault).carry_out(conversation);
+    Err(failure)
+}
+
+async fn discard_reply(conversation: &mut Conversation) -> Result<(), Failure> {
+    conversation.head().await?;
+    conversation.begin_unwanted_body(StatusCode::OK);
+    while let Some(chunk) = poll_fn(|context| conversation.poll_chunk(context)).await {
+        chunk?;
+    }
+    match Ending::of_written(conversation, Audience::Gone)? {
+        Ending::Complete => Ok(()),
+        _ => Err(Failure::Unusable),
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        Failure::Fault(fault)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Fault(fault) => fault.fmt(out),
+            Failure::Endless(limit) => write!(
+                out,
+                "its reply to PROCTOR has not ended within {limit:?} (reply_timeout)"
+            ),
+            Failure::Unusable => out.write_str("it cannot get another request after its reply to PROCTOR"),
+        }
+    }
+}

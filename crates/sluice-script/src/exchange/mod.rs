@@ -1,0 +1,39 @@
+//! One exchange with a script process: from the request to the end of the reply.
+//!
+//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. A process of mode `rte` gets it as
+//! one of `cgiplus` does; its program is another (`program::engine`). Everything else is common to all modes. Not here: the process and its
+//! channels (`process`), and which one serves (`pool`).
+//!
+//! ```text
+//!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
+//!     │     └─ cgiplus ──┤    in_advance: processes before there is a request; agent: scripts that verify passwords
+//!     │                  └─ job ── request       the request, the program, the variables
+//!     │                       └─ confinement     what its process may use and reach
+//!     │
+//!     └─ session ─┬─ conversation ─┬─ relay ─┬─ callout        requests of the script, and their answers
+//!                 │                │         ├─ buffer         bulk output in shared memory
+//!                 │                │         ├─ request_state  how far the request is
+//!                 │                │         └─ pump           the request body on its way to the script
+//!                 │                ├─ body_filter   newlines of records, Content-Length
+//!                 │                └─ block         output that is collected before it is sent
+//!                 └─ ending        what happens to the process afterwards
+//! ```
+
+pub mod agent;
+mod block;
+mod body_filter;
+mod buffer;
+mod callout;
+mod cgi;
+mod cgiplus;
+pub mod confinement;
+mod conversation;
+mod ending;
+pub mod in_advance;
+pub mod job;
+mod pump;
+mod relay;
+pub mod request;
+mod request_state;
+pub mod serve;
+mod session;

@@ -1,0 +1,599 @@
+//! The relay: the conversation with one script process about one exchange.
+//!
+//! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it:
+//! first `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request
+//! body, timeouts and the end of the process meet here and nowhere else. Not here: what a silent script waits for (`silence`), the
+//! meaning of the bytes (`conversation`, `body_filter`), and how a process gets its request (`cgi`, `cgiplus`).
+//!
+//! The order of checks in each turn:
+//! ```text
+//!   1 request body ─▶ stdin      2 answers ─▶ CGIPLUSIN      3 memory buffer: begins, or ─▶ client
+//!   4 bytes read from the mailbox: output, callouts, the end
+//!   5 the mailbox itself         6 the process's end         7 the time
+//! ```
+
+mod region;
+mod silence;
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_gateway::{Answer, Callout, Output, Scanner, ScriptControl};
+use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::tasks::yield_now;
+use sluice_watch::Item;
+use tokio::task::JoinHandle;
+use tokio::time::Sleep;
+
+use self::region::AnnouncedRegion;
+use crate::exchange::buffer::{Answering, Buffer};
+use crate::exchange::callout::Callouts;
+use crate::exchange::pump::Pump;
+use crate::exchange::request_state::{Age, RequestState};
+use crate::process::blocked_read::{self, BlockedRead};
+use crate::process::idle_timer::{Expired, IdleTimer};
+use crate::process::process_fault::{BadReply, Violation, failed};
+use crate::process::script_events::ScriptEvents;
+use crate::process::script_process::{Channels, Process};
+
+/// How long the relay waits for the end of the process after the mailbox was closed, to learn its exit status. The reply of a
+/// script that closes its output and continues to work is complete.
+const EXIT_GRACE: Duration = Duration::from_millis(250);
+
+/// How often the relay waits so for a process that is ending: on a loaded machine that takes longer, and its exit status decides whether the
+/// reply is complete.
+const EXIT_GRACES_MAX: u8 = 40;
+
+/// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
+/// one write arrive together.
+const LINE_PAUSE: Duration = Duration::from_millis(20);
+
+/// A sentinel whose variable was named shortly before counts when the script is silent for this time: it may also be a page that
+/// shows the variables. Programs print those without a pause; a loaded machine may stop one in the middle for some time.
+const DOUBT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Turns without output after which the other tasks of the worker get theirs.
+const TURNS_MAX: usize = 64;
+
+/// An event of a reply.
+pub(crate) enum ReplyEvent {
+    /// Bytes, or one record, on the mailbox: head or body.
+    Mailbox(Bytes),
+    /// Bytes from the memory buffer: body.
+    Bulk(Bytes),
+    /// Bytes of the mailbox that a script has put into shared memory (BUFFER-REGION): body. It can still change them.
+    Region(Bytes),
+    /// The reply is complete.
+    End,
+}
+
+/// The conversation with a script process about one exchange.
+pub(crate) struct Relay {
+    pub process: Arc<Process>,
+    pub channels: Box<Channels>,
+    pub scanner: Box<Scanner>,
+    pub callouts: Callouts,
+    /// What WATCH shows of it.
+    pub events: ScriptEvents,
+    pump: Option<Pump>,
+    /// There was a body: the script may have left some of it unread in its input.
+    pub has_body: bool,
+    pub idle_timer: IdleTimer,
+    /// The head of the reply is complete: bytes of the memory buffer may follow.
+    has_head: bool,
+    state: State,
+    /// Times that `EXIT_GRACE` has passed.
+    exit_graces: u8,
+    /// Counts down `EXIT_GRACE`, `LINE_PAUSE` or `DOUBT_PAUSE`.
+    pause: Option<Pin<Box<Sleep>>>,
+    /// Bytes to deliver before all others: body that came with the head, or the last bytes that the scanner held back.
+    returned: Option<Bytes>,
+    request: RequestState,
+    /// The process has served other requests before.
+    has_served: bool,
+    /// The script has sent a callout: it may wait for the answer.
+    has_called_out: bool,
+    /// Finds out what the silent script waits for.
+    check: Option<JoinHandle<Option<BlockedRead>>>,
+    /// The script waits for what never comes.
+    is_stuck: bool,
+    /// The script has said that it has failed: its last error lines are being read. The number for `Process::poll_errors`.
+    failure: Option<u64>,
+    /// The last fault is that failure.
+    reports_failure: bool,
+    /// The region that was announced with the request (WWW_GATEWAY_REGION).
+    region: AnnouncedRegion,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// The script may write more.
+    Open,
+    /// The end sentinel has arrived; the memory buffer may still hold bytes.
+    Ended,
+    /// The mailbox is closed, and its last bytes have been delivered.
+    Closed,
+}
+
+impl Relay {
+    pub(crate) fn new(
+        process: Arc<Process>,
+        channels: Box<Channels>,
+        scanner: Box<Scanner>,
+        callouts: Callouts,
+        pump: Option<Pump>,
+        idle_timer: IdleTimer,
+        events: ScriptEvents,
+    ) -> Box<Relay> {
+        if events.is_on() {
+            process.watch_lines();
+        }
+        // Boxed, because it is moved several times until its exchange is over.
+        Box::new(Relay {
+            process,
+            returned: None,
+            request: RequestState::InEnvironment,
+            has_served: false,
+            has_called_out: false,
+            check: None,
+            is_stuck: false,
+            failure: None,
+            reports_failure: false,
+            channels,
+            scanner,
+            callouts,
+            events,
+            has_body: pump.is_some(),
+            pump,
+            idle_timer,
+            has_head: false,
+            state: State::Open,
+            exit_graces: 0,
+            pause: None,
+            region: AnnouncedRegion::default(),
+        })
+    }
+
+    /// Sends the request as the record in `channels.cgiplusin`; the process is kept afterwards.
+    pub(crate) fn with_record(mut self: Box<Self>, process: Age) -> Box<Relay> {
+        self.request = RequestState::Unread;
+        self.has_served = process == Age::Used;
+        self
+    }
+
+    /// Whether two replies have arrived together, so that the first may be that of the request before: the script wrote it
+    /// before it read this one, and the server saw it only afterwards.
+    pub(crate) fn has_two_replies(&self) -> bool {
+        let has_more = || self.scanner.has_second_end() || self.channels.mailbox.has_next_record();
+        self.has_served && self.state == State::Ended && has_more()
+    }
+
+    /// Whether the script has written before it read its request.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.request == RequestState::Overtaken
+    }
+
+    /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
+    /// or if no other one can get the request.
+    pub(crate) fn take_request_back(&mut self) -> bool {
+        let is_unread = match self.request {
+            RequestState::Unread => self.process.exit().is_some(),
+            RequestState::Overtaken => true,
+            RequestState::InEnvironment | RequestState::Read => false,
+        };
+        is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back()
+    }
+
+    /// The request body, for another process.
+    pub(crate) fn take_pump(&mut self) -> Option<Pump> {
+        self.pump.take()
+    }
+
+    /// Whether the end sentinel has arrived: the process can serve again.
+    pub(crate) fn has_ended_well(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// Whether an engine has begun to read its request: what happens then is the fault of the script that it runs.
+    pub(crate) fn has_read_request(&self) -> bool {
+        self.request == RequestState::Read
+            || self.request == RequestState::Unread && !self.channels.cgiplusin.is_unread()
+    }
+
+    /// Whether the script has said that it has failed: its process is not at fault, and can be kept.
+    pub(crate) fn has_failed_well(&self) -> bool {
+        self.callouts.failure.is_some()
+    }
+
+    /// Whether the next event is such a failure.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Whether the last fault is a failure that the script has reported; false the next time.
+    pub(crate) fn take_failure_report(&mut self) -> bool {
+        std::mem::take(&mut self.reports_failure)
+    }
+
+    /// Whether the script has closed the mailbox.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`, unless it has asked
+    /// for another limit.
+    pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
+        self.has_head = true;
+        self.returned = (!rest.is_empty()).then_some(rest);
+        let limit = self.callouts.control.silence_limit.unwrap_or(Some(limit));
+        self.idle_timer.restart(limit);
+        if self.request != RequestState::InEnvironment {
+            self.idle_timer.check_again();
+        }
+    }
+
+    /// Obeys the times of a Script-Control.
+    pub(crate) fn limit_times(&mut self, control: &ScriptControl) {
+        if let Some(limit) = control.silence_limit {
+            self.idle_timer.restart(limit);
+        }
+        if let Some(rest) = control.output_limit {
+            self.idle_timer.limit_rest(rest);
+        }
+    }
+
+    /// The client has disconnected: the script may end its reply within `limit`, but its bulk writes fail.
+    pub(crate) fn client_gone(&mut self, limit: Duration) {
+        self.pump = None;
+        self.callouts.is_client_gone = true;
+        self.callouts.buffer.client_gone();
+        self.idle_timer.restart(Some(limit));
+    }
+
+    /// The next event. The fault is the script's (invalid output, its end, a timeout) or the client's (its body is bad).
+    pub(crate) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
+        if self.events.join() {
+            self.join_watch();
+        }
+        self.events.resume();
+        let event = self.poll_turns(context);
+        if self.events.is_on() {
+            self.events.error_lines(self.process.take_watched_lines());
+            if event.is_ready() {
+                self.events.pause();
+            }
+        }
+        event
+    }
+
+    fn poll_turns(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
+        for _ in 0..TURNS_MAX {
+            self.move_request(context)?;
+            self.pass_answers(context)?;
+            if let Some(limit) = self.idle_timer.overdue() {
+                return Poll::Ready(Err(self.too_slow(Expired::Deadline(limit))));
+            }
+            if self.callouts.buffer.is_beginning() {
+                ready!(self.poll_begun(context))?;
+                continue;
+            }
+            if let Some(bytes) = self.returned.take()
+                && let Some(event) = self.on_output(Output::Bytes(bytes))?
+            {
+                return Poll::Ready(Ok(event));
+            }
+            if self.has_head
+                && let Some(chunk) = self.take_bulk()?
+            {
+                return Poll::Ready(Ok(ReplyEvent::Bulk(chunk)));
+            }
+            if self.callouts.buffer.is_ending() {
+                match self.callouts.buffer.poll_closed(context) {
+                    Poll::Ready(answer) => {
+                        self.events.buffer_answer(answer.as_ref());
+                        self.answer(answer)?;
+                        continue;
+                    }
+                    // The client reads at its own pace: the script's time does not run.
+                    Poll::Pending if self.has_head || self.state != State::Open => return Poll::Pending,
+                    Poll::Pending => {}
+                }
+            }
+            if let Some(errors) = self.failure {
+                ready!(self.process.poll_errors(errors, context));
+                (self.failure, self.reports_failure) = (None, true);
+                let (reason, status) = (self.callouts.failure.clone(), self.callouts.control.http_status);
+                if self.request == RequestState::InEnvironment {
+                    self.process.note_failure();
+                }
+                let fault = failed(self.process.describe(), reason, status);
+                self.events.process(|| format!("fault of {fault}"));
+                return Poll::Ready(Err(fault));
+            }
+            if let Some(output) = self.scanner.next() {
+                match self.on_output(output)? {
+                    Some(event) => return Poll::Ready(Ok(event)),
+                    None => continue,
+                }
+            }
+            match self.state {
+                State::Open => {}
+                State::Ended => return Poll::Ready(Ok(ReplyEvent::End)),
+                State::Closed => return self.poll_closed_end(context),
+            }
+            ready!(self.poll_mailbox(context))?;
+        }
+        // A script that sends callouts without end must not keep the worker from its other tasks.
+        yield_now(context);
+        Poll::Pending
+    }
+
+    /// Waits for the thread that prepares a memory buffer; what the script writes meanwhile stays in the mailbox.
+    fn poll_begun(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Poll::Ready(answer) = self.callouts.poll_begun(&mut self.channels.segment, context) else {
+            // A write of the script to the memory can delay the thread for as long as the script likes.
+            return match ready!(self.idle_timer.poll_expired(context)) {
+                Expired::Check => Poll::Ready(Ok(())),
+                expired => Poll::Ready(Err(self.too_slow(expired))),
+            };
+        };
+        self.idle_timer.progress();
+        self.events.buffer_answer(answer.as_ref());
+        Poll::Ready(self.answer(answer))
+    }
+
+    fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
+        let taken = self.callouts.buffer.take();
+        let chunk = taken.map_err(|lie| self.fault(Violation::MemoryBuffer(lie)))?;
+        if let Some(chunk) = &chunk {
+            self.idle_timer.progress();
+            self.events.bulk(chunk.len());
+        }
+        Ok(chunk)
+    }
+
+    fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {
+        match output {
+            Output::Bytes(bytes) if self.has_head && self.callouts.buffer.is_ring() => self.check_doorbell(&bytes)?,
+            Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
+            Output::Callout(request) => {
+                self.has_called_out = true;
+                self.events.callout(self.scanner.callout_line());
+                if let Callout::ScriptControl(control) = &request.request {
+                    self.limit_times(control);
+                }
+                let has_failed_before = self.has_failed_well();
+                let region = self.region_of(&request)?;
+                let is_of_buffer = request.request.is_of_buffer();
+                if is_of_buffer {
+                    self.events.buffer_callout(self.scanner.callout_line());
+                }
+                let answer = self.callouts.serve(request, &mut self.channels.segment);
+                if is_of_buffer {
+                    self.events.buffer_answer(answer.as_ref());
+                }
+                self.answer(answer)?;
+                if self.has_failed_well() && !has_failed_before {
+                    self.failure = Some(self.process.errors.request());
+                }
+                return Ok(region);
+            }
+            Output::CalloutClosed => {}
+            Output::Fault(fault) => return Err(self.fault(Violation::Output(fault))),
+            Output::End => {
+                self.state = State::Ended;
+                self.events.note(Item::Mailbox, || {
+                    "the end sentinel (CGIPLUSEOF): the reply is complete".into()
+                });
+                self.end_buffer();
+            }
+        }
+        Ok(None)
+    }
+
+    /// While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): the order of body bytes there and in the
+    /// ring would not be defined.
+    fn check_doorbell(&self, bytes: &[u8]) -> Result<(), Fault> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        Err(self.fault(Violation::MailboxDuringRing(bytes.len())))
+    }
+
+    /// Sets the largest number of bytes that are read from the mailbox at once, or taken from a ring.
+    pub(crate) fn limit_reads(&mut self, bytes_max: usize) {
+        self.channels.mailbox.limit_reads(bytes_max);
+        self.callouts.buffer.limit_chunks(bytes_max);
+    }
+
+    /// Reads the mailbox. Pending while the script is silent within its limit.
+    fn poll_mailbox(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        if let Poll::Ready(read) = self.poll_read(context) {
+            return Poll::Ready(read);
+        }
+        if self.process.poll_exit(context).is_ready() {
+            // The last bytes are still read. A process that holds the mailbox open after that has left the process group, and
+            // the server does not wait for it.
+            return Poll::Ready(match self.channels.mailbox.read_now() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.close(),
+                read => self.take_read(read),
+            });
+        }
+        // Before the head is complete no doorbell is requested: it would stand among the bytes of the head.
+        if self.has_head && !self.callouts.buffer.may_sleep() {
+            return Poll::Ready(Ok(()));
+        }
+        self.callouts.buffer.wake_when_freed(context);
+        if self.pass_answers(context)? {
+            return Poll::Ready(Ok(()));
+        }
+        if self.scanner.awaits_line_end() && self.poll_pause(LINE_PAUSE, context).is_ready() {
+            self.pause = None;
+            self.scanner.complete_paused_line();
+            return Poll::Ready(Ok(()));
+        }
+        if self.scanner.is_in_doubt() && self.poll_pause(DOUBT_PAUSE, context).is_ready() {
+            self.pause = None;
+            self.scanner.end_doubt();
+            return Poll::Ready(Ok(()));
+        }
+        if self.region.is_awaited() || self.pump.as_ref().is_some_and(Pump::awaits_client) {
+            // The script waits for the client, which has its own limit.
+            self.idle_timer.progress();
+        }
+        self.note_silence(context);
+        if let Poll::Ready(violation) = self.poll_stuck(context) {
+            self.is_stuck = true;
+            return Poll::Ready(Err(self.fault(violation)));
+        }
+        match ready!(self.idle_timer.poll_expired(context)) {
+            Expired::Check => {
+                self.check = Some(blocked_read::find(&self.process.probe, self.input_pipes()));
+                Poll::Ready(Ok(()))
+            }
+            expired => Poll::Ready(Err(self.too_slow(expired))),
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let read = ready!(self.channels.mailbox.poll_read(context));
+        Poll::Ready(self.take_read(read))
+    }
+
+    fn take_read(&mut self, read: io::Result<Option<Bytes>>) -> Result<(), Fault> {
+        match read {
+            Ok(Some(bytes)) => {
+                if self.request == RequestState::Unread {
+                    self.check_request(&bytes)?;
+                }
+                self.idle_timer.progress();
+                (self.check, self.pause) = (None, None);
+                if let Some(pump) = &mut self.pump {
+                    pump.confirm();
+                }
+                self.events.output(&bytes);
+                self.scanner.push(bytes);
+                Ok(())
+            }
+            Ok(None) => self.close(),
+            Err(error) => Err(self.fault(Violation::Mailbox(error))),
+        }
+    }
+
+    /// The first output after the request was sent. It is the reply only if the script has read of the request; otherwise it belongs
+    /// to an earlier exchange: the script has written more than one end sentinel, a child process writes late, or the end sentinel
+    /// was not one.
+    fn check_request(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        // The mailbox is read first, then the pipe is asked: these bytes were written before the answer was given.
+        if !self.channels.cgiplusin.is_unread() {
+            self.request = RequestState::Read;
+            self.events
+                .process(|| "the script has read its request, and writes its reply".into());
+        } else if !self.scanner.is_late_newline(bytes) {
+            self.request = RequestState::Overtaken;
+            return Err(self.fault(Violation::BeforeRequest));
+        }
+        Ok(())
+    }
+
+    /// The mailbox is closed: held back bytes are delivered, then the end of the process is awaited.
+    fn close(&mut self) -> Result<(), Fault> {
+        if self.scanner.end_doubt_at_end_of_output() {
+            // The mailbox is read again, and found closed, once this output is taken.
+            return Ok(());
+        }
+        self.state = State::Closed;
+        self.pause = None;
+        self.events
+            .note(Item::Mailbox, || "end-of-file: the script has closed its output".into());
+        match self.scanner.finish() {
+            // Bytes that could have been the start of a sentinel are body.
+            Ok(held) => self.returned = held,
+            Err(fault) => return Err(self.fault(Violation::Output(fault))),
+        }
+        self.end_buffer();
+        Ok(())
+    }
+
+    /// The reply ends without BUFFER-END: the bytes in the buffer are sent, unless the head is missing.
+    fn end_buffer(&mut self) {
+        if !self.has_head {
+            self.callouts.buffer = Buffer::new();
+        } else if self.callouts.buffer.is_open() && !self.callouts.buffer.is_ending() {
+            self.callouts.buffer.end(Answering::Unwanted);
+        }
+    }
+
+    fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
+        while self.process.poll_exit(context).is_pending() {
+            ready!(self.poll_pause(EXIT_GRACE, context));
+            self.pause = None;
+            self.exit_graces += 1;
+            if self.exit_graces >= EXIT_GRACES_MAX || !sluice_launch::is_exiting(self.process.pid) {
+                break;
+            }
+        }
+        Poll::Ready(Ok(ReplyEvent::End))
+    }
+
+    fn poll_pause(&mut self, length: Duration, context: &mut Context<'_>) -> Poll<()> {
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(length)));
+        pause.as_mut().poll(context)
+    }
+
+    fn move_request(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
+        if let (Some(pump), Some(input)) = (&mut self.pump, &self.channels.input) {
+            if pump.poll(input, context)? {
+                self.idle_timer.progress();
+                self.check = None;
+                let (bytes, events) = (pump.written(), &self.events);
+                events.note(Item::Cgiplusin, || {
+                    format!("standard input: {bytes} bytes of the request's body so far")
+                });
+            }
+            // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
+            if pump.is_done() && self.request == RequestState::InEnvironment {
+                self.pump = None;
+                self.channels.input = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the answers of parts of the buffer that were sent meanwhile. True if there was one.
+    fn pass_answers(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
+        let mut has_answered = self.answer_freed(context)?;
+        while let Some(answer) = self.callouts.buffer.answer() {
+            self.events.buffer_answer(Some(&answer));
+            self.answer(Some(answer))?;
+            has_answered = true;
+        }
+        let _ = self.channels.cgiplusin.poll_flush(context);
+        Ok(has_answered)
+    }
+
+    fn answer(&mut self, answer: Option<Answer>) -> Result<(), Fault> {
+        match answer {
+            None => Ok(()),
+            Some(answer) => {
+                self.events.answer(&answer);
+                self.channels
+                    .cgiplusin
+                    .add(&answer.encode())
+                    .map_err(|error| self.fault(Violation::Answers(error)))
+            }
+        }
+    }
+
+    /// A fault of the script, with the state of its process.
+    pub(crate) fn fault(&self, violation: Violation) -> Fault {
+        let process = self.process.describe();
+        self.events.process(|| format!("fault of {process}: {violation}"));
+        ScriptFault::BadReply(Arc::new(BadReply { process, violation })).into()
+    }
+}

@@ -1,0 +1,202 @@
+//! A script that is silent: what it waits for, and the fault if that never comes or takes too long.
+//!
+//! Also what is noted when a watch joins an exchange. Not here: when a check is due (`idle_timer`), and how the process is observed (`blocked_read`).
+
+use std::future::Future;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
+use tokio::time::Instant;
+
+use super::Relay;
+use crate::exchange::pump::Pump;
+use crate::exchange::request_state::RequestState;
+use crate::process::blocked_read::{BlockedRead, PipeId};
+use crate::process::idle_timer::Expired;
+use crate::process::input::Input;
+use crate::process::observed_process::{ObservedProcess, time_text};
+use crate::process::process_fault::{Violation, WrongMode};
+
+/// The channels of a process, for the events of WATCH.
+const CGIPLUSIN: &str = "CGIPLUSIN";
+const INPUT: &str = "its standard input";
+
+impl Relay {
+    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
+    pub(crate) fn wrong_mode(&self) -> Option<WrongMode> {
+        match self.request {
+            _ if self.has_served => None,
+            RequestState::InEnvironment => self.is_stuck.then_some(WrongMode::AwaitsRequest),
+            RequestState::Overtaken => Some(WrongMode::WroteUnasked),
+            RequestState::Unread if self.is_stuck && self.channels.cgiplusin.is_unread() => {
+                Some(WrongMode::AwaitsInput)
+            }
+            RequestState::Unread if self.process.exit().is_some() && self.channels.cgiplusin.is_unread() => {
+                Some(WrongMode::EndedUnasked)
+            }
+            RequestState::Unread | RequestState::Read => None,
+        }
+    }
+
+    /// Ready if the script waits for something that never comes.
+    pub(super) fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<Violation> {
+        let Some(check) = &mut self.check else {
+            return Poll::Pending;
+        };
+        let found = ready!(Pin::new(check).poll(context)).ok().flatten();
+        self.check = None;
+        match found.and_then(|found| self.never_comes(found)) {
+            // Bytes in the mailbox may be a callout, and then the script waits for its answer.
+            Some(violation) if self.channels.mailbox.is_empty() => Poll::Ready(violation),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The pipes from which the script reads its request.
+    pub(super) fn input_pipes(&self) -> [Option<PipeId>; 2] {
+        let input = self.channels.input.as_ref().map(Input::as_fd);
+        [self.channels.cgiplusin.as_fd(), input].map(|fd| fd.and_then(PipeId::of))
+    }
+
+    /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
+    /// more input than the body has. `wrong_mode` says what the first of them, and input before the first request, mean.
+    fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
+        let cgiplusin = &self.channels.cgiplusin;
+        let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of) == Some(found.pipe);
+        let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
+        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done);
+        match self.request {
+            // It waits for an answer, or the end of its reply is not certain yet.
+            _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
+            RequestState::InEnvironment => {
+                (!self.has_head && reads(cgiplusin.as_fd())).then_some(Violation::AwaitsNextRequest)
+            }
+            RequestState::Unread if cgiplusin.is_unread() => reads_input().then_some(Violation::AwaitsMoreInput),
+            _ if !found.is_alone => None,
+            _ if cgiplusin.is_all_read() && reads(cgiplusin.as_fd()) => Some(Violation::AwaitsNextRequest),
+            _ => (has_all_input() && reads_input()).then_some(Violation::AwaitsMoreInput),
+        }
+    }
+
+    /// A watch has begun while the script works.
+    #[cold]
+    pub(super) fn join_watch(&self) {
+        self.process.watch_lines();
+        if self.has_head {
+            self.events.join_body();
+        }
+        let silent_since = self.idle_timer.waiting_since().unwrap_or_else(Instant::now);
+        self.events.join_process(&self.process.sentinels, silent_since, || {
+            let mut text = format!("{} has the request", self.process.describe());
+            text.push_str(match self.awaited() {
+                Awaited::Start => "; it has not read it (CGIPLUSIN)",
+                Awaited::Head => "; the head of its reply is not complete",
+                Awaited::Body | Awaited::BodyInOwnTime => "; the head of its reply is complete",
+                Awaited::EndWithoutClient => "; its client has left",
+            });
+            if self.has_called_out {
+                text.push_str("; it has sent callouts");
+            }
+            if self.callouts.buffer.is_ring() {
+                text.push_str("; it uses its memory buffer");
+            }
+            if self.pump.as_ref().is_some_and(Pump::awaits_client) {
+                text.push_str("; the server waits for the client to send the rest of the request's body");
+            }
+            text
+        });
+    }
+
+    /// Notes from time to time, while the script is silent, what its process does.
+    pub(super) fn note_silence(&self, context: &mut Context<'_>) {
+        if !self.events.is_on() {
+            return;
+        }
+        if let Poll::Ready((silent, observed)) = self.events.poll_silence(&self.process.probe, context) {
+            self.events.process(|| self.silence_text(silent, observed.as_deref()));
+            // The timer of the next one.
+            let _ = self.events.poll_silence(&self.process.probe, context);
+        }
+    }
+
+    fn silence_text(&self, silent: Duration, observed: Option<&ObservedProcess>) -> String {
+        let (pid, seconds) = (self.process.pid, silent.as_secs());
+        let mut text = match seconds {
+            0 => format!("pid {pid}: "),
+            _ => format!("pid {pid} has been silent for {seconds} s: "),
+        };
+        match observed {
+            Some(observed) => text.push_str(&observed.text(|file| self.channel(file))),
+            None => text.push_str("it has ended"),
+        }
+        let read = observed
+            .and_then(ObservedProcess::reads_from)
+            .and_then(|file| self.channel(file));
+        let cgiplusin = &self.channels.cgiplusin;
+        let hint = match self.awaited() {
+            _ if self.pump.as_ref().is_some_and(Pump::awaits_client) => {
+                "; the server waits for the client to send the rest of the request's body"
+            }
+            _ if self.request == RequestState::InEnvironment && read == Some(CGIPLUSIN) => {
+                "; a CGI script gets no request there: is it made for CGIplus?"
+            }
+            _ if read == Some(CGIPLUSIN) && cgiplusin.is_all_read() => {
+                "; it has read all that was sent there, and has not ended its reply: has it flushed its output, and written \
+                 CGIPLUSEOF?"
+            }
+            _ if read == Some(INPUT) => "; all that was received of the request's body was sent there",
+            Awaited::Start => "; it has not read its request (CGIPLUSIN)",
+            Awaited::Head => "; the head of its reply is not complete",
+            Awaited::Body | Awaited::BodyInOwnTime => "; its reply has not ended",
+            Awaited::EndWithoutClient => "; its client has left",
+        };
+        text.push_str(hint);
+        text
+    }
+
+    /// Which channel of the process a file is, by its link in /proc.
+    fn channel(&self, file: &str) -> Option<&'static str> {
+        let is = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of).is_some_and(|pipe| pipe.to_string() == file);
+        if is(self.channels.cgiplusin.as_fd()) {
+            return Some(CGIPLUSIN);
+        }
+        is(self.channels.input.as_ref().map(Input::as_fd)).then_some(INPUT)
+    }
+
+    pub(super) fn too_slow(&self, expired: Expired) -> Fault {
+        let process = Arc::new(self.process.describe());
+        self.events.process(|| match expired {
+            Expired::Silence(limit) => format!("{process} is stopped: silent for {}", time_text(limit)),
+            Expired::Deadline(limit) => format!("{process} is stopped: the request took {}", time_text(limit)),
+            Expired::Check => String::new(),
+        });
+        match expired {
+            Expired::Silence(limit) => ScriptFault::Silent(Box::new(Silence {
+                process,
+                limit,
+                awaited: self.awaited(),
+                keeps_process: self.request != RequestState::InEnvironment,
+            }))
+            .into(),
+            Expired::Check => Fault::unexpected("a check is no time-out"),
+            Expired::Deadline(limit) => {
+                ScriptFault::DeadlineExceeded(Box::new(DeadlineExceeded { process, limit })).into()
+            }
+        }
+    }
+
+    /// What the script is expected to write next.
+    fn awaited(&self) -> Awaited {
+        match self.request {
+            _ if self.callouts.is_client_gone => Awaited::EndWithoutClient,
+            _ if self.has_head && self.callouts.control.silence_limit.is_some() => Awaited::BodyInOwnTime,
+            _ if self.has_head => Awaited::Body,
+            RequestState::Unread if self.channels.cgiplusin.is_unread() => Awaited::Start,
+            _ => Awaited::Head,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A process between two exchanges, with everything that its next one needs.
+//!
+//! Here: the process, and those of a pool. Not here: which request gets it (`pool`).
+
+use std::sync::Arc;
+
+use sluice_gateway::{RequestEncoding, Scanner};
+
+use crate::pool::pure::ProcessId;
+use crate::process::idle_timer::KeptTimer;
+use crate::process::script_process::{Channels, Process};
+
+/// A live process between exchanges.
+pub(crate) struct IdleProcess {
+    pub process: Arc<Process>,
+    /// Boxed, as the scanner, because each request moves an idle process several times.
+    pub channels: Box<Channels>,
+    /// The worker whose event loop its channels belong to.
+    pub worker: usize,
+    /// The encoding of its next request.
+    pub encoding: RequestEncoding,
+    pub scanner: Box<Scanner>,
+    /// The timer of its last exchange, of the same worker.
+    pub timer: KeptTimer,
+}
+
+/// The idle processes of a pool. There are few, so that a search is faster than a hash of the number; the last that became idle, which
+/// the pool lends first, is found first.
+#[derive(Default)]
+pub(crate) struct IdleProcesses(Vec<(ProcessId, IdleProcess)>);
+
+impl IdleProcesses {
+    /// Adds a process that has become idle.
+    pub(crate) fn insert(&mut self, id: ProcessId, idle: IdleProcess) {
+        self.0.push((id, idle));
+    }
+
+    /// Takes a process out. `None` if it is not here.
+    pub(crate) fn remove(&mut self, id: ProcessId) -> Option<IdleProcess> {
+        let at = self.0.iter().rposition(|(other, _)| *other == id)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Takes all processes out.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = IdleProcess> {
+        self.0.drain(..).map(|(_, idle)| idle)
+    }
+}

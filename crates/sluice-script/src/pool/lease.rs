@@ -1,0 +1,216 @@
+//! Leases: the right to one process of a pool. Whoever runs a script holds a lease; the pool stays consistent in whichever state a
+//! lease is dropped.
+//!
+//! Not here: who gets a lease (`shared_pool`), and how a process gets its request (`cgi`, `cgiplus`).
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::pool::idle_process::IdleProcess;
+use crate::pool::pool_record::PoolRecord;
+use crate::pool::process_limit::{Member as _, Permit};
+use crate::pool::pure::{Career, Pool, ProcessId, Release, Trial};
+use crate::pool::shared_pool::{Removal, SharedPool};
+use crate::process::end_cause::EndedProcess;
+use crate::process::script_process::Process;
+use crate::program::script::Script;
+
+/// The right to one process of a pool.
+pub(crate) struct Lease {
+    pool: Arc<SharedPool>,
+    id: ProcessId,
+    /// `None` if the holder has to start the process.
+    idle: Option<IdleProcess>,
+    /// For a process that the holder has to start, until it does.
+    permit: Option<Permit>,
+    state: LeaseState,
+}
+
+#[derive(PartialEq)]
+enum LeaseState {
+    /// The process has not been used yet.
+    Unused,
+    /// The holder is about to start a process.
+    Starting,
+    /// The process is running or being started: its `ExitNotice` reports its end to the pool.
+    Running,
+    /// The process is back in its pool.
+    Returned,
+}
+
+impl Lease {
+    /// The right to this process; `idle` is `None` if the holder has to start it.
+    pub(crate) fn new(
+        pool: Arc<SharedPool>,
+        id: ProcessId,
+        idle: Option<IdleProcess>,
+        permit: Option<Permit>,
+    ) -> Lease {
+        Lease {
+            pool,
+            id,
+            idle,
+            permit,
+            state: LeaseState::Unused,
+        }
+    }
+
+    /// The idle process, if there is one; it counts as used from now on.
+    pub(crate) fn take(&mut self) -> Option<IdleProcess> {
+        let idle = self.idle.take();
+        self.state = if idle.is_some() {
+            LeaseState::Running
+        } else {
+            LeaseState::Starting
+        };
+        idle
+    }
+
+    /// What the process has done before, for WATCH. `None` if it has left its pool.
+    pub(crate) fn career(&self) -> Option<Career> {
+        self.pool.lock().pool.career(self.id)
+    }
+
+    /// A function to call at the end of the process that the holder starts now, or to drop if no process was started. The process
+    /// counts from now on, even if its client disconnects while it is being started.
+    pub(crate) fn exit_notice(&mut self) -> impl FnOnce(EndedProcess) + Send + use<> + 'static {
+        self.state = LeaseState::Running;
+        let mut notice = ExitNotice {
+            pool: Arc::downgrade(&self.pool),
+            id: self.id,
+            permit: self.permit.take(),
+            record: Arc::clone(&self.pool.record),
+        };
+        move |process| notice.ended(process)
+    }
+
+    /// The process that the holder has started, for reports.
+    pub(crate) fn note_process(&self, process: &Arc<Process>) {
+        self.pool.record.counts.started.add_one();
+        let mut state = self.pool.lock();
+        state.processes.insert(self.id, Arc::downgrade(process));
+        let cause = state
+            .pool
+            .slots()
+            .find(|slot| slot.id == self.id)
+            .map(|slot| slot.cause);
+        drop(state);
+        if let Some(cause) = cause {
+            let script = process.script();
+            tracing::debug!(pid = process.pid, script = &*script, "script process started: {cause}");
+        }
+    }
+
+    /// The process has set its own idle lifetime (callout LIFETIME); `None` is without limit.
+    pub(crate) fn set_lifetime(&self, lifetime: Option<Duration>) {
+        self.pool.lock().pool.set_lifetime(self.id, lifetime);
+    }
+
+    /// The process was an engine, and the script that it ran has ended it: that does not delay the next start.
+    pub(crate) fn excuse(&self) {
+        self.pool.lock().pool.excuse();
+        // A request that waits must not wait for the next tick.
+        Arc::clone(&self.pool).start_waiting();
+    }
+
+    /// Returns the process, which has replied completely and can serve again. What becomes of it.
+    pub(crate) fn release(mut self, idle: IdleProcess) -> Release {
+        self.state = LeaseState::Returned;
+        let claim = self.pool.limits.claim(|| self.pool.member());
+        let memory_bytes = self.pool.measured_bytes(idle.process.pid);
+        let time = self.pool.measured_time(idle.process.pid);
+        let mut state = self.pool.lock();
+        if let Some(time) = time {
+            state.pool.note_time(self.id, time, Instant::now());
+        }
+        let mut permits = Vec::new();
+        let (release, actions) = state.pool.release(
+            self.id,
+            memory_bytes,
+            Instant::now(),
+            claim,
+            &mut self.pool.room(&mut permits),
+        );
+        self.pool.put(state, self.id, idle, release, actions, permits);
+        release
+    }
+
+    /// Returns a process that was started in advance on this worker, and can serve.
+    pub(crate) fn ready(mut self, idle: IdleProcess, trial: Trial) {
+        self.state = LeaseState::Returned;
+        let mut state = self.pool.lock();
+        let mut permits = Vec::new();
+        let mut room = self.pool.room(&mut permits);
+        let (release, actions) = state.pool.ready(self.id, idle.worker, trial, Instant::now(), &mut room);
+        drop(room);
+        self.pool.put(state, self.id, idle, release, actions, permits);
+    }
+
+    /// The process was started in advance, and has failed before it could serve: the next start is delayed.
+    pub(crate) fn note_failure(&self) {
+        self.pool.lock().pool.failed(self.id, Instant::now());
+    }
+
+    /// The script is not there: no more processes are started in advance.
+    pub(crate) fn note_gone(&self) {
+        self.pool.lock().pool.set_gone();
+    }
+
+    /// The script of its pool.
+    pub(crate) fn script(&self) -> &Script {
+        &self.pool.script
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        match self.state {
+            LeaseState::Returned => {}
+            LeaseState::Starting => self.pool.remove(self.id, Pool::not_started),
+            LeaseState::Running => self.pool.lock().pool.ending(self.id),
+            LeaseState::Unused => match self.idle.take() {
+                None => self.pool.remove(self.id, Pool::not_started),
+                Some(idle) => {
+                    let mut state = self.pool.lock();
+                    let mut permits = Vec::new();
+                    let mut room = self.pool.room(&mut permits);
+                    let (release, actions) = state.pool.give_back(self.id, Instant::now(), &mut room);
+                    drop(room);
+                    self.pool.put(state, self.id, idle, release, actions, permits);
+                }
+            },
+        }
+    }
+}
+
+/// Reports the end of a process to its pool. It does not keep the pool alive: a pool that is dropped, as after a reload, ends
+/// its processes.
+struct ExitNotice {
+    pool: Weak<SharedPool>,
+    id: ProcessId,
+    permit: Option<Permit>,
+    record: Arc<PoolRecord>,
+}
+
+impl ExitNotice {
+    /// The process has ended.
+    fn ended(&mut self, process: EndedProcess) {
+        self.record.note_end(process);
+        self.give_back(Pool::ended);
+    }
+
+    fn give_back(&mut self, how: Removal) {
+        // First, so that a request that waits for this script can use it.
+        self.permit = None;
+        if let Some(pool) = self.pool.upgrade() {
+            pool.remove(self.id, how);
+        }
+    }
+}
+
+impl Drop for ExitNotice {
+    /// Has no effect after `ended`.
+    fn drop(&mut self) {
+        self.give_back(Pool::not_started);
+    }
+}

@@ -1,0 +1,169 @@
+//! The pools of a route: one for each of its scripts, or each of its engines, made at the first request. Routes of one site whose engines and
+//! settings are the same share them.
+//!
+//! Here: which pool a script has, and what the tick of the worker does with all of them. Not here: what a pool decides (`pool`), and
+//! how it is carried out (`shared_pool`).
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluice_settings::ScriptSettings;
+use tokio::task::spawn_blocking;
+
+use crate::pool::lease::Lease;
+use crate::pool::pool_record::PoolLabel;
+use crate::pool::process_limit::{PoolLimits, ProcessLimit};
+use crate::pool::shared_pool::SharedPool;
+use crate::process::end_cause::Reason;
+use crate::program::engine::{Engines, watched_paths};
+use crate::program::script::{Prepared, Script};
+use crate::program::watched_files::WatchedFiles;
+use crate::resources::Resources;
+
+/// The pools of a route's scripts.
+pub struct Pools {
+    by_script: Arc<PoolsByScript>,
+    /// The bound on the processes of all of them together.
+    limit: Arc<ProcessLimit>,
+    /// Files whose changes replace the processes.
+    watched: Option<Arc<WatchedFiles>>,
+    /// The scripts that are run in advance.
+    prepared: Mutex<Vec<Prepared>>,
+    /// The log has a line about such a script.
+    has_warned: AtomicBool,
+    site: Box<str>,
+    origin: Box<str>,
+}
+
+/// By the text of a script's path: a hash of its components takes longer.
+#[derive(Default)]
+struct PoolsByScript(Mutex<HashMap<OsString, Arc<SharedPool>>>);
+
+impl Pools {
+    /// No pools yet, of a route of this site at this place of the configuration. Reads the directories of the files to watch, if there are
+    /// any.
+    pub fn new(settings: &ScriptSettings, engines: &Engines, site: &str, origin: &str) -> Pools {
+        Pools {
+            by_script: Arc::default(),
+            limit: ProcessLimit::of_route(settings.processes_max),
+            watched: WatchedFiles::new(watched_paths(settings, engines)).map(Arc::new),
+            prepared: Mutex::default(),
+            has_warned: AtomicBool::new(false),
+            site: site.into(),
+            origin: origin.into(),
+        }
+    }
+
+    /// Uses the processes of another route, whose engines and settings are the same; the files to watch stay its own.
+    pub fn join(&mut self, other: &Pools) {
+        self.by_script = Arc::clone(&other.by_script);
+        self.limit = Arc::clone(&other.limit);
+    }
+
+    /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
+    /// replaced if the file has changed.
+    pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings, resources: &Resources) -> Arc<SharedPool> {
+        let mut pools = self.by_script.lock();
+        let pool = match pools.get(script.pool_key().as_os_str()) {
+            Some(pool) => Arc::clone(pool),
+            None => {
+                let limits = PoolLimits {
+                    route: Arc::clone(&self.limit),
+                    server: Arc::clone(&resources.processes),
+                };
+                let record = resources.pool_records.of(PoolLabel {
+                    script: script.pool_key().into(),
+                    mode: settings.mode,
+                    site: self.site.clone(),
+                    origin: self.origin.clone(),
+                });
+                let wanted = Arc::clone(&resources.wanted);
+                let pool = SharedPool::new(script, settings, limits, record, wanted);
+                pools.insert(script.pool_key().into(), Arc::clone(&pool));
+                pool
+            }
+        };
+        drop(pools);
+        pool.check(script.stamp);
+        pool
+    }
+
+    /// The pool of a script, if there is one.
+    pub(crate) fn existing(&self, script: &Script) -> Option<Arc<SharedPool>> {
+        self.by_script.lock().get(script.pool_key().as_os_str()).cloned()
+    }
+
+    /// Warns of something that is tried again, once.
+    pub fn warn_once(&self, problem: &str) {
+        // Relaxed: the flag publishes no other data.
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{}: {problem}", self.origin);
+        }
+    }
+
+    /// Notes the scripts whose processes are started in advance, and makes their pools.
+    pub fn prepare(&self, prepared: Vec<Prepared>, settings: &ScriptSettings, resources: &Resources) {
+        for Prepared { script, .. } in &prepared {
+            self.pool(script, settings, resources).note_there();
+        }
+        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = prepared;
+    }
+
+    /// The scripts whose processes are started in advance.
+    pub(crate) fn prepared(&self) -> Vec<Prepared> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The leases of the processes to start in advance.
+    pub(crate) fn take_advance(&self) -> Vec<Lease> {
+        let pools: Vec<_> = self.by_script.lock().values().cloned().collect();
+        pools.iter().flat_map(SharedPool::take_advance).collect()
+    }
+
+    /// Ends processes that were idle for too long, drops pools that are empty, and has the watched files checked by a thread. Called
+    /// about once a second, in the event loop.
+    pub fn tick(&self) {
+        let mut pools = self.by_script.lock();
+        pools.retain(|_, pool| {
+            pool.tick();
+            // An empty pool that nobody else holds is made again when needed.
+            Arc::strong_count(pool) > 1 || !pool.is_empty() || pool.keeps_processes()
+        });
+        let has_processes = !pools.is_empty();
+        drop(pools);
+        if let Some(watched) = self
+            .watched
+            .as_ref()
+            .filter(|watched| has_processes && watched.begin_check())
+        {
+            let (watched, pools) = (Arc::clone(watched), Arc::clone(&self.by_script));
+            drop(spawn_blocking(move || {
+                if watched.check() {
+                    pools.replace_all(Reason::WatchedFileChanged);
+                }
+            }));
+        }
+    }
+
+    /// The server ends or has new settings: idle processes are ended now, busy ones after their reply.
+    pub fn close(&self) {
+        for pool in self.by_script.lock().values() {
+            pool.close();
+        }
+    }
+}
+
+impl PoolsByScript {
+    /// Ends idle processes now, and busy ones after their reply.
+    fn replace_all(&self, reason: Reason) {
+        for pool in self.lock().values() {
+            pool.replace_all(reason);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OsString, Arc<SharedPool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

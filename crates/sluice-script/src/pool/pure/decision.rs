@@ -1,0 +1,90 @@
+//! The decisions of a pool, and the questions that it asks for them.
+
+use std::time::Duration;
+
+use super::queue::Ticket;
+use super::slot::ProcessId;
+use crate::process::end_cause::Reason;
+
+/// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
+/// taken, and the process is started.
+pub(crate) type Room<'a> = &'a mut dyn FnMut(Need) -> bool;
+
+/// What a process is to be started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A request of a script that has no process.
+    First,
+    /// A request of a script that has some.
+    Further,
+    /// No request: in advance.
+    Advance,
+}
+
+/// Idle processes that can be ended to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Those above `min`.
+    Spare,
+    /// All.
+    Any,
+}
+
+/// Whether requests for other scripts wait for room in the bounds that pools share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Claim {
+    /// None waits.
+    None,
+    /// Some wait: they get a process for which none of its own script waits.
+    Young,
+    /// Some have waited for long: they get the next process.
+    Old,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// This process, which is idle or can serve another request.
+    Use(ProcessId),
+    /// Permission to start a process with this id.
+    Start(ProcessId),
+    /// An entry in the queue.
+    Wait(Ticket),
+    /// Neither a process nor an entry in the queue.
+    Refuse(Refusal),
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The queue is full.
+    QueueFull,
+    /// The client has as many requests as it may before those of others, and half of the queue is full.
+    ClientShare,
+    /// The last processes ended before their first reply; the next start is after this delay.
+    BackOff(Duration),
+}
+
+/// The fate of a process whose exchange is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// It becomes idle, or serves its other requests.
+    Keep,
+    /// It serves this waiter.
+    Hand(Ticket),
+    /// It is ended.
+    Retire(Reason),
+}
+
+/// A consequence of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// End this idle process.
+    Retire(ProcessId, Reason),
+    /// This waiter may start a process with this id.
+    Start(Ticket, ProcessId),
+    /// This waiter gets this process, which is idle or can serve another request.
+    Hand(Ticket, ProcessId),
+    /// Start a process with this id in advance.
+    Prepare(ProcessId),
+}

@@ -1,0 +1,52 @@
+//! Why the pool starts a process, and how the last one has left it.
+//!
+//! Not here: why a process ends (`end_cause`).
+
+use std::fmt;
+
+use crate::process::end_cause::Reason;
+
+/// Why the pool starts a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A request came, and there was no process.
+    First,
+    /// A request came, and no process was free.
+    AllBusy,
+    /// A request had waited for room.
+    Waited,
+    /// There were fewer than `min`.
+    Min,
+    /// It replaces a process that is retired for this reason once this one is ready.
+    Replacement(Reason),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::First => out.write_str("a request came, and there was none"),
+            Cause::AllBusy => out.write_str("a request came, and none was free"),
+            Cause::Waited => out.write_str("a request had waited for room"),
+            Cause::Min => out.write_str("min: there were fewer"),
+            Cause::Replacement(reason) => write!(out, "replacement of a process: {reason}"),
+        }
+    }
+}
+
+/// How the last process of a pool has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The pool has ended it.
+    Retired(Reason),
+    /// By itself, or it was stopped after its exchange.
+    Ended,
+}
+
+impl fmt::Display for Departure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Departure::Retired(reason) => write!(out, "retired: {reason}"),
+            Departure::Ended => out.write_str("ended by itself, or stopped"),
+        }
+    }
+}

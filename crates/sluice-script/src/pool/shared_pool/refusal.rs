@@ -1,0 +1,57 @@
+//! Requests that a pool refuses: the fault, its count for reports, and the question whether one would be refused.
+
+use std::time::Instant;
+
+use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
+
+use super::SharedPool;
+use crate::pool::pure::{Pool, Refusal};
+
+impl SharedPool {
+    /// What is to be said about a pool without a free process.
+    pub(super) fn full(&self, pool: &Pool) -> FullPool {
+        FullPool {
+            script: self.record.label.script.clone(),
+            processes: pool.processes(),
+            max: self.settings.max,
+            queue_max: self.settings.queue_max,
+            queue_timeout: self.settings.queue_timeout,
+            client_requests_max: self.settings.client_requests_max,
+        }
+    }
+
+    /// Counts a refusal, for reports.
+    pub(super) fn count_refused(&self, refusal: Refusal) {
+        let counts = &self.record.counts;
+        match refusal {
+            Refusal::QueueFull => counts.queue_full.add_one(),
+            Refusal::ClientShare => counts.client_share.add_one(),
+            Refusal::BackOff(_) => counts.backed_off.add_one(),
+        }
+    }
+
+    /// The fault of a refused request.
+    pub(super) fn refused(&self, refusal: Refusal, pool: &Pool) -> Fault {
+        match refusal {
+            Refusal::QueueFull => ScriptFault::QueueFull(Box::new(self.full(pool))).into(),
+            Refusal::ClientShare => ScriptFault::ClientShare(Box::new(self.full(pool))).into(),
+            Refusal::BackOff(wait) => {
+                let script = self.record.label.script.clone();
+                ScriptFault::BackOff(Box::new(BackOff { script, wait })).into()
+            }
+        }
+    }
+
+    /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
+    /// entry of the queue before this one. The fault is the script's, a 503.
+    pub(crate) fn check_room(&self) -> Result<(), Fault> {
+        let state = self.lock();
+        let Some(refusal) = state.pool.refusal(Instant::now()) else {
+            return Ok(());
+        };
+        let fault = self.refused(refusal, &state.pool);
+        drop(state);
+        self.report_waiting();
+        Err(fault)
+    }
+}

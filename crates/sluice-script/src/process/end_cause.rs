@@ -1,0 +1,101 @@
+//! Why a script process ends, and what is remembered of it then, for reports. The first cause counts: what follows from it is no cause.
+//!
+//! Here: values. Not here: when a pool ends a process (`pool`), and the records of the pools (`pool_record`).
+
+use std::fmt;
+use std::time::Duration;
+
+use sluice_launch::Exit;
+
+/// Why a script process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndCause {
+    /// It served one request, as those of CGI do.
+    Served,
+    /// Its pool has ended it.
+    Retired(Reason),
+    /// There was a fault in its exchange.
+    Fault,
+    /// The client of its exchange has disconnected, and it was not done in time.
+    ClientGone,
+    /// The administrator has ended its request.
+    RequestEnded,
+    /// It wrote outside of a reply, or broke the protocol in another way after it.
+    Misbehaved,
+    /// The server could not use it.
+    Unusable,
+    /// The server ends.
+    Shutdown,
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndCause::Served => out.write_str("its request was served"),
+            EndCause::Retired(reason) => reason.fmt(out),
+            EndCause::Fault => out.write_str("there was a fault in its exchange"),
+            EndCause::ClientGone => out.write_str("its client left, and it was not done in time"),
+            EndCause::RequestEnded => out.write_str("its request was ended by the administrator"),
+            EndCause::Misbehaved => out.write_str("it broke the protocol after its reply"),
+            EndCause::Unusable => out.write_str("the server could not use it"),
+            EndCause::Shutdown => out.write_str("the server ends"),
+        }
+    }
+}
+
+/// Why the pool ends a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// It was idle for its lifetime.
+    Idle,
+    /// It has served its number of requests.
+    Requests,
+    /// It has run for its lifetime.
+    Lifetime,
+    /// It uses more memory than it may between requests.
+    Memory,
+    /// It has used most of the processor time after which the kernel ends it.
+    ProcessorTime,
+    /// The script's file has changed.
+    ScriptChanged,
+    /// A watched file has changed.
+    WatchedFileChanged,
+    /// The server ends or has another configuration.
+    Shutdown,
+    /// Requests for other scripts wait for room.
+    RoomForOthers,
+    /// The server has more processes than it keeps idle.
+    SoftLimit,
+    /// The administrator has retired the script.
+    Asked,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Reason::Idle => "idle for its lifetime",
+            Reason::Requests => "served its number of requests",
+            Reason::Lifetime => "ran for its lifetime",
+            Reason::Memory => "uses more memory than memory_soft",
+            Reason::ProcessorTime => "has used most of its cpu_time",
+            Reason::ScriptChanged => "its file has changed",
+            Reason::WatchedFileChanged => "a watched file has changed",
+            Reason::Shutdown => "the server ends or has another configuration",
+            Reason::RoomForOthers => "requests for other scripts wait for a process",
+            Reason::SoftLimit => "idle, and the server has more processes than limits.processes_soft",
+            Reason::Asked => "retired by the administrator",
+        })
+    }
+}
+
+/// A process that has ended.
+pub(crate) struct EndedProcess {
+    pub pid: i32,
+    /// `None` if it has ended by itself.
+    pub cause: Option<EndCause>,
+    pub exit: Exit,
+    pub uses: u64,
+    pub lived: Duration,
+    /// The limit that has ended it, if one has: `used more than cpu_time = 2s (SIGXCPU)`.
+    pub limit: Option<Box<str>>,
+}

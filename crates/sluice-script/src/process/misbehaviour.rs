@@ -1,0 +1,60 @@
+//! Log lines about kept processes that write when no reply is awaited from them: the script's fault, and any number of them.
+//!
+//! Here: the wording, and the limit. Not here: how it is noticed (`relay`, `cgiplus`, `ending`); each such process is stopped.
+
+use std::time::Instant;
+
+use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
+
+use crate::process::script_process::Process;
+
+/// Lines of one worker in each interval; further ones are counted. A script that does it once does it with each reply.
+const LINES_MAX: u32 = 10;
+
+/// When a process wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Together with the sentinel that ended its reply.
+    AfterSentinel,
+    /// While it was idle.
+    BetweenRequests,
+    /// Before it had read the request that was sent to it.
+    BeforeRequest,
+}
+
+/// The log of one worker.
+#[derive(Default)]
+pub(crate) struct MisbehaviourLog(RateLimitedLog);
+
+impl MisbehaviourLog {
+    /// Logs that the process has written out of turn and is stopped, or counts it.
+    pub(crate) fn log(&self, process: &Process, output: Output) {
+        self.advance();
+        if !self.0.admits(LINES_MAX, RateLimitedLog::INTERVAL, Instant::now()) {
+            return;
+        }
+        let when = match output {
+            Output::AfterSentinel => "after the sentinel that ended its reply (CGIPLUSEOF)",
+            Output::BetweenRequests => "between two requests, after the sentinel that ended its reply (CGIPLUSEOF)",
+            Output::BeforeRequest => "before it had read its request; another process gets the request",
+        };
+        tracing::warn!("{}: stopped, because it wrote {when}", process.describe());
+    }
+
+    /// Logs the count of lines that were not logged, once their interval is over.
+    pub(crate) fn advance(&self) {
+        log_suppressed(self.0.take_due(RateLimitedLog::INTERVAL, Instant::now()));
+    }
+}
+
+impl Drop for MisbehaviourLog {
+    fn drop(&mut self) {
+        log_suppressed(self.0.take());
+    }
+}
+
+fn log_suppressed(suppressed: Option<Suppressed>) {
+    if let Some(suppressed) = suppressed {
+        tracing::warn!("processes stopped, because they wrote outside a reply: {suppressed}");
+    }
+}

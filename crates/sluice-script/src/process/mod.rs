@@ -1,0 +1,41 @@
+//! A script process: its start, the server's ends of its descriptors, and its end.
+//!
+//! Not here: which request gets it (`pool`), and what passes in an exchange (`exchange`).
+//!
+//! ```text
+//!   script_process ─┬─ processes             those of a worker
+//!     (its watcher)  ├─ stderr ─ line_source  its error output, line by line into the log: script_log, unread_errors
+//!                    ├─ escalation            the signals that end it
+//!                    ├─ end_cause             why it ends; limit_reached; unwatched: the end of one that nobody has taken
+//!                    ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
+//!                    ├─ mailbox               output
+//!                    ├─ request_pipe          CGIPLUSIN
+//!                    └─ input ─ unread        the request body on its way to the script
+//!   script_events ── observed_process         what an exchange notes for WATCH; what a silent process does: blocked_read
+//!   idle_timer                                how long a script may be silent
+//!   default_environment, memory_use
+//! ```
+
+pub(crate) mod blocked_read;
+pub(crate) mod default_environment;
+pub(crate) mod end_cause;
+mod escalation;
+pub(crate) mod idle_timer;
+pub(crate) mod input;
+mod limit_reached;
+pub(crate) mod line_source;
+pub(crate) mod mailbox;
+pub(crate) mod memory_use;
+pub(crate) mod misbehaviour;
+pub(crate) mod observed_process;
+pub(crate) mod process_fault;
+pub(crate) mod processes;
+pub(crate) mod request_pipe;
+pub(crate) mod script_events;
+pub(crate) mod script_log;
+pub(crate) mod script_process;
+pub(crate) mod shebang;
+mod stderr;
+mod unread;
+mod unread_errors;
+mod unwatched;

@@ -1,0 +1,301 @@
+//! What a script process does wrong in its reply, with all that is known of the process, for one line in the log.
+
+use std::fmt::{self, Display};
+use std::io;
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluice_gateway::{BufferPart, ChunkFault, ErrorRequest, HeadFault, OutputFault};
+use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, ScriptFault, ServerFault};
+use sluice_launch::{Exit, StartError};
+use sluice_membuf::{PARTS_MAX, RingFault};
+
+use crate::process::shebang::ShebangProblem;
+
+/// What is known of a process at one moment. Displayed as
+/// `script /x/y, pid 7, exit status 1; its last error line: "…"`.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessState {
+    /// SCRIPT_FILENAME.
+    pub script: Box<str>,
+    pub pid: i32,
+    pub exit: Option<Exit>,
+    /// The limit that has ended it, if one has: `used more than cpu_time = 2s (SIGXCPU)`.
+    pub limit: Option<Box<str>>,
+    /// The last lines of its standard error in this exchange, the oldest first.
+    pub error_lines: Vec<Box<str>>,
+}
+
+impl ProcessDetail for ProcessState {
+    fn report(&self) -> ProcessReport {
+        ProcessReport {
+            pid: self.pid,
+            end: self.exit.map(|exit| match &self.limit {
+                Some(limit) => format!("{exit}: the script {limit}"),
+                None => exit.to_string(),
+            }),
+            error_lines: self.error_lines.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// A reply that cannot be used.
+#[derive(Debug)]
+pub(crate) struct BadReply {
+    pub process: ProcessState,
+    pub violation: Violation,
+}
+
+impl ProcessDetail for BadReply {
+    fn report(&self) -> ProcessReport {
+        let report = self.process.report();
+        match self.violation {
+            // It is well: only its script has failed.
+            Violation::Failed(_) if report.end.is_none() => ProcessReport { pid: 0, ..report },
+            _ => report,
+        }
+    }
+}
+
+/// What is wrong with a reply.
+#[derive(Debug)]
+pub(crate) enum Violation {
+    /// The head is malformed.
+    Head(HeadFault),
+    /// The same, and its cause.
+    Shebang(HeadFault, ShebangProblem),
+    /// Sentinels or callouts are out of order.
+    Output(OutputFault),
+    /// Output arrived before the script had read its request: it belongs to an earlier one, or the script does not read requests.
+    BeforeRequest,
+    /// The script is made for the other mode; what to do about it.
+    WrongMode(WrongMode, String),
+    /// It waits for its next request, and has not ended its reply.
+    AwaitsNextRequest,
+    /// It waits for more input than the body of the request has.
+    AwaitsMoreInput,
+    /// Two replies arrived together: the first may be that of an earlier request.
+    TwoReplies,
+    /// The cursors of the memory buffer are impossible.
+    MemoryBuffer(RingFault),
+    /// So many bytes on the mailbox while the memory buffer was open as a ring.
+    MailboxDuringRing(usize),
+    /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
+    Region(Option<BufferPart>),
+    /// It names a further part of its output region while too many are in flight.
+    RegionParts(BufferPart),
+    /// The mailbox cannot be read.
+    Mailbox(io::Error),
+    /// Answers to callouts cannot be written.
+    Answers(io::Error),
+    /// The body is not chunked as the head says.
+    Chunks(ChunkFault),
+    /// The body ended so many bytes short of the Content-Length.
+    Short(u64),
+    /// A signal ended the process within the body.
+    EndedWithinBody,
+    /// It exited with another status than 0 after the head of a successful reply, and has written no body.
+    FailedAfterHead,
+    /// The reply of a CGIplus script ended without the sentinel.
+    NoSentinel,
+    /// The script, or the engine that runs it, says that it has failed (callout FAILED), and why.
+    Failed(String),
+}
+
+/// How a script shows that it is made for the other mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrongMode {
+    /// It waits for a request on CGIPLUSIN in CGI.
+    AwaitsRequest,
+    /// It wrote in CGIplus without having read its request.
+    WroteUnasked,
+    /// It ended in CGIplus without having read its request.
+    EndedUnasked,
+    /// It waits for its standard input in CGIplus, and has not read its request.
+    AwaitsInput,
+}
+
+/// An error page that a script has asked for (`Script-Control: X-error-text`).
+#[derive(Debug)]
+pub(crate) struct RequestedError {
+    pub process: Option<ProcessState>,
+    /// 400 to 599.
+    pub status: StatusCode,
+    pub error: ErrorRequest,
+}
+
+/// A process that was not started.
+#[derive(Debug)]
+struct LaunchFailure {
+    script: Box<str>,
+    error: StartError,
+    /// What is wrong with its `#!` line, if that is the cause.
+    problem: Option<ShebangProblem>,
+}
+
+/// The fault of a script that has said that it has failed, and why. `status` is the one that it has asked for (X-http-status): an error
+/// page has it if it is 500 to 599, otherwise 502.
+pub(crate) fn failed(process: ProcessState, reason: Option<String>, status: Option<StatusCode>) -> Fault {
+    let violation = Violation::Failed(reason.unwrap_or_default());
+    let process = Arc::new(BadReply { process, violation });
+    match status.filter(StatusCode::is_server_error) {
+        Some(status) => ScriptFault::Failed { status, process }.into(),
+        None => ScriptFault::BadReply(process).into(),
+    }
+}
+
+/// The script's fault, or the server's if the machine is to blame.
+pub(crate) fn launch_fault(script: &str, error: StartError, problem: Option<ShebangProblem>) -> Fault {
+    let (is_script_fault, is_temporary) = (error.is_script_fault(), error.is_temporary());
+    let script = script.into();
+    let is_refused = matches!(error, StartError::Refused(_));
+    let failure = Arc::new(LaunchFailure { script, error, problem });
+    if is_refused {
+        ScriptFault::Refused(failure).into()
+    } else if is_script_fault {
+        ScriptFault::NotStarted(failure).into()
+    } else if is_temporary {
+        ServerFault::NoLauncher(failure).into()
+    } else {
+        ServerFault::NotStarted(failure).into()
+    }
+}
+
+impl From<RequestedError> for Fault {
+    fn from(mut error: RequestedError) -> Fault {
+        let text = error.error.text.take();
+        let status = error.status;
+        let detail = Arc::new(error);
+        ScriptFault::Requested(Box::new(RequestedPage { status, text, detail })).into()
+    }
+}
+
+impl Display for RequestedError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(process) = &self.process {
+            write!(out, "{process}: ")?;
+        }
+        write!(out, "asked for an error page ({})", self.status.as_u16())?;
+        match self.error.origin().as_str() {
+            "" => Ok(()),
+            origin => write!(out, ": {origin}"),
+        }
+    }
+}
+
+impl ProcessState {
+    /// Whether the process has ended with an error that it has explained.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.exit, Some(Exit::Code(1..) | Exit::Signal(_))) && !self.error_lines.is_empty()
+    }
+
+    /// Without its error output.
+    fn fmt_state(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "script {}, pid {}", self.script, self.pid)?;
+        match (self.exit, &self.limit) {
+            (Some(exit), Some(limit)) => write!(out, ", {exit}: the script {limit}"),
+            (Some(exit), None) => write!(out, ", {exit}"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+impl Display for ProcessState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_state(out)?;
+        if let Some(line) = self.error_lines.last() {
+            write!(out, "; its last error line: {line:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for BadReply {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BadReply { process, violation } = self;
+        match violation {
+            // The reason says what its last error line says, too.
+            Violation::Failed(reason) if !reason.is_empty() => process.fmt_state(out)?,
+            _ => Display::fmt(process, out)?,
+        }
+        write!(out, ": {violation}")
+    }
+}
+
+impl Display for Violation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Violation::Head(fault) => Display::fmt(fault, out),
+            Violation::Shebang(fault, problem) => write!(out, "{fault}: {problem}"),
+            Violation::Output(fault) => Display::fmt(fault, out),
+            Violation::BeforeRequest => {
+                out.write_str("wrote to its mailbox before it had read the request (CGIPLUSIN)")
+            }
+            Violation::WrongMode(how, advice) => {
+                let what = match how {
+                    WrongMode::AwaitsRequest => {
+                        "waits for a request on CGIPLUSIN, where a CGI script gets none; it is a CGIplus script"
+                    }
+                    WrongMode::WroteUnasked => {
+                        "wrote to its mailbox before it had read the request (CGIPLUSIN), as a CGI script does"
+                    }
+                    WrongMode::EndedUnasked => {
+                        "ended before it had read the request (CGIPLUSIN); if it does not read requests there, it is a CGI script"
+                    }
+                    WrongMode::AwaitsInput => {
+                        "waits for its standard input and has not read the request (CGIPLUSIN), as a CGI script does"
+                    }
+                };
+                write!(out, "{what}: {advice}")
+            }
+            Violation::AwaitsNextRequest => out.write_str(
+                "waits for its next request (CGIPLUSIN), and has not ended its reply: has it flushed its output, and written CGIPLUSEOF?",
+            ),
+            Violation::AwaitsMoreInput => out.write_str(
+                "waits for more input than its CONTENT_LENGTH: the standard input of a CGIplus script has no end-of-file",
+            ),
+            Violation::TwoReplies => out.write_str(
+                "ended its reply twice (CGIPLUSEOF), so that it is not known which request the first end belongs to",
+            ),
+            Violation::MemoryBuffer(fault) => write!(out, "memory buffer: {fault}"),
+            Violation::Region(None) => out.write_str("BUFFER-REGION without a decimal number of bytes"),
+            Violation::Region(Some(BufferPart { bytes, offset })) => write!(
+                out,
+                "BUFFER-REGION of {bytes} bytes at offset {offset}, but its request has announced no region with them \
+                 (WWW_GATEWAY_REGION)"
+            ),
+            Violation::RegionParts(BufferPart { bytes, offset }) => write!(
+                out,
+                "BUFFER-REGION of {bytes} bytes at offset {offset}, while {PARTS_MAX} parts are still being sent to the client; \
+                 the script should name larger parts, or wait by BUFFER-FREE"
+            ),
+            Violation::MailboxDuringRing(bytes) => write!(
+                out,
+                "wrote {bytes} bytes to its mailbox while its memory buffer was open as a ring"
+            ),
+            Violation::Mailbox(error) => write!(out, "mailbox: {error}"),
+            Violation::Answers(error) => Display::fmt(error, out),
+            Violation::Chunks(fault) => Display::fmt(fault, out),
+            Violation::Short(bytes) => write!(out, "ended {bytes} bytes short of its Content-Length"),
+            Violation::EndedWithinBody => out.write_str("ended within its body"),
+            Violation::FailedAfterHead => out.write_str("failed after the head of its reply, without a body"),
+            Violation::Failed(reason) if reason.is_empty() => out.write_str("failed (callout FAILED)"),
+            Violation::Failed(reason) => write!(out, "failed: {reason}"),
+            Violation::NoSentinel => out.write_str("its reply did not end with the sentinel (CGIPLUSEOF)"),
+        }
+    }
+}
+
+impl Display for LaunchFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LaunchFailure { script, error, problem } = self;
+        match problem {
+            Some(problem) => write!(
+                out,
+                "script {script}: cannot be started: {problem} (errno {})",
+                error.errno()
+            ),
+            None => write!(out, "script {script}: cannot be started: {error}"),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The script processes of one worker: those that it has started, whose watchers run on its thread.
+//!
+//! Here: the worker's launcher, and the list of its processes. Not here: the start of a process (`process`), what else the scripts of a
+//! worker share (`scripts`), and which process serves which request (`pool`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use sluice_http::tasks::Tasks;
+use sluice_launch::RemoteLauncher;
+
+use crate::process::end_cause::EndCause;
+use crate::process::script_process::Process;
+
+/// The script processes of one worker.
+pub(crate) struct Processes {
+    /// The sender of programs to the launcher.
+    pub(crate) launcher: Arc<RemoteLauncher>,
+    /// The tasks of the worker.
+    pub(crate) tasks: Tasks,
+    by_pid: RefCell<HashMap<i32, Weak<Process>>>,
+    /// All processes are stopped, including those that are started later.
+    is_stopping: Cell<bool>,
+}
+
+impl Processes {
+    /// An empty list.
+    pub(crate) fn new(launcher: Arc<RemoteLauncher>, tasks: Tasks) -> Rc<Processes> {
+        Rc::new(Processes {
+            launcher,
+            tasks,
+            by_pid: RefCell::default(),
+            is_stopping: Cell::new(false),
+        })
+    }
+
+    /// Tracks a process and starts the task that watches it.
+    pub(crate) fn track(self: &Rc<Self>, process: &Arc<Process>, watch: impl Future<Output = ()> + 'static) {
+        let pid = process.pid;
+        if self.is_stopping.get() {
+            process.stop(EndCause::Shutdown);
+        }
+        self.by_pid.borrow_mut().insert(pid, Arc::downgrade(process));
+        let processes = Rc::clone(self);
+        self.tasks.spawn(async move {
+            watch.await;
+            processes.by_pid.borrow_mut().remove(&pid);
+        });
+    }
+
+    /// Processes that have not been reaped.
+    pub(crate) fn running(&self) -> usize {
+        self.by_pid.borrow().len()
+    }
+
+    /// Stops every process, including those that are started later.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.set(true);
+        let processes: Vec<_> = self.by_pid.borrow().values().filter_map(Weak::upgrade).collect();
+        for process in processes {
+            process.stop(EndCause::Shutdown);
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! The events that an exchange with a script notes for WATCH.
+//!
+//! Here: with what they are noted, what masks the secrets of the exchange in them, and the count of the bytes of a reply. Not here: when
+//! something happens (`relay`, `ending`, `shared_pool`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
+//! process does (`observed_process`).
+//!
+//! Masked are: what is secret by its name (`Masks`) in variables and in what the script writes; the values of such header fields of the request,
+//! the password that an agent is asked about and the digits of the sentinels wherever they stand, in all events of the exchange (`Subject::hide_secrets`).
+
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
+use sluice_launch::{Probe, Program};
+use sluice_watch::mask::{self, HeadMask, Masks};
+use sluice_watch::{Direction, Hold, Item, Phase, Secrets, Subject};
+
+use crate::process::observed_process::{ObservedProcess, SilenceTimer, time_text};
+
+/// A client that takes the output no sooner than this is named as the one that the script waits for.
+const REPORTED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Ends of the names of variables that are never shown, whatever the configuration says: the password that an agent is asked about, and the
+/// sentinels.
+const ALWAYS_SECRET: [&str; 7] = [
+    "AUTH_PASSWORD",
+    "GATEWAY_EOF",
+    "GATEWAY_ESC",
+    "GATEWAY_EOT",
+    "CGIPLUSEOF",
+    "CGIPLUSESC",
+    "CGIPLUSEOT",
+];
+
+/// With what an exchange with a script notes its events; nothing if nobody watches. Clones are of the same exchange.
+#[derive(Clone)]
+pub(crate) struct ScriptEvents {
+    watched: OnceCell<Rc<WatchedExchange>>,
+    /// A watch may join its exchange later. `None` if not.
+    job: Option<Rc<dyn WatchableJob>>,
+}
+
+/// What is known of the job of an exchange when a watch joins it.
+pub(crate) trait WatchableJob {
+    fn subject(&self) -> &Subject;
+    /// The module that its events name.
+    fn module(&self) -> &'static str;
+    /// What no event may show.
+    fn secrets(&self, masks: &Masks) -> Secrets;
+    /// The file of the script that answers the request; `None` of an agent.
+    fn script(&self) -> Option<String>;
+}
+
+struct WatchedExchange {
+    subject: Subject,
+    /// The script may go on after the end of the exchange.
+    _hold: Hold,
+    module: &'static str,
+    masks: Masks,
+    output: RefCell<HeadMask>,
+    /// The script has written something.
+    has_begun: Cell<bool>,
+    counts: Counts,
+    /// Since when the output is not wanted.
+    paused: Cell<Option<Instant>>,
+    silence: RefCell<SilenceTimer>,
+}
+
+/// What a script has written.
+#[derive(Default)]
+struct Counts {
+    reads: Cell<u64>,
+    mailbox: Cell<u64>,
+    buffer: Cell<u64>,
+    callouts: Cell<u64>,
+}
+
+impl ScriptEvents {
+    /// Nobody can watch: the requests of the server itself are nobody's.
+    pub(crate) fn none() -> ScriptEvents {
+        ScriptEvents {
+            watched: OnceCell::new(),
+            job: None,
+        }
+    }
+
+    /// The events of a job.
+    pub(crate) fn of(job: Rc<dyn WatchableJob>) -> ScriptEvents {
+        let events = ScriptEvents {
+            watched: OnceCell::new(),
+            job: Some(job),
+        };
+        events.join();
+        events
+    }
+
+    /// Whether a watch has begun within the exchange, and is known from now on. To be called where a script is waited for.
+    pub(crate) fn join(&self) -> bool {
+        let Some(job) = &self.job else { return false };
+        let subject = job.subject();
+        if self.is_on() || !self.begin(subject, job.module(), |masks| job.secrets(masks)) {
+            return false;
+        }
+        if let Some(script) = job.script() {
+            subject.know(|attributes| attributes.script = Some(script));
+        }
+        true
+    }
+
+    /// Notes the events of an exchange from now on; `module` is what they are noted for. False if nobody watches.
+    fn begin(&self, subject: &Subject, module: &'static str, secrets: impl FnOnce(&Masks) -> Secrets) -> bool {
+        let Some(masks) = subject.masks() else { return false };
+        subject.hide_secrets(&secrets(masks));
+        let watched = WatchedExchange {
+            subject: subject.clone(),
+            _hold: subject.hold(),
+            module,
+            masks: masks.clone(),
+            output: RefCell::default(),
+            has_begun: Cell::default(),
+            counts: Counts::default(),
+            paused: Cell::default(),
+            silence: RefCell::default(),
+        };
+        self.watched.set(Rc::new(watched)).is_ok()
+    }
+
+    /// Whether somebody watches.
+    pub(crate) fn is_on(&self) -> bool {
+        self.watched.get().is_some()
+    }
+
+    /// Whether somebody may want events of this item.
+    pub(crate) fn wants(&self, item: Item) -> bool {
+        self.watched.get().is_some_and(|watched| watched.subject.wants(item))
+    }
+
+    /// Notes an event.
+    pub(crate) fn note(&self, item: Item, text: impl FnOnce() -> String) {
+        if let Some(watched) = self.watched.get() {
+            watched.subject.note(item, watched.module, text);
+        }
+    }
+
+    /// Notes an event in whose text there may be what the script has written: `name=value` is masked as in a query.
+    fn note_script_text(&self, item: Item, text: impl FnOnce() -> String) {
+        if let Some(watched) = self.watched.get() {
+            self.note(item, || watched.masks.text(&text()));
+        }
+    }
+
+    /// Notes an event of the process.
+    pub(crate) fn process(&self, text: impl FnOnce() -> String) {
+        self.note_script_text(Item::Process, text);
+    }
+
+    /// The exchange has a process: its sentinels are secrets from now on, and nothing is known of its output yet.
+    pub(crate) fn begin_process(&self, sentinels: &Sentinels) {
+        self.join();
+        if let Some(watched) = self.watched.get() {
+            watched
+                .subject
+                .hide_secrets(&Secrets::new([sentinels.digits().as_bytes()]));
+            watched.output.replace(HeadMask::of(&watched.masks));
+            watched.silence.replace(SilenceTimer::default());
+        }
+    }
+
+    /// A watch has joined the exchange while the process works: some of its output was missed. `silent_since` is when it was last heard of.
+    pub(crate) fn join_process(
+        &self,
+        sentinels: &Sentinels,
+        silent_since: tokio::time::Instant,
+        text: impl FnOnce() -> String,
+    ) {
+        self.begin_process(sentinels);
+        if let Some(watched) = self.watched.get() {
+            watched.output.replace(HeadMask::within_of(&watched.masks));
+            watched.silence.replace(SilenceTimer::of_silence(silent_since));
+        }
+        self.process(text);
+    }
+
+    /// The head of the reply is complete already.
+    pub(crate) fn join_body(&self) {
+        if let Some(watched) = self.watched.get() {
+            watched.has_begun.set(true);
+        }
+    }
+
+    /// Notes the variables of the request, and those that the process has besides. `variables` is called only if somebody wants them.
+    pub(crate) fn variables<'a>(
+        &self,
+        variables: &Variables,
+        others: impl FnOnce() -> Vec<(&'a str, Cow<'static, [u8]>)>,
+    ) {
+        let Some(watched) = self.watched.get() else { return };
+        self.note(Item::Variables, || {
+            let mut text = format!("{} variables", variables.len());
+            if variables.dropped() > 0 {
+                let _ = write!(
+                    text,
+                    ", {} dropped (a NUL or a newline, or too long)",
+                    variables.dropped()
+                );
+            }
+            for (name, value) in variables.iter() {
+                let value = watched.masked_value(name, value);
+                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
+            }
+            for (name, value) in others() {
+                let value = watched.masked_value(name.as_bytes(), &value);
+                let _ = write!(text, "\n(environment) {name}={value}");
+            }
+            text
+        });
+    }
+
+    /// Notes the environment that a process of several requests begins with.
+    pub(crate) fn environment(&self, environment: &Environment) {
+        let Some(watched) = self.watched.get() else { return };
+        self.note(Item::Variables, || {
+            let mut text = "the environment of the new process".to_owned();
+            for (name, value) in environment.iter() {
+                let value = watched.masked_value(name, value);
+                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
+            }
+            text
+        });
+    }
+
+    /// Notes the record of a request that is written to CGIPLUSIN.
+    pub(crate) fn record(&self, variables: &Variables, encoding: RequestEncoding) {
+        let Some(watched) = self.watched.get() else { return };
+        self.received(|| {
+            let masked = |name: &[u8], value: &[u8]| Some(watched.masked_value(name, value).into_bytes());
+            let mut record = Vec::new();
+            encode_request(&variables.with_values(masked), encoding, &mut record);
+            record
+        });
+    }
+
+    /// Notes bytes that are written to CGIPLUSIN.
+    fn received(&self, bytes: impl FnOnce() -> Vec<u8>) {
+        if let Some(watched) = self.watched.get() {
+            watched
+                .subject
+                .note_bytes(Item::Cgiplusin, watched.module, Direction::Received, bytes);
+        }
+    }
+
+    /// Notes bytes, or a record, that the script has written to its mailbox.
+    pub(crate) fn output(&self, bytes: &[u8]) {
+        let Some(watched) = self.watched.get() else { return };
+        if !watched.has_begun.replace(true) {
+            watched.subject.note_phase(Phase::FirstByte);
+        }
+        watched.counts.reads.update(|reads| reads + 1);
+        watched.counts.mailbox.update(|all| all + bytes.len() as u64);
+        watched.silence.borrow_mut().restart();
+        let mask = |copy: &mut [u8]| watched.output.borrow_mut().apply(copy);
+        watched
+            .subject
+            .note_copy(Item::Mailbox, watched.module, Direction::Sent, bytes, mask);
+    }
+
+    /// Notes lines that the script has written to its standard error.
+    pub(crate) fn error_lines(&self, lines: Vec<Box<str>>) {
+        for line in lines {
+            self.note_script_text(Item::Mailbox, || format!("standard error: {line}"));
+        }
+    }
+
+    /// Notes a line of a callout.
+    pub(crate) fn callout(&self, line: &[u8]) {
+        if let Some(watched) = self.watched.get() {
+            watched.counts.callouts.update(|callouts| callouts + 1);
+            watched.silence.borrow_mut().restart();
+            self.note_script_text(Item::Callouts, || text(line));
+        }
+    }
+
+    /// Notes the answer to a callout.
+    pub(crate) fn answer(&self, answer: &Answer) {
+        if self.is_on() {
+            self.note_script_text(Item::Callouts, || format!("answer: {:03} {}", answer.code, answer.text));
+            self.received(|| answer.encode());
+        }
+    }
+
+    /// Notes a line of a callout about the memory buffer.
+    pub(crate) fn buffer_callout(&self, line: &[u8]) {
+        self.note(Item::Buffer, || text(line));
+    }
+
+    /// Notes the answer to such a callout.
+    pub(crate) fn buffer_answer(&self, answer: Option<&Answer>) {
+        if let Some(answer) = answer {
+            self.note(Item::Buffer, || format!("answer: {:03} {}", answer.code, answer.text));
+        }
+    }
+
+    /// Notes bytes of the memory buffer that are sent.
+    pub(crate) fn bulk(&self, bytes: usize) {
+        if let Some(watched) = self.watched.get() {
+            watched.counts.buffer.update(|all| all + bytes as u64);
+            watched.silence.borrow_mut().restart();
+            self.note(Item::Buffer, || {
+                format!("{bytes} bytes for the client, {} in all", watched.counts.buffer.get())
+            });
+        }
+    }
+
+    /// What the script has written in all, for the event of its end.
+    pub(crate) fn totals(&self) -> String {
+        let Some(watched) = self.watched.get() else {
+            return String::new();
+        };
+        let counts = &watched.counts;
+        let bytes = counted(counts.mailbox.get(), "byte", "bytes");
+        let reads = counted(counts.reads.get(), "read", "reads");
+        let mut text = format!("{bytes} in {reads} of the mailbox");
+        if counts.buffer.get() > 0 {
+            let _ = write!(text, ", {} bytes of the memory buffer", counts.buffer.get());
+        }
+        if counts.callouts.get() > 0 {
+            let callouts = counted(counts.callouts.get(), "callout", "callouts");
+            let _ = write!(text, ", {callouts}");
+        }
+        text
+    }
+
+    /// No output is wanted until `resume`: the client has to take what it was given.
+    pub(crate) fn pause(&self) {
+        if let Some(watched) = self.watched.get() {
+            watched.paused.set(Some(Instant::now()));
+        }
+    }
+
+    /// Output is wanted again.
+    pub(crate) fn resume(&self) {
+        let Some(watched) = self.watched.get() else { return };
+        let Some(paused) = watched.paused.take().map(|since| since.elapsed()) else {
+            return;
+        };
+        if paused >= REPORTED_PAUSE {
+            watched.silence.borrow_mut().restart();
+            self.process(|| {
+                format!(
+                    "the client took {:.1} s to take what was sent; the script's further output waited meanwhile",
+                    paused.as_secs_f64()
+                )
+            });
+        }
+    }
+
+    /// Ready from time to time while the script is silent, with the time of its silence and what its process does.
+    pub(crate) fn poll_silence(
+        &self,
+        probe: &Probe,
+        context: &mut Context<'_>,
+    ) -> Poll<(Duration, Option<Box<ObservedProcess>>)> {
+        match self.watched.get() {
+            Some(watched) if watched.subject.wants(Item::Process) => watched.silence.borrow_mut().poll(probe, context),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// The text about the start of a process: how long it took.
+pub(crate) struct StartNote(Option<Instant>);
+
+impl StartNote {
+    /// Notes that a program is to be started.
+    pub(crate) fn begin(events: &ScriptEvents, program: &Program) -> StartNote {
+        events.process(|| {
+            let words = program.arguments.iter().map(|word| word.to_string_lossy());
+            let words = words.collect::<Vec<_>>().join(" ");
+            format!("starts {words:?} in {}", program.directory.to_string_lossy())
+        });
+        StartNote(events.is_on().then(Instant::now))
+    }
+
+    /// The text about the start, when it is over.
+    pub(crate) fn end(&self) -> String {
+        let Some(begin) = self.0 else { return String::new() };
+        format!("in {}", time_text(begin.elapsed()))
+    }
+}
+
+impl WatchedExchange {
+    /// The value of a variable, as it is shown.
+    fn masked_value(&self, name: &[u8], value: &[u8]) -> String {
+        let always = || ALWAYS_SECRET.iter().any(|end| name.ends_with(end.as_bytes()));
+        match self.masks.is_secret(name) || always() {
+            true => mask::hidden(value.len()),
+            false => self.masks.text(&text(value)),
+        }
+    }
+}
+
+/// A number of things: `1 process`, `2 processes`.
+pub(crate) fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_watch::{Content, Hub, Items, Spec, TracedAttributes, Watch, WorkerHub};
+
+    use super::*;
+
+    const DIGITS: [u8; 12] = [0xab; 12];
+
+    fn watched() -> (Watch, ScriptEvents) {
+        let hub = Hub::new();
+        let watch = hub
+            .watch(Spec {
+                items: Items::ALL,
+                ..Spec::default()
+            })
+            .unwrap();
+        let worker = WorkerHub::new(&hub);
+        let subject = worker.exchange(&Subject::NONE, TracedAttributes::default);
+        let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
+        let events = ScriptEvents::none();
+        assert!(events.begin(&subject, "script", secrets));
+        (watch, events)
+    }
+
+    /// All that was shown, as one text.
+    fn shown_by(watch: &Watch) -> String {
+        let taken = watch.take_until(Instant::now());
+        let texts = taken.events.iter().map(|event| match &event.content {
+            Content::Text(text) => text.clone(),
+            Content::Bytes { bytes, .. } => text(bytes),
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn secrets_are_in_no_event() {
+        let (watch, events) = watched();
+        let sentinels = Sentinels::from_random(DIGITS);
+        events.begin_process(&sentinels);
+        let mut variables = Variables::default();
+        for (name, value) in [
+            ("HTTP_AUTHORIZATION", "Basic c2VjcmV0"),
+            ("HTTP_COOKIE", "session=topsecret"),
+            ("AUTH_PASSWORD", "hunter22"),
+            ("QUERY_STRING", "a=hunter22&pwd=topsecret"),
+            ("HTTP_X_API_KEY", "topsecret"),
+            ("GATEWAY_EOF", sentinels.end()),
+            ("HTTP_HOST", "example.org"),
+        ] {
+            variables.set(name, value.as_bytes());
+        }
+        events.variables(&variables, || vec![("DB_PASSWORD", b"topsecret".as_slice().into())]);
+        for encoding in [RequestEncoding::Record, RequestEncoding::Struct] {
+            events.record(&variables, encoding);
+        }
+        events.output(b"Set-Cookie: session=topsecret\n\nhunt");
+        events.output(format!("er22 {}", sentinels.escape()).as_bytes());
+        events.callout(format!("WATCH: {} hunter22", sentinels.end()).as_bytes());
+        events.answer(&Answer::ok("hunter22"));
+        events.error_lines(vec!["hunter22".into()]);
+        let shown = shown_by(&watch);
+        for secret in ["c2VjcmV0", "topsecret", "hunter22", "er22", "abababab"] {
+            assert!(!shown.contains(secret), "{secret} in {shown}");
+        }
+        for part in [
+            "HTTP_HOST=example.org",
+            "HTTP_COOKIE=…(17 bytes)",
+            "answer: 200",
+            "$E-***",
+        ] {
+            assert!(shown.contains(part), "{part} not in {shown}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_while_nobody_watches() {
+        let events = ScriptEvents::none();
+        assert!(!events.begin(&Subject::NONE, "script", |_| unreachable!("nobody watches")));
+        events.process(|| unreachable!("nobody watches"));
+        events.output(b"text");
+        events.pause();
+        events.resume();
+        assert!(!events.is_on() && events.totals().is_empty());
+    }
+
+    #[test]
+    fn events_after_the_end_of_the_exchange_are_shown() {
+        let (watch, events) = watched();
+        if let Some(watched) = events.watched.get() {
+            watched.subject.end();
+        }
+        events.process(|| "ended".into());
+        assert_eq!(shown_by(&watch), "ended");
+    }
+}

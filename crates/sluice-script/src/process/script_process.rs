@@ -1,0 +1,485 @@
+//! A script process: its start, its watcher, its end.
+//!
+//! Here: one task for each process, on the worker that started it. That watcher alone reads the process's standard error, waits
+//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the watcher. Not here: what
+//! the channels carry (`relay`), and when a process is needed (`pool`).
+//!
+//! ```text
+//!            stop, or the time of finish is over              kill grace is over
+//!   running ──────────────────────────────────────▶ SIGTERM ───────────────────▶ SIGKILL
+//!      └──────────────────────────── exits ───────────┴──────────────────────────────┴──▶ session ended, reaped, announced
+//! ```
+//! Signals go to the whole process group. All that a process has started is killed when it ends, also daemons: it is in its cgroup,
+//! or else in its session, or known by its environment (`sluice_launch`).
+//!
+//! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
+//! after a while, and is watched further.
+
+mod view;
+mod watcher;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use sluice_gateway::Sentinels;
+use sluice_http::fault::{Activity, Fault, ServerFault};
+use sluice_http::request_id::UniqueId;
+use sluice_launch::{End, Exit, Probe, Program, Usage};
+use sluice_membuf::Segment;
+use sluice_settings as settings;
+use sluice_settings::Confinement;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use crate::process::end_cause::{EndCause, EndedProcess, Reason};
+use crate::process::input::Input;
+use crate::process::limit_reached::limit_reached;
+use crate::process::line_source::LineSource;
+use crate::process::mailbox::Mailbox;
+use crate::process::observed_process::time_text;
+use crate::process::process_fault::{ProcessState, launch_fault};
+use crate::process::processes::Processes;
+use crate::process::request_pipe::RequestPipe;
+use crate::process::script_events::{ScriptEvents, StartNote};
+use crate::process::script_log::ScriptLog;
+use crate::process::shebang;
+use crate::process::unread_errors::UnreadErrors;
+use crate::process::unwatched::Unclaimed;
+pub(crate) use view::ProcessView;
+use watcher::{Watched, watch};
+
+/// Lines of standard error that are kept for log and error page.
+const ERROR_LINES_MAX: usize = 10;
+
+/// Lines of standard error that wait to be noted for WATCH; further ones are not.
+const WATCHED_LINES_MAX: usize = 100;
+
+/// Characters that are kept of each of these lines.
+const ERROR_LINE_CHARACTERS_MAX: usize = 500;
+
+/// A script process, as all but its watcher see it.
+pub(crate) struct Process {
+    pub pid: i32,
+    /// What the kernel says of it.
+    pub probe: Probe,
+    pub sentinels: Sentinels,
+    /// The file that was started, for messages: the script, or the engine that runs it.
+    program: String,
+    /// The route names an interpreter: the `#!` line of the script has no meaning.
+    pub has_interpreter: bool,
+    pub site: String,
+    /// The bound on its log lines.
+    pub log: Arc<ScriptLog>,
+    /// Bytes in the largest record; `None` if its mailbox is a stream.
+    pub record_bytes_max: Option<usize>,
+    started: Instant,
+    kill_grace: Duration,
+    /// What it may use and reach; `None` if that is what the server may.
+    confinement: Option<Arc<Confinement>>,
+    commands: watch::Sender<Command>,
+    /// Its standard error, which the watcher reads.
+    pub errors: UnreadErrors,
+    state: Mutex<State>,
+}
+
+/// A command to the watcher.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Command {
+    /// Let the process run.
+    Run,
+    /// Its work is done: stop it if it has not ended by itself by then.
+    FinishBy(Instant),
+    /// Stop it now.
+    Stop,
+}
+
+#[derive(Default)]
+struct State {
+    /// Set once it is reaped.
+    exit: Option<Exit>,
+    /// What it has used; set with `exit`.
+    usage: Usage,
+    /// The limit that has ended it, if one has; set with `exit`.
+    limit: Option<Box<str>>,
+    waiter: Option<Waker>,
+    /// How often its standard error was read to the end on request.
+    errors_read: u64,
+    /// The last lines of its standard error since the exchange began.
+    error_lines: VecDeque<Box<str>>,
+    /// Lines that are not noted yet. `None` if nobody watches the exchange.
+    watched_lines: Option<Vec<Box<str>>>,
+    /// The exchange that it works for.
+    exchange: Option<UniqueId>,
+    /// The script that an engine runs in it.
+    script: Option<Box<str>>,
+    /// The last exchange and its script, for lines of standard error that are read when it is over.
+    ended: Option<(UniqueId, Option<Box<str>>)>,
+    /// The server has ended it, or asked it to end.
+    is_ended_by_server: bool,
+    /// Why it ends, once that is known.
+    end_cause: Option<EndCause>,
+    /// Exchanges that it was given.
+    uses: u64,
+    /// The script may finish, but nobody waits for its reply.
+    is_draining: bool,
+    /// A line of the log has its exit status.
+    is_exit_described: bool,
+    /// Held open until its end.
+    input: Option<Input>,
+}
+
+/// The server's ends of a process's descriptors.
+pub(crate) struct Channels {
+    /// For the request body. `None` if standard input is a file or /dev/null.
+    pub input: Option<Input>,
+    pub mailbox: Mailbox,
+    pub cgiplusin: RequestPipe,
+    /// `None` if the route allows no memory buffer, and while a thread prepares one.
+    pub segment: Option<Segment>,
+}
+
+/// Starts a process and its watcher. The watcher calls `ended` after it has reaped the process; if no process was started, or
+/// it ended unused, `ended` is dropped instead.
+///
+/// Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the
+/// server's.
+pub(crate) async fn start(
+    processes: &Rc<Processes>,
+    spec: ProcessSpec,
+    program: Program,
+    segment: Option<Segment>,
+    events: &ScriptEvents,
+    ended: impl FnOnce(EndedProcess) + Send + 'static,
+) -> Result<(Arc<Process>, Box<Channels>), Fault> {
+    let note = StartNote::begin(events, &program);
+    let mark = spec.sentinels.end().to_owned();
+    let (announce, started) = oneshot::channel();
+    processes.launcher.launch(program, &mark, move |result| {
+        // Fails if the request has gone; then the drop of the result ends the process.
+        let _ = announce.send(result.map(|started| (Unclaimed::new(started, ended), note.end())));
+    });
+    let (unclaimed, note) = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
+        Ok(started) => started,
+        Err(error) => {
+            let problem = match &spec.interpreter {
+                Some(interpreter) if error.is_script_fault() && interpreter.is_absolute() && !interpreter.exists() => {
+                    return Err(ServerFault::Missing(interpreter.as_path().into()).into());
+                }
+                None if error.is_script_fault() => shebang::diagnose(spec.script.as_str().into()).await,
+                _ => None,
+            };
+            let fault = launch_fault(&spec.script, error, problem);
+            events.process(|| format!("not started: {fault}"));
+            return Err(fault);
+        }
+    };
+    let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
+    let (started, ended) = unclaimed.claim();
+    let (commands, received) = watch::channel(Command::Run);
+    let process = Arc::new(Process::new(started.process.probe(), spec, commands));
+    events.process(|| format!("pid {} started {note}", process.pid));
+    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
+    let watched = Watched::register(started.process, started.stderr, &process, ended);
+    let watched = watched.map_err(unusable)?;
+    processes.track(&process, watch(Arc::clone(&process), watched, received));
+    let channels = (|| {
+        Ok(Box::new(Channels {
+            input: started.stdin.map(Input::new).transpose()?,
+            mailbox: Mailbox::new(started.mailbox, kind, record_bytes_max)?,
+            cgiplusin: RequestPipe::new(started.cgiplusin),
+            segment,
+        }))
+    })();
+    let channels = channels
+        .inspect_err(|_| process.stop(EndCause::Unusable))
+        .map_err(unusable)?;
+    Ok((process, channels))
+}
+
+impl Channels {
+    /// Moves the channels to the event loop of the calling worker.
+    pub(crate) fn rebind(self: Box<Self>) -> io::Result<Box<Channels>> {
+        Ok(Box::new(Channels {
+            input: self.input.map(Input::rebind).transpose()?,
+            mailbox: self.mailbox.rebind()?,
+            cgiplusin: self.cgiplusin.rebind()?,
+            segment: self.segment,
+        }))
+    }
+}
+
+/// The properties of a process that do not come from its start.
+pub(crate) struct ProcessSpec {
+    pub sentinels: Sentinels,
+    pub script: String,
+    /// The program that runs the script, if its route names one.
+    pub interpreter: Option<PathBuf>,
+    pub site: String,
+    pub log: Arc<ScriptLog>,
+    pub mailbox: settings::Mailbox,
+    pub record_bytes_max: usize,
+    pub kill_grace: Duration,
+    /// What the process may use and reach; `None` if that is what the server may.
+    pub confinement: Option<Arc<Confinement>>,
+}
+
+impl Process {
+    fn new(probe: Probe, spec: ProcessSpec, commands: watch::Sender<Command>) -> Process {
+        Process {
+            pid: probe.pid(),
+            probe,
+            sentinels: spec.sentinels,
+            program: spec.script,
+            has_interpreter: spec.interpreter.is_some(),
+            site: spec.site,
+            record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
+            log: spec.log,
+            started: Instant::now(),
+            kill_grace: spec.kill_grace,
+            confinement: spec.confinement,
+            commands,
+            errors: UnreadErrors::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Stops it: SIGTERM now, SIGKILL after the grace.
+    pub(crate) fn stop(&self, cause: EndCause) {
+        let mut state = self.lock();
+        state.is_ended_by_server = true;
+        state.end_cause.get_or_insert(cause);
+        drop(state);
+        self.commands.send_replace(Command::Stop);
+    }
+
+    /// Stops it, and keeps its standard input open until it has ended.
+    pub(crate) fn stop_holding(&self, input: Option<Input>, cause: EndCause) {
+        let mut state = self.lock();
+        if state.exit.is_none() {
+            state.input = input;
+        }
+        drop(state);
+        self.stop(cause);
+    }
+
+    /// Its work is done: it is stopped unless it ends by itself in this time.
+    pub(crate) fn finish(&self, within: Duration) {
+        self.lock().end_cause.get_or_insert(EndCause::Served);
+        self.order_end(within);
+    }
+
+    /// It is of no more use, and has been asked to end: it is stopped unless it does in this time.
+    pub(crate) fn retire(&self, within: Duration, reason: Reason) {
+        let mut state = self.lock();
+        state.is_ended_by_server = true;
+        state.end_cause.get_or_insert(EndCause::Retired(reason));
+        drop(state);
+        self.order_end(within);
+    }
+
+    fn order_end(&self, within: Duration) {
+        let by = Instant::now() + within;
+        self.commands.send_if_modified(|command| {
+            let is_new = *command == Command::Run;
+            if is_new {
+                *command = Command::FinishBy(by);
+            }
+            is_new
+        });
+    }
+
+    /// It works for this exchange now; its error lines are logged with the id. Those of earlier exchanges may name other clients,
+    /// and do not explain a fault in this one. `script` is the file that an engine runs.
+    pub(crate) fn begin_exchange(&self, id: UniqueId, script: Option<&Path>) {
+        let mut state = self.lock();
+        state.script = script.map(|script| script.to_string_lossy().into());
+        state.exchange = Some(id);
+        state.ended = None;
+        state.error_lines.clear();
+        state.uses += 1;
+        state.is_draining = false;
+        state.watched_lines = None;
+    }
+
+    /// Its work for the exchange is over.
+    pub(crate) fn end_exchange(&self) {
+        let mut state = self.lock();
+        let script = state.script.take();
+        state.ended = state.exchange.take().map(|id| (id, script));
+        state.waiter = None;
+    }
+
+    /// Nobody waits for its reply any more.
+    pub(crate) fn note_draining(&self) {
+        self.lock().is_draining = true;
+    }
+
+    /// The file of the script that it runs, for messages; that of an engine between two exchanges.
+    pub(crate) fn script(&self) -> Cow<'_, str> {
+        match &self.lock().script {
+            Some(script) => Cow::Owned(script.to_string()),
+            None => Cow::Borrowed(&self.program),
+        }
+    }
+
+    /// The script and the exchange of a line that it has written: the last ones between two exchanges, because a line that was written
+    /// before the end of a reply may be read after it.
+    pub(crate) fn source_of_lines(&self) -> LineSource {
+        let state = self.lock();
+        let current = (&state.script, state.exchange);
+        let (script, exchange) = state.ended.as_ref().map_or(current, |(id, script)| (script, Some(*id)));
+        LineSource::new(script.as_deref(), &self.program, exchange)
+    }
+
+    /// Its exit status, once it is reaped.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        self.lock().exit
+    }
+
+    /// Waits for its exit status; its last error lines have been read then. One waiter at a time: the holder of its channels.
+    pub(crate) fn poll_exit(&self, context: &mut Context<'_>) -> Poll<Exit> {
+        let mut state = self.lock();
+        if let Some(exit) = state.exit {
+            return Poll::Ready(exit);
+        }
+        match &mut state.waiter {
+            Some(waiter) => waiter.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Waits until the watcher has read what it has written to its standard error so far.
+    pub(crate) async fn read_errors(&self) {
+        let number = self.errors.request();
+        std::future::poll_fn(|context| self.poll_errors(number, context)).await;
+    }
+
+    /// Waits until this request of `errors` is done. One waiter at a time, as for `poll_exit`.
+    pub(crate) fn poll_errors(&self, number: u64, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.exit.is_some() || state.errors_read >= number {
+            return Poll::Ready(());
+        }
+        state.waiter = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// The log has its failure: the exit status of a process of one request adds nothing.
+    pub(crate) fn note_failure(&self) {
+        self.lock().is_exit_described = true;
+    }
+
+    fn announce_errors(&self, number: u64) {
+        let mut state = self.lock();
+        state.errors_read = number;
+        if let Some(waiter) = state.waiter.take() {
+            waiter.wake();
+        }
+    }
+
+    /// Remembers a line of its standard error, for `describe`.
+    pub(crate) fn note_error(&self, line: &str) {
+        let end = line.char_indices().nth(ERROR_LINE_CHARACTERS_MAX);
+        let line = end.map_or(line, |(at, _)| &line[..at]);
+        let mut state = self.lock();
+        if state.error_lines.len() == ERROR_LINES_MAX {
+            state.error_lines.pop_front();
+        }
+        state.error_lines.push_back(line.into());
+        if let Some(lines) = state
+            .watched_lines
+            .as_mut()
+            .filter(|lines| lines.len() < WATCHED_LINES_MAX)
+        {
+            lines.push(line.into());
+            if let Some(waiter) = &state.waiter {
+                waiter.wake_by_ref();
+            }
+        }
+    }
+
+    /// What is known of it now, for the log line of a failed exchange.
+    pub(crate) fn describe(&self) -> ProcessState {
+        let mut state = self.lock();
+        state.is_exit_described |= state.exit.is_some();
+        ProcessState {
+            script: state.script.clone().unwrap_or_else(|| self.program.as_str().into()),
+            pid: self.pid,
+            exit: state.exit,
+            limit: state.limit.clone(),
+            error_lines: state.error_lines.iter().cloned().collect(),
+        }
+    }
+
+    /// How it has ended, and what it has used, once it is reaped.
+    pub(crate) fn end_text(&self) -> Option<String> {
+        let state = self.lock();
+        // The peak of its memory is not known: the kernel counts that of the server, from which it was forked, too (getrusage(2), `ru_maxrss`).
+        let (exit, Usage { user, system, .. }) = (state.exit?, state.usage);
+        let limit: String = state.limit.iter().map(|limit| format!(" because it {limit}")).collect();
+        Some(format!(
+            "pid {} has ended: {exit}{limit}; it ran for {}, processor time {} user and {} system",
+            self.pid,
+            time_text(self.age()),
+            time_text(user),
+            time_text(system)
+        ))
+    }
+
+    fn announce(&self, end: &End) {
+        let (exit, usage) = (end.exit, end.usage);
+        let confinement = self.confinement.as_deref();
+        let limit = confinement
+            .filter(|_| !end.is_lost)
+            .and_then(|limits| limit_reached(limits, end));
+        let mut state = self.lock();
+        // SIGKILL may be the server's.
+        let is_known = !state.is_ended_by_server || exit.signal_name() != Some("SIGKILL");
+        state.limit = limit.filter(|_| is_known).map(Into::into);
+        state.exit = Some(exit);
+        state.usage = usage;
+        state.input = None;
+        if let Some(waiter) = state.waiter.take() {
+            waiter.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    /// Logs the exit status of a process that has failed by itself, unless the fault of an exchange has named it.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let is_expected = state.is_ended_by_server || state.is_exit_described;
+        let Some(exit) = state.exit.filter(|exit| !is_expected && *exit != Exit::Code(0)) else {
+            return;
+        };
+        let text = match &state.limit {
+            Some(limit) => format!("{exit}: the script {limit}"),
+            None => exit.to_string(),
+        };
+        if !self.log.admits(text.len(), std::time::Instant::now()) {
+            return;
+        }
+        let Process { pid, site, .. } = self;
+        let script = state.script.as_deref().unwrap_or(&self.program);
+        match state.exchange {
+            Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "end of the process: {text}"),
+            None => tracing::warn!(target: "script", site, script, pid, "end of the process: {text}"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "script_process_tests.rs"]
+mod tests;

@@ -1,0 +1,78 @@
+//! A script process as reports and WATCH show it.
+//!
+//! Not here: its pool's view of it (`pool::SlotView`), and what the system knows of it (the server).
+
+use std::time::{Duration, Instant};
+
+use sluice_http::request_id::UniqueId;
+use sluice_launch::Exit;
+
+use super::Process;
+use crate::process::end_cause::{EndCause, EndedProcess};
+
+/// A process at one moment, for reports.
+pub(crate) struct ProcessView {
+    pub pid: i32,
+    pub started: Instant,
+    pub uses: u64,
+    pub exchange: Option<UniqueId>,
+    /// The script that an engine runs in it.
+    pub script: Option<Box<str>>,
+    pub is_draining: bool,
+    /// Why it ends; `None` if it does not, or by itself.
+    pub end_cause: Option<EndCause>,
+}
+
+impl Process {
+    /// Keeps the lines of its standard error until the exchange ends, for `take_watched_lines`.
+    pub(crate) fn watch_lines(&self) {
+        self.lock().watched_lines = Some(Vec::new());
+    }
+
+    /// The lines of its standard error since the last call, if somebody watches the exchange.
+    pub(crate) fn take_watched_lines(&self) -> Vec<Box<str>> {
+        self.lock()
+            .watched_lines
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// How long ago it was started.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Its state now.
+    pub(crate) fn view(&self) -> ProcessView {
+        let state = self.lock();
+        ProcessView {
+            pid: self.pid,
+            started: self.started.into_std(),
+            uses: state.uses,
+            exchange: state.exchange,
+            script: state.script.clone(),
+            is_draining: state.is_draining,
+            end_cause: state.end_cause,
+        }
+    }
+
+    /// Why the server has ended it, after its exit status; empty if it has ended by itself.
+    pub(super) fn end_reason(&self) -> String {
+        let cause = self.view().end_cause;
+        cause.map(|cause| format!(" ({cause})")).unwrap_or_default()
+    }
+
+    /// What is remembered of it once it has ended.
+    pub(super) fn end_record(&self, exit: Exit) -> EndedProcess {
+        let view = self.view();
+        EndedProcess {
+            pid: view.pid,
+            cause: view.end_cause,
+            exit,
+            uses: view.uses,
+            lived: view.started.elapsed(),
+            limit: self.lock().limit.clone(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A process whose descriptors the event loop refuses.
+
+use std::ffi::CString;
+
+use sluice_launch::{LauncherSettings, ProcessLimits, RemoteLauncher, SameUser, ServiceSettings, Stdin};
+
+use super::*;
+use crate::process::script_log::ScriptLogs;
+
+/// A launcher in threads of the test.
+fn settings() -> ServiceSettings {
+    ServiceSettings {
+        launcher: LauncherSettings {
+            threads: 1,
+            cgroups: None,
+            temporary_files: std::env::temp_dir(),
+        },
+        policy: Arc::new(SameUser),
+        scripts_max: 10,
+    }
+}
+
+fn sleeper() -> Program {
+    let text = |text: &str| CString::new(text).unwrap();
+    Program {
+        path: text("/bin/sleep"),
+        arguments: vec![text("sleep"), text("1000")],
+        environment: Vec::new(),
+        directory: text("/"),
+        stdin: Stdin::Null,
+        mailbox: sluice_launch::Mailbox::Stream,
+        memory: None,
+        run_as: sluice_launch::RunAs::Usual,
+        credentials: None,
+        limits: ProcessLimits::default(),
+        confinement: None,
+    }
+}
+
+#[tokio::test]
+async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up_its_slot() {
+    let launcher = RemoteLauncher::start_here(settings()).unwrap();
+    let (sender, started) = oneshot::channel();
+    launcher.launch(sleeper(), "", move |result| drop(sender.send(result)));
+    let started = started.await.unwrap().unwrap();
+    let spec = ProcessSpec {
+        sentinels: Sentinels::from_random([0; 12]),
+        script: String::new(),
+        interpreter: None,
+        site: String::new(),
+        log: ScriptLogs::new(0).of(""),
+        mailbox: settings::Mailbox::Stream,
+        record_bytes_max: 0,
+        kill_grace: Duration::ZERO,
+        confinement: None,
+    };
+    let probe = started.process.probe();
+    let process = Arc::new(Process::new(probe, spec, watch::channel(Command::Run).0));
+    // epoll_ctl(2) refuses plain files (EPERM).
+    let refused = tempfile::tempfile().unwrap().into();
+    let (slot, freed) = oneshot::channel::<()>();
+    let watched = Watched::register(started.process, refused, &process, slot);
+    assert!(watched.is_err());
+    assert!(freed.await.is_err(), "the slot is dropped");
+    // Reaped: it is not even a zombie.
+    assert!(!std::path::Path::new(&format!("/proc/{}", process.pid)).exists());
+}

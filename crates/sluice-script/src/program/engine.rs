@@ -1,0 +1,456 @@
+//! The engines of a route in mode `rte`: programs that are kept and run many scripts.
+//!
+//! Here: where the files of an engine are, its command line, and which engine runs a file. Not here: how a process gets its requests
+//! (`cgiplus`, which serves both modes), and which process does (`pool`).
+//!
+//! ```text
+//!   SDK/python/engine.py       run by python3, or by the program of a virtual environment
+//!   SDK/perl/engine.pl         run by perl
+//!   SDK/php/build/sluice-php   a program, as in a checkout; or SDK/php/sluice-php, installed
+//! ```
+//! SDK is what the configuration says, or else the first of the usual directories that has the engine (`sdk`).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sluice_http::fault::{Fault, ServerFault};
+use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource};
+
+use crate::program::sdk;
+use crate::program::search_path::find_program;
+use crate::program::stamp::Stamp;
+use crate::program::watched_files::WatchedPath;
+
+/// An engine of a route.
+#[derive(Debug)]
+pub struct EngineProgram {
+    engine: Engine,
+    settings: EngineSettings,
+    /// Identifies it among the engines of its route, for the pools.
+    key: PathBuf,
+    /// Found when the route was opened.
+    found: Result<Command, MissingEngine>,
+}
+
+/// How an engine is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// The file that is the engine, for messages: the program, or what it runs.
+    pub file: PathBuf,
+}
+
+/// An engine that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissingEngine {
+    /// None of these files is in one of these directories.
+    File {
+        /// The name of the engine.
+        engine: String,
+        /// The files.
+        names: Vec<String>,
+        /// The directories.
+        directories: Vec<PathBuf>,
+    },
+    /// The virtual environment has no program.
+    Virtualenv {
+        /// The program.
+        python: PathBuf,
+        /// The environment.
+        virtualenv: PathBuf,
+    },
+    /// The program that runs the engine is in no directory of PATH, or not at its path.
+    Program {
+        /// The name of the engine.
+        engine: String,
+        /// The program.
+        program: PathBuf,
+    },
+}
+
+/// The engines of a route, opened.
+#[derive(Debug, Default)]
+pub struct Engines {
+    /// The engine of the files without one of their own.
+    engine: Option<Arc<EngineProgram>>,
+    /// Suffixes with their dot.
+    by_suffix: Vec<(String, Arc<EngineProgram>)>,
+}
+
+impl Engines {
+    /// Finds the engines that the settings name. One that is missing is searched again when it is needed.
+    #[must_use]
+    pub fn open(settings: &EngineSettings) -> Engines {
+        let mut programs: Vec<Arc<EngineProgram>> = Vec::new();
+        let mut open = |engine: &Engine| {
+            if let Some(known) = programs.iter().find(|known| known.engine == *engine) {
+                return Arc::clone(known);
+            }
+            let program = Arc::new(EngineProgram {
+                engine: engine.clone(),
+                settings: settings.clone(),
+                key: format!("{} {}", engine.name(), programs.len()).into(),
+                found: find(engine, settings),
+            });
+            programs.push(Arc::clone(&program));
+            program
+        };
+        let engine = settings.engine.as_ref().map(&mut open);
+        let by_suffix = settings.by_suffix.iter();
+        let mut by_suffix: Vec<_> = by_suffix
+            .map(|(suffix, engine)| (suffix.clone(), open(engine)))
+            .collect();
+        by_suffix.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        Engines { engine, by_suffix }
+    }
+
+    /// The engine of an application, and the files of which one is its SCRIPT_FILENAME.
+    #[must_use]
+    pub fn of_app(&self, directory: &Path, app: &str) -> Option<(&Arc<EngineProgram>, Vec<PathBuf>)> {
+        let engine = self.engine.as_ref()?;
+        Some((engine, engine.engine.app_files(directory, app)))
+    }
+
+    /// The engine of the route for a file that the configuration names.
+    pub fn of_named_file(&self, name: &str) -> Option<&Arc<EngineProgram>> {
+        self.of_suffix(name).or(self.engine.as_ref())
+    }
+
+    /// The engine that runs a file with this name. `None` if none does: a file without an execute bit must have a suffix of the
+    /// engine's language, and no file is run as another language than its suffix says.
+    pub fn of_found_file(&self, name: &str, is_executable: bool) -> Option<&Arc<EngineProgram>> {
+        if let Some(engine) = self.of_suffix(name) {
+            return Some(engine);
+        }
+        let engine = self.engine.as_ref()?;
+        let has_suffix_of = |engine: &Engine| engine.script_suffixes().iter().any(|suffix| name.ends_with(suffix));
+        let is_run = match &engine.engine {
+            Engine::Program { .. } => true,
+            own if has_suffix_of(own) => true,
+            // PHP sends what is not PHP as it is.
+            Engine::Php => false,
+            _ => is_executable && !Engine::OWN.iter().any(has_suffix_of),
+        };
+        is_run.then_some(engine)
+    }
+
+    /// All of them.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Arc<EngineProgram>> {
+        let by_suffix = self.by_suffix.iter().map(|(_, engine)| engine);
+        let mut all: Vec<_> = self.engine.iter().chain(by_suffix).collect();
+        all.sort_by_key(|engine| engine.key());
+        all.dedup_by_key(|engine| engine.key());
+        all.into_iter()
+    }
+
+    /// The engine of the suffix of a name; the longest suffix counts.
+    pub fn of_suffix(&self, name: &str) -> Option<&Arc<EngineProgram>> {
+        let mut engines = self.by_suffix.iter();
+        engines
+            .find(|(suffix, _)| name.ends_with(suffix.as_str()))
+            .map(|(_, engine)| engine)
+    }
+}
+
+impl EngineProgram {
+    /// SCRIPT_RTE.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    /// Identifies it among the engines of its route.
+    pub(crate) fn key(&self) -> &Path {
+        &self.key
+    }
+
+    /// Whether it is that of PHP.
+    pub(crate) fn is_php(&self) -> bool {
+        self.engine == Engine::Php
+    }
+
+    /// Whether its processes know what an end-of-file within a body means: that the client has left. To a script in Perl it would look like
+    /// the end of the body, because it reads a pipe itself.
+    pub(crate) fn knows_cut_bodies(&self) -> bool {
+        match self.engine {
+            Engine::Python | Engine::Php => true,
+            Engine::Perl => self.settings.app.is_some(),
+            Engine::Program { .. } => false,
+        }
+    }
+
+    /// Whether its processes put large replies into the output region of the request, and keep the variable that announces it from their scripts.
+    pub(crate) fn uses_regions(&self) -> bool {
+        matches!(self.engine, Engine::Python | Engine::Php)
+    }
+
+    /// How it is started.
+    ///
+    /// # Errors
+    /// 503: it is still missing.
+    pub(crate) fn command(&self) -> Result<Cow<'_, Command>, Fault> {
+        match &self.found {
+            Ok(command) => Ok(Cow::Borrowed(command)),
+            Err(_) => find(&self.engine, &self.settings)
+                .map(Cow::Owned)
+                .map_err(|missing| ServerFault::NoEngine(missing.to_string().into()).into()),
+        }
+    }
+}
+
+/// The files whose changes replace the processes of a route: those of the configuration or, of engines, the sources below the directory of
+/// the scripts; and the engines themselves.
+pub(crate) fn watched_paths(settings: &ScriptSettings, engines: &Engines) -> Vec<WatchedPath> {
+    let all = |path: PathBuf| WatchedPath { path, suffixes: &[] };
+    let mut watched: Vec<_> = settings.watch.iter().flatten().cloned().map(all).collect();
+    let directory = match &settings.source {
+        ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => Some(directory.as_path()),
+        ScriptSource::File(file) => file.parent(),
+        ScriptSource::Root => None,
+    };
+    for engine in engines.programs() {
+        watched.extend(engine.found.iter().map(|command| all(command.file.clone())));
+        // PHP compiles a changed file again itself, except in an application, which stays loaded.
+        let is_kept = engine.engine != Engine::Php || settings.engines.app.is_some();
+        let suffixes = engine.engine.source_suffixes();
+        if let Some(directory) = directory.filter(|_| is_kept && !suffixes.is_empty() && settings.watch.is_none()) {
+            watched.push(WatchedPath {
+                path: directory.to_owned(),
+                suffixes,
+            });
+        }
+    }
+    watched
+}
+
+/// Whether the scripts of two routes of a site can share processes: both are run by the same engines, with the same settings.
+pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool {
+    // What belongs to the route alone.
+    let compared = |settings: &ScriptSettings| ScriptSettings {
+        source: match &settings.source {
+            app @ ScriptSource::App { .. } => app.clone(),
+            ScriptSource::Directory(_) | ScriptSource::File(_) | ScriptSource::Root => ScriptSource::Root,
+        },
+        is_directory_optional: false,
+        send_files: BTreeMap::new(),
+        watch: None,
+        ..settings.clone()
+    };
+    // A process that is restricted to files has those of its own route.
+    let is_restricted = one.confinement.files.is_some();
+    one.mode.has_engine() && !is_restricted && compared(one) == compared(other)
+}
+
+/// The stamp of scripts that an engine runs: it compiles a changed file again itself, so its process stays.
+pub const ENGINE_STAMP: Stamp = Stamp::NONE;
+
+/// The engines of a route that cannot be started, for the administrator.
+#[must_use]
+pub fn missing_engines(settings: &EngineSettings) -> Vec<MissingEngine> {
+    settings
+        .all()
+        .filter_map(|engine| find(engine, settings).err())
+        .collect()
+}
+
+/// The command of an engine.
+fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEngine> {
+    let (file, runner) = match engine {
+        Engine::Python => (find_file(engine, settings, &["python/engine.py"])?, Some("python3")),
+        Engine::Perl => (find_file(engine, settings, &["perl/engine.pl"])?, Some("perl")),
+        Engine::Php => {
+            let names = ["php/build/sluice-php", "php/sluice-php"];
+            (find_file(engine, settings, &names)?, None)
+        }
+        Engine::Program { program, .. } => (find_runner(engine, program)?, None),
+    };
+    let runner = match (engine, runner, &settings.virtualenv) {
+        (Engine::Python, Some(_), Some(virtualenv)) => {
+            let python = virtualenv.join("bin/python");
+            let missing = || MissingEngine::Virtualenv {
+                python: python.clone(),
+                virtualenv: virtualenv.clone(),
+            };
+            Some(python.to_str().and_then(find_program).ok_or_else(missing)?)
+        }
+        (_, Some(runner), _) => Some(find_runner(engine, runner)?),
+        (_, None, _) => None,
+    };
+    let mut arguments = Vec::new();
+    if runner.is_some() {
+        arguments.push(file.clone().into_os_string());
+    }
+    if let Engine::Program { arguments: own, .. } = engine {
+        arguments.extend(own.iter().map(OsString::from));
+    }
+    arguments.extend(options(engine, settings).map(OsString::from));
+    Ok(Command {
+        program: runner.unwrap_or_else(|| file.clone()),
+        arguments,
+        file,
+    })
+}
+
+/// What the server tells an engine on its command line.
+fn options(engine: &Engine, settings: &EngineSettings) -> impl Iterator<Item = String> {
+    let app = settings.app.iter().map(|app| format!("--app={app}"));
+    let fresh = settings.is_forking.then(|| "--fresh=fork".to_owned());
+    let values = |option: &'static str, values: &BTreeMap<String, String>| -> Vec<String> {
+        let texts = values.iter().map(|(name, value)| format!("{option}={name}={value}"));
+        texts.filter(|_| *engine == Engine::Php).collect()
+    };
+    let php = values("--php-value", &settings.php_values);
+    let php_admin = values("--php-admin-value", &settings.php_admin_values);
+    app.chain(fresh).chain(php).chain(php_admin)
+}
+
+fn find_runner(engine: &Engine, program: &str) -> Result<PathBuf, MissingEngine> {
+    find_program(program).ok_or_else(|| MissingEngine::Program {
+        engine: engine.name().to_owned(),
+        program: program.into(),
+    })
+}
+
+fn find_file(engine: &Engine, settings: &EngineSettings, names: &[&str]) -> Result<PathBuf, MissingEngine> {
+    sdk::find(settings.sdk.as_deref(), names).map_err(|directories| MissingEngine::File {
+        engine: engine.name().to_owned(),
+        names: names.iter().map(ToString::to_string).collect(),
+        directories,
+    })
+}
+
+impl Display for MissingEngine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MissingEngine::File {
+                engine,
+                names,
+                directories,
+            } => {
+                let directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
+                write!(
+                    out,
+                    "the engine of {engine} is not there ({} in {}): build it (make sdk), or name its directory: sdk = \"…\" in [server], or \
+                     sluice serve --sdk DIR",
+                    names.join(" or "),
+                    directories.join(", ")
+                )
+            }
+            MissingEngine::Virtualenv { python, virtualenv } => write!(
+                out,
+                "virtualenv: there is no {}: make the environment (python3 -m venv {}), or fix the path, which is relative to the configuration file",
+                python.display(),
+                virtualenv.display()
+            ),
+            MissingEngine::Program { engine, program } => match program.components().count() {
+                1 if Engine::named(engine).is_none() => write!(
+                    out,
+                    "the engine {0} is in no directory of PATH: the path of a program of your own has a slash, as in \"./{0}\" or \"bin/{0}\", \
+                     relative to the configuration file",
+                    program.display()
+                ),
+                1 => write!(
+                    out,
+                    "the engine {engine} needs the program {0}, which is in no directory of PATH: install the package {0}",
+                    program.display()
+                ),
+                _ => write!(
+                    out,
+                    "the engine {engine} needs the program {}, which does not exist: put it there or fix the path",
+                    program.display()
+                ),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engines(engine: Option<Engine>, by_suffix: &[(&str, Engine)]) -> Engines {
+        Engines::open(&EngineSettings {
+            engine,
+            by_suffix: by_suffix
+                .iter()
+                .map(|(suffix, engine)| ((*suffix).to_owned(), engine.clone()))
+                .collect(),
+            ..EngineSettings::default()
+        })
+    }
+
+    #[test]
+    fn no_file_is_run_by_the_wrong_engine() {
+        let python = engines(Some(Engine::Python), &[]);
+        let by_suffix = engines(None, &[(".py", Engine::Python), (".pl", Engine::Perl)]);
+        let program = Engine::Program {
+            program: "/bin/lua-engine".into(),
+            arguments: Vec::new(),
+        };
+        let own = engines(Some(program), &[]);
+        for (engines, name, is_executable, expected) in [
+            (&python, "a.py", false, Some("python")),
+            (&python, "a.cgi", false, Some("python")),
+            (&python, "a.txt", false, None),
+            (&python, "a", false, None),
+            (&python, "a", true, Some("python")),
+            (&python, "a.pl", true, None),
+            (&python, "a.php", false, None),
+            (&by_suffix, "a.py", false, Some("python")),
+            (&by_suffix, "a.pl", false, Some("perl")),
+            (&by_suffix, "a", true, None),
+            (&by_suffix, "a.php", true, None),
+            (&own, "a", false, Some("lua-engine")),
+        ] {
+            let found = engines.of_found_file(name, is_executable).map(|engine| engine.name());
+            assert_eq!(found, expected, "{name}");
+        }
+        assert_eq!(python.of_named_file("a").map(|engine| engine.name()), Some("python"));
+    }
+
+    #[test]
+    fn an_engine_is_found_in_the_directory_of_the_configuration_only() {
+        let sdk = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(sdk.path().join("php")).unwrap();
+        let mut settings = EngineSettings {
+            engine: Some(Engine::Php),
+            sdk: Some(sdk.path().to_owned()),
+            ..EngineSettings::default()
+        };
+        let Err(missing) = find(&Engine::Php, &settings) else {
+            panic!("there is no engine");
+        };
+        let expected = format!(
+            "the engine of php is not there (php/build/sluice-php or php/sluice-php in {}): build it (make sdk), or name its directory: sdk = \"…\" in [server], or \
+             sluice serve --sdk DIR",
+            sdk.path().display()
+        );
+        assert_eq!(missing.to_string(), expected);
+        std::fs::write(sdk.path().join("php/sluice-php"), "").unwrap();
+        let command = find(&Engine::Php, &settings).unwrap();
+        assert_eq!(command.program, sdk.path().join("php/sluice-php"));
+        assert_eq!(command.arguments, Vec::<OsString>::new());
+        settings.app = Some("worker.php".into());
+        settings.is_forking = true;
+        settings.php_values = [("memory_limit".to_owned(), "1G".to_owned())].into();
+        settings.php_admin_values = [("open_basedir".to_owned(), "/srv".to_owned())].into();
+        let command = find(&Engine::Php, &settings).unwrap();
+        let expected = [
+            "--app=worker.php",
+            "--fresh=fork",
+            "--php-value=memory_limit=1G",
+            "--php-admin-value=open_basedir=/srv",
+        ];
+        assert_eq!(command.arguments, expected);
+        settings.engine = Some(Engine::Program {
+            program: "no-such-program".into(),
+            arguments: Vec::new(),
+        });
+        assert_eq!(missing_engines(&settings).len(), 1);
+    }
+}

@@ -1,0 +1,63 @@
+//! Scripts by their path: what a resolved path, or a path outside a request, leads to.
+//!
+//! Here: also retiring the processes of a script that is named by its path in a URL. Not here: where the program of a script is (`locate`),
+//! and retiring one that is named by its file (`sluice_script::report`).
+
+use std::sync::Arc;
+
+use sluice_http::fault::Fault;
+use sluice_http::target::Target;
+use sluice_script::report::Retired;
+use sluice_script::route::{Script, ScriptRoute};
+
+use crate::dispatch::config::Config;
+use crate::dispatch::locate::locate;
+use crate::dispatch::resolve::Resolved;
+use crate::dispatch::route::{Route, RouteKind};
+use crate::dispatch::site::Site;
+
+/// A script that a path leads to.
+pub(crate) struct FoundScript<'s> {
+    pub route: &'s Route,
+    pub scripts: &'s Arc<ScriptRoute>,
+    /// The script; or the fault, because it does not exist (404) or cannot be run (403).
+    pub located: Result<Script, Fault>,
+}
+
+/// The script that a resolved path leads to. `None` if its route runs none there.
+pub(crate) fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) -> Option<FoundScript<'s>> {
+    let Resolved::Route(route, kind, capture) = resolved else {
+        return None;
+    };
+    let below = capture.of(path);
+    let located = match kind {
+        RouteKind::Script(script) => locate(site, route, script, path, below),
+        RouteKind::Files(files) => {
+            let scripts = files.scripts.as_ref()?;
+            scripts.locate(&files.directory, route.pattern.prefix(), below)?
+        }
+        RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => return None,
+    };
+    Some(FoundScript {
+        route,
+        scripts: kind.script()?,
+        located,
+    })
+}
+
+/// The script that a path of the site leads to, with its route. Routes with conditions are skipped. `None` if it leads to none.
+pub(crate) fn script_of_path(site: &Site, path: &str) -> Option<(Arc<ScriptRoute>, Script)> {
+    let target = Target::parse(path).ok()?;
+    let resolution = site.resolve(&target.path, None, None, &mut ()).ok()?;
+    let path = &resolution.rewritten.as_deref().unwrap_or(&target).path;
+    let found = script_at(site, &resolution.resolved, path)?;
+    Some((Arc::clone(found.scripts), found.located.ok()?))
+}
+
+/// Retires the processes of the scripts that a path leads to, in any site: idle ones end at once, busy ones after their exchange.
+pub(crate) fn retire(config: &Config, path: &str) -> Retired {
+    let scripts = config.sites().filter_map(|site| script_of_path(site, path));
+    scripts
+        .map(|(route, script)| route.pools.retire(&script))
+        .fold(Retired::default(), Retired::and)
+}

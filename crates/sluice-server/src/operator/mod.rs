@@ -1,0 +1,367 @@
+//! The operator's side of a server: what runs in it, for reports; and orders to what runs: retire a script, end a request.
+//!
+//! Here: the workers are asked, their answers joined, and the system is asked about script processes by a thread. Not here: who may ask
+//! (`sluice`'s control socket, the reports of a site), how it is shown (`sluice_report`).
+
+pub(crate) mod described;
+pub(crate) mod late_watch;
+mod process_usage;
+pub(crate) mod reports;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::Version;
+use sluice_http::path_text::path_of;
+use sluice_http::progress::Step;
+use sluice_report::connections::{Connection, Connections, Count};
+use sluice_report::requests::{Request, Requests, State};
+use sluice_report::scripts::{Process, Scripts};
+pub use sluice_script::report::Retired;
+use sluice_watch::mask::Masks;
+use tokio::task::spawn_blocking;
+
+use crate::dispatch::found_script;
+use crate::in_progress::RequestView;
+use crate::state::ServerState;
+
+/// Requests in a report: the oldest.
+const REQUESTS_MAX: usize = 5000;
+
+/// Bytes of a target or host that a report shows: a client may send 64 KiB, and there may be thousands.
+const TEXT_BYTES_MAX: usize = 1000;
+
+/// Connections that a report describes one by one: the oldest; and clients.
+const CONNECTIONS_MAX: usize = 20;
+
+/// A way to ask what runs, and to give orders. Clones ask the same server.
+#[derive(Clone)]
+pub struct Operator {
+    state: Arc<ServerState>,
+}
+
+/// Why an order has had no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderError {
+    /// No request in progress has this id.
+    NoRequest(String),
+    /// No script has this path or file, or it has no processes. With the scripts that have some.
+    NoScript(String, Vec<String>),
+}
+
+impl fmt::Display for OrderError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OrderError::NoRequest(id) => write!(
+                out,
+                "no request in progress has the id {id:?}: it may be over (`sluice top` shows those in progress)"
+            ),
+            OrderError::NoScript(name, known) => {
+                write!(
+                    out,
+                    "no processes of a script {name:?}: name its file, or its path in the URL"
+                )?;
+                if known.is_empty() {
+                    return out.write_str("; no script has processes now");
+                }
+                write!(out, "; these have processes: {}", known.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for OrderError {}
+
+impl Operator {
+    pub(crate) fn new(state: &Arc<ServerState>) -> Operator {
+        Operator {
+            state: Arc::clone(state),
+        }
+    }
+
+    /// Whether every worker answers within two seconds.
+    pub async fn do_workers_answer(&self) -> bool {
+        self.state.questions.ask(|_| ()).await.iter().all(Option::is_some)
+    }
+
+    /// The requests in progress, the oldest first.
+    pub async fn requests(&self) -> Requests {
+        let answers = self
+            .state
+            .questions
+            .ask(|worker| (worker.in_progress.count(), worker.in_progress.views()))
+            .await;
+        let now = Instant::now();
+        let mut report = Requests::default();
+        let mut views = Vec::new();
+        for (worker, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Some((count, of_worker)) => {
+                    report.total += count;
+                    views.extend(of_worker.into_iter().map(|view| (worker, view)));
+                }
+                None => report.silent_workers += 1,
+            }
+        }
+        views.sort_by_key(|(_, view)| view.started);
+        views.truncate(REQUESTS_MAX);
+        let masks = self.masks();
+        let described = views.iter().map(|(worker, view)| request(view, *worker, now, &masks));
+        report.requests = described.collect();
+        let scripts = self.scripts_of_processes();
+        for request in &mut report.requests {
+            request.script = request.pid.and_then(|pid| scripts.get(&pid).cloned());
+        }
+        report
+    }
+
+    /// The script processes, with their requests and what they use of the machine.
+    pub async fn scripts(&self) -> Scripts {
+        let requests = self.requests().await;
+        self.scripts_with(&requests).await
+    }
+
+    /// As `scripts`, with these requests.
+    pub async fn scripts_with(&self, requests: &Requests) -> Scripts {
+        let by_id: HashMap<&str, &Request> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
+        let mut scripts = self.state.resources.report();
+        let processes = || scripts.pools.iter().flat_map(|pool| &pool.processes);
+        let pids: Vec<i32> = processes().filter_map(|process| process.pid).collect();
+        let usage = spawn_blocking(move || process_usage::of(&pids))
+            .await
+            .unwrap_or_default();
+        for process in scripts.pools.iter_mut().flat_map(|pool| &mut pool.processes) {
+            process.usage = process.pid.and_then(|pid| usage.get(&pid).copied());
+            describe_request(process, &by_id);
+        }
+        scripts
+    }
+
+    /// The connections of clients.
+    pub async fn connections(&self) -> Connections {
+        let answers = self.state.questions.ask(|worker| worker.front.connections()).await;
+        let (sums, _) = self.state.statistics.sums();
+        let mut report = Connections {
+            max: sums.max,
+            accepted: sums.accepted,
+            ..Connections::default()
+        };
+        let (mut states, mut protocols, mut tls, mut clients) =
+            (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        for answer in answers {
+            let Some(worker) = answer else {
+                report.silent_workers += 1;
+                continue;
+            };
+            report.open += worker.open;
+            add(
+                &mut states,
+                worker.states.into_iter().map(|(name, count)| (name.to_owned(), count)),
+            );
+            add(
+                &mut protocols,
+                worker
+                    .protocols
+                    .into_iter()
+                    .map(|(name, count)| (name.to_owned(), count)),
+            );
+            add(&mut tls, worker.tls);
+            add(
+                &mut clients,
+                worker
+                    .clients
+                    .into_iter()
+                    .map(|(client, count)| (client.to_string(), count)),
+            );
+            report
+                .oldest
+                .extend(worker.oldest.into_iter().map(|connection| Connection {
+                    client: connection.client.to_string(),
+                    age_ms: u64::from(connection.age_seconds) * 1000,
+                    state: connection.state.to_owned(),
+                    protocol: connection.protocol.to_owned(),
+                    tls: connection.tls,
+                    requests: connection.requests,
+                }));
+        }
+        report
+            .oldest
+            .sort_by_key(|connection| std::cmp::Reverse(connection.age_ms));
+        report.oldest.truncate(CONNECTIONS_MAX);
+        report.states = counts(states, usize::MAX);
+        report.protocols = counts(protocols, usize::MAX);
+        report.tls = counts(tls, usize::MAX);
+        report.clients = counts(clients, CONNECTIONS_MAX);
+        report
+    }
+
+    /// Retires the processes of a script, which is named by its file or by its path in a URL: idle ones end at once, busy ones after their
+    /// exchange.
+    ///
+    /// # Errors
+    /// It has no processes.
+    pub fn retire(&self, script: &str) -> Result<Retired, OrderError> {
+        let config = self.state.config.load();
+        let by_file = self.state.resources.retire(&path_of(script));
+        let retired = found_script::retire(&config, script).and(by_file);
+        if retired.idle + retired.busy > 0 {
+            return Ok(retired);
+        }
+        let pools = self.state.resources.report().pools.into_iter();
+        let with_processes = pools.filter(|pool| !pool.processes.is_empty());
+        let known = with_processes.map(|pool| pool.script).collect();
+        Err(OrderError::NoScript(script.to_owned(), known))
+    }
+
+    /// Ends a request in progress: its script process is stopped, and its client gets 503, or an aborted response if the head was sent.
+    ///
+    /// # Errors
+    /// There is no such request.
+    pub async fn end(&self, id: &str) -> Result<Request, OrderError> {
+        let wanted = id.to_owned();
+        let answers = self
+            .state
+            .questions
+            .ask(move |worker| worker.in_progress.end_exchange(&wanted))
+            .await;
+        let found = answers
+            .into_iter()
+            .enumerate()
+            .find_map(|(worker, answer)| Some((worker, answer??)));
+        let (worker, view) = found.ok_or_else(|| OrderError::NoRequest(id.to_owned()))?;
+        Ok(request(&view, worker, Instant::now(), &self.masks()))
+    }
+
+    /// What must not be shown, as in WATCH.
+    fn masks(&self) -> Masks {
+        self.state.watches.masks()
+    }
+
+    /// The scripts that processes run.
+    fn scripts_of_processes(&self) -> HashMap<i32, String> {
+        let mut scripts = HashMap::new();
+        for pool in self.state.resources.report().pools {
+            for process in pool.processes {
+                let script = process.script.unwrap_or_else(|| pool.script.clone());
+                scripts.extend(process.pid.map(|pid| (pid, script)));
+            }
+        }
+        scripts
+    }
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Operator").finish_non_exhaustive()
+    }
+}
+
+/// Adds what is known of the request that a process works for.
+fn describe_request(process: &mut Process, by_id: &HashMap<&str, &Request>) {
+    let Some(of_process) = &mut process.request else { return };
+    // Otherwise the exchange is over, and the script may finish.
+    if let Some(request) = by_id.get(of_process.id.as_str()) {
+        of_process.method.clone_from(&request.method);
+        of_process.target = Some(request.target.clone());
+        of_process.client = Some(request.client.clone());
+        of_process.age_ms = Some(request.age_ms);
+    }
+}
+
+/// A request as a report describes it.
+fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> Request {
+    let authority = view.uri.authority().map(|authority| authority.as_str().to_owned());
+    let host = view
+        .host
+        .as_ref()
+        .map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
+    let protocol = match view.version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2",
+        _ => "HTTP/1.1",
+    };
+    Request {
+        id: view.id.to_string(),
+        state: state_of(view.step),
+        age_ms: u64::try_from(now.saturating_duration_since(view.started).as_millis()).unwrap_or(u64::MAX),
+        client: view.client.to_string(),
+        user: view.user.as_deref().map(str::to_owned),
+        method: view.method.to_string(),
+        host: shortened(&authority.or(host).unwrap_or_default()).into_owned(),
+        target: masks.text(&shortened(
+            view.uri.path_and_query().map_or("*", |target| target.as_str()),
+        )),
+        protocol: match view.is_https {
+            true => format!("{protocol}, https"),
+            false => protocol.to_owned(),
+        },
+        handler: view.handler.unwrap_or("-").to_owned(),
+        received_bytes: view.received_bytes,
+        sent_bytes: view.sent_bytes,
+        pid: view.pid,
+        script: None,
+        worker,
+    }
+}
+
+/// A text of a client that is not too long for a list of thousands.
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return Cow::Borrowed(text);
+    }
+    let mut ends = (0..=TEXT_BYTES_MAX).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    Cow::Owned(format!("{}…", &text[..end]))
+}
+
+/// What a request does, by its step.
+pub(crate) fn state_of(step: Step) -> State {
+    match step {
+        Step::Deciding => State::Deciding,
+        Step::Password => State::Password,
+        Step::Agent => State::Agent,
+        Step::Throttle => State::Throttle,
+        Step::Preparing => State::Preparing,
+        Step::ReadingBody => State::Body,
+        Step::AwaitingProcess => State::Waiting,
+        Step::StartingProcess => State::Starting,
+        Step::Running => State::Script,
+        Step::Producing => State::Producing,
+        Step::Sending => State::Sending,
+    }
+}
+
+fn add(sums: &mut HashMap<String, usize>, counts: impl IntoIterator<Item = (String, usize)>) {
+    for (name, count) in counts {
+        *sums.entry(name).or_default() += count;
+    }
+}
+
+/// The largest counts, the largest first.
+fn counts(sums: HashMap<String, usize>, most: usize) -> Vec<Count> {
+    let mut counts: Vec<_> = sums.into_iter().map(|(name, count)| Count { name, count }).collect();
+    counts.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.name.cmp(&other.name)));
+    counts.truncate(most);
+    counts
+}
+
+/// What was ended.
+#[must_use]
+pub fn ended_text(request: &Request) -> String {
+    let Request {
+        id,
+        method,
+        target,
+        client,
+        pid,
+        ..
+    } = request;
+    let process = pid
+        .map(|pid| format!("; script process {pid} is stopped"))
+        .unwrap_or_default();
+    format!("request {id} is ended: {method} {target} of {client}{process}")
+}

@@ -1,0 +1,21 @@
+//! The page of access control: who has sent wrong passwords, and the state of throttles and rates.
+
+use std::sync::Arc;
+
+use sluice_pages::frame::Link;
+
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "access",
+        title: "Access",
+    },
+    content: Content::Live(collect),
+};
+
+fn collect(wanted: &Wanted) -> Collected {
+    let state = Arc::clone(&wanted.context.state);
+    // Tables of many clients are sorted.
+    later(move || state.access_report())
+}

@@ -1,0 +1,119 @@
+//! The page of the environment: the machine and the program. A thread reads the files of /proc.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sluice_pages::frame::Link;
+use sluice_report::environment::{
+    Engine, Environment, Hardware, Library, Process, Program, System, distribution, limits, processor_seconds,
+};
+use sluice_script::program::engine::missing_engines;
+use sluice_settings::EngineSettings;
+
+use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+
+/// The libraries that matter for faults and measurements; the build script finds their versions.
+const LIBRARIES: [Library; 4] = [
+    Library {
+        name: "rustls",
+        version: env!("SLUICE_RUSTLS"),
+        purpose: "TLS",
+    },
+    Library {
+        name: "aws-lc-rs",
+        version: env!("SLUICE_AWS_LC_RS"),
+        purpose: "cryptography",
+    },
+    Library {
+        name: "hyper",
+        version: env!("SLUICE_HYPER"),
+        purpose: "HTTP",
+    },
+    Library {
+        name: "tokio",
+        version: env!("SLUICE_TOKIO"),
+        purpose: "event loop",
+    },
+];
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "environment",
+        title: "Environment",
+    },
+    content: Content::Value(collect),
+};
+
+fn collect(wanted: &Wanted) -> Collected {
+    let state = Arc::clone(&wanted.context.state);
+    later(move || environment(state.described.rating_file.get().map(PathBuf::as_path)))
+}
+
+fn environment(rating: Option<&Path>) -> Environment {
+    let usable = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    Environment {
+        hardware: Hardware::of(&read("/proc/cpuinfo"), &read("/proc/meminfo"), usable),
+        system: System {
+            distribution: distribution(&read("/etc/os-release")).to_owned(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            architecture: std::env::consts::ARCH,
+            hostname: read("/proc/sys/kernel/hostname").trim().to_owned(),
+            load: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
+        },
+        limits: limits(&read("/proc/self/limits")),
+        process: process(),
+        program: Program {
+            version: env!("CARGO_PKG_VERSION"),
+            build: build(),
+            libraries: LIBRARIES.into(),
+        },
+        engines: engines(),
+        rating: rating.and_then(|file| serde_json::from_str(&fs::read_to_string(file).ok()?).ok()),
+    }
+}
+
+/// The server process.
+pub(super) fn process() -> Process {
+    Process {
+        // The directory itself is open while it is read.
+        descriptors: fs::read_dir("/proc/self/fd")
+            .ok()
+            .map(|entries| (entries.count() as u64).saturating_sub(1)),
+        processor_seconds: processor_seconds(&read("/proc/self/stat")),
+        ..Process::of(std::process::id(), &read("/proc/self/status"))
+    }
+}
+
+fn build() -> String {
+    let kind = if cfg!(debug_assertions) {
+        "without optimisation, so not for measurements"
+    } else {
+        "for use"
+    };
+    format!("{kind}, by {}", env!("SLUICE_RUSTC"))
+}
+
+/// The engines of the server that a route would find.
+fn engines() -> Vec<Engine> {
+    let own = sluice_settings::Engine::OWN.into_iter();
+    own.map(|engine| {
+        let name = engine.name().to_owned();
+        let settings = EngineSettings {
+            engine: Some(engine),
+            ..EngineSettings::default()
+        };
+        let missing = missing_engines(&settings);
+        Engine {
+            name,
+            problem: missing.first().map(ToString::to_string),
+        }
+    })
+    .collect()
+}
+
+/// The text of a file of the system; empty if there is none.
+fn read(file: &str) -> String {
+    fs::read_to_string(file).unwrap_or_default()
+}

@@ -1,0 +1,41 @@
+//! `metrics`: the state of the server for Prometheus and others. Threads read what may take time.
+
+use http::Response;
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::Fault;
+use sluice_pages::frame::Link;
+use sluice_pages::metrics::{self, CONTENT_TYPE, Measured};
+
+use crate::operator::reports::ask::Ask;
+use crate::operator::reports::page::{Answered, Content, Page};
+use crate::operator::reports::{answer, environment};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "metrics",
+        title: "",
+    },
+    content: Content::Own(respond),
+};
+
+fn respond(ask: Ask) -> Answered {
+    Box::pin(async move {
+        let state = std::sync::Arc::clone(&ask.context.state);
+        let encode = move || {
+            let process = environment::process();
+            metrics::encode(Measured {
+                status: state.status(),
+                version: env!("CARGO_PKG_VERSION"),
+                memory_bytes: process.memory_bytes,
+                descriptors: process.descriptors,
+                processor_seconds: process.processor_seconds,
+            })
+        };
+        let text = tokio::task::spawn_blocking(encode).await;
+        let text: Result<Response<ResponseBody>, Fault> = match text {
+            Ok(Ok(text)) => Ok(answer::new(CONTENT_TYPE, text.into())),
+            _ => Err(Fault::unexpected("the metrics are no text")),
+        };
+        text
+    })
+}

@@ -1,0 +1,64 @@
+//! A page of the reports: one entry in the table of pages (`reports::PAGES`).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use http::Response;
+use sluice_http::body::ResponseBody;
+use sluice_http::fault::Fault;
+use sluice_pages::frame::Link;
+use sluice_pages::view::Report;
+
+use crate::context::Context;
+use crate::operator::reports::ask::{Ask, Values};
+use crate::operator::reports::visitor::Visitor;
+
+/// A page.
+pub(crate) struct Page {
+    /// Its name in the URL, and its title.
+    pub link: Link,
+    pub content: Content,
+}
+
+/// What a page shows.
+pub(crate) enum Content {
+    /// A value, as HTML and as JSON.
+    Value(fn(&Wanted) -> Collected),
+    /// The same, and the script of the page shows it again every two seconds.
+    Live(fn(&Wanted) -> Collected),
+    /// The same, every 20 seconds: for long pages that change slowly.
+    LiveSlowly(fn(&Wanted) -> Collected),
+    /// A response that the page makes itself. It is not in the navigation if its title is empty.
+    Own(fn(Ask) -> Answered),
+}
+
+/// The value of a page, which may take time: threads and other workers are asked.
+pub(crate) type Collected = Pin<Box<dyn Future<Output = Result<Box<dyn Report>, Fault>>>>;
+
+/// A response that may take time.
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
+
+/// What a page knows of the request for it. A live page keeps it, so no configuration is part of it.
+pub(crate) struct Wanted {
+    pub context: Rc<Context>,
+    /// The values of the query, as of a search.
+    pub values: Values,
+    pub visitor: Visitor,
+    /// A page of another site may have led to it.
+    pub is_of_other_site: bool,
+}
+
+/// The value of a page that is known at once.
+pub(crate) fn ready(report: impl Report + 'static) -> Collected {
+    Box::pin(std::future::ready(Ok(Box::new(report) as Box<dyn Report>)))
+}
+
+/// The value of a page that a thread collects, because that may wait for the disk or take long.
+pub(crate) fn later<R: Report + Send + 'static>(collect: impl FnOnce() -> R + Send + 'static) -> Collected {
+    Box::pin(async move {
+        let report = tokio::task::spawn_blocking(collect).await;
+        let report = report.map_err(|_| Fault::unexpected("the thread that collects a report has failed"))?;
+        Ok(Box::new(report) as Box<dyn Report>)
+    })
+}

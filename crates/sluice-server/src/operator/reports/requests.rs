@@ -1,0 +1,20 @@
+//! The page of the requests in progress, which the workers are asked for.
+
+use sluice_pages::frame::Link;
+use sluice_pages::view::Report;
+
+use crate::operator::Operator;
+use crate::operator::reports::page::{Collected, Content, Page, Wanted};
+
+pub(super) static PAGE: Page = Page {
+    link: Link {
+        name: "requests",
+        title: "Requests",
+    },
+    content: Content::Live(collect),
+};
+
+fn collect(wanted: &Wanted) -> Collected {
+    let operator = Operator::new(&wanted.context.state);
+    Box::pin(async move { Ok(Box::new(operator.requests().await) as Box<dyn Report>) })
+}

@@ -1,0 +1,99 @@
+//! The state of the server: one value, made at the start, which its workers, its reports and the program share.
+//!
+//! Here: what exists once, and the reports that need several parts of it. Not here: the state of one worker (`context`), the threads
+//! (`server`), and the gate, which the service of each worker holds.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use sluice_access::control::AccessControl;
+use sluice_http::request_id::IdSource;
+use sluice_launch::RemoteLauncher;
+use sluice_log::Log;
+use sluice_net::listener_protocol::ListenerProtocol;
+use sluice_report::access::AccessReport;
+use sluice_report::status::{Processes, Status};
+use sluice_script::resources::Resources;
+use sluice_watch::Hub;
+use tokio::sync::{mpsc, watch};
+
+use crate::commands::CommandRequest;
+use crate::dispatch::Config;
+use crate::operator::described::Described;
+use crate::operator::reports::visitor::Visitors;
+use crate::questions::Questions;
+use crate::statistics::Statistics;
+use crate::status;
+use sluice_net::reverse_dns::ReverseDns;
+
+/// The state of the server.
+pub(crate) struct ServerState {
+    /// The configuration in force.
+    pub config: Arc<ArcSwap<Config>>,
+    /// The protocols of each listener, in the order of the listeners.
+    pub listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
+    /// The addresses that the server listens on, as reports show them.
+    pub addresses: ArcSwap<Vec<String>>,
+    /// The process, or the threads, that start scripts.
+    pub launcher: Arc<RemoteLauncher>,
+    /// The access logs.
+    pub log: Log,
+    /// What the scripts of all workers may hold together.
+    pub resources: Arc<Resources>,
+    /// The proofs of users, and wrong passwords.
+    pub access: Arc<AccessControl>,
+    /// The lookup of client names, if it is configured.
+    pub reverse_dns: Option<Arc<ReverseDns>>,
+    /// The number of descriptors that a script may have, if limited.
+    pub script_files_max: Option<u64>,
+    /// The number of workers with exchanges under way, while the server drains.
+    pub busy_workers: watch::Sender<usize>,
+    /// The active watches, and what must not be shown.
+    pub watches: Arc<Hub>,
+    /// The source of UNIQUE_ID.
+    pub ids: IdSource,
+    /// The counters of the workers.
+    pub statistics: Statistics,
+    /// The way to ask the workers.
+    pub questions: Questions,
+    /// The commands of the reports to the program.
+    pub commands: mpsc::Sender<CommandRequest>,
+    /// The tokens and the live pages of the visitors of reports.
+    pub visitors: Visitors,
+    /// Facts that the program has told about itself.
+    pub described: Described,
+}
+
+impl ServerState {
+    /// The work of the server since its start, and what it holds now. Counts the entries of the cache, which may take some milliseconds.
+    pub(crate) fn status(&self) -> Status {
+        let (connections, requests) = self.statistics.sums();
+        let config = self.config.load();
+        Status {
+            started: self.statistics.started(),
+            workers: self.statistics.workers(),
+            addresses: Vec::clone(&self.addresses.load()),
+            connections,
+            requests,
+            processes: Processes {
+                running: self.resources.processes_running(),
+                max: self.resources.processes_max(),
+            },
+            cache: config
+                .cache
+                .as_ref()
+                .map(|cache| status::cache_status(&cache.counters())),
+            traffic: self.statistics.traffic(),
+        }
+    }
+
+    /// The state of access control.
+    pub(crate) fn access_report(&self) -> AccessReport {
+        let limits = Arc::clone(&self.config.load().limit_tables);
+        AccessReport {
+            failures: self.access.failures(),
+            throttles: limits.throttle_reports(),
+            rates: limits.rate_reports(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Statistics of the server: the sums over the workers, the last minute, and the counts since the last reset.
+//!
+//! The workers only count (`status`, `traffic_counts`); reports and the activity read. Nothing here is used by a request. Not here: the
+//! records of each minute (`activity`).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sluice_report::overview::Minute;
+use sluice_report::status::{Connections, Requests};
+use sluice_report::traffic::Traffic;
+
+use crate::status::{self, WorkerCounts};
+use sluice_log::activity::{Recorder, Sums};
+
+/// The seconds of the last minute, and one before it.
+const SECONDS: usize = 61;
+
+/// The counters of all workers, with their history.
+pub(crate) struct Statistics {
+    started: SystemTime,
+    connections_max: usize,
+    /// The counters of the workers, by their index.
+    workers: Box<[Arc<WorkerCounts>]>,
+    /// The sums at each of the last seconds, the oldest first.
+    seconds: Mutex<VecDeque<Second>>,
+    /// The exchanges at the last reset, with its time.
+    at_reset: Mutex<Option<Traffic>>,
+    activity: Arc<Recorder>,
+}
+
+/// The sums of the workers at one second.
+#[derive(Clone, Copy, Default)]
+struct Second {
+    requests: u64,
+    server_errors: u64,
+    body_bytes: u64,
+}
+
+impl Statistics {
+    /// Begins with counters of 0. `connections_max` is the bound on connections in force.
+    pub(crate) fn new(workers: usize, connections_max: usize) -> Statistics {
+        Statistics {
+            started: SystemTime::now(),
+            connections_max,
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+            seconds: Mutex::default(),
+            at_reset: Mutex::default(),
+            activity: Arc::new(Recorder::begin()),
+        }
+    }
+
+    /// The number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The counters of a worker.
+    pub(crate) fn of_worker(&self, index: usize) -> &Arc<WorkerCounts> {
+        &self.workers[index]
+    }
+
+    /// The bound on connections in force, which the limit of open files may have lowered.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    /// The start of the server, seconds since 1970.
+    pub(crate) fn started(&self) -> u64 {
+        status::unix_seconds(self.started)
+    }
+
+    /// The time since the start of the server.
+    pub(crate) fn uptime(&self, now: SystemTime) -> Duration {
+        now.duration_since(self.started).unwrap_or_default()
+    }
+
+    /// The sums of connections and requests.
+    pub(crate) fn sums(&self) -> (Connections, Requests) {
+        status::sum(&self.workers, self.connections_max)
+    }
+
+    /// The exchanges that have ended since the start.
+    pub(crate) fn traffic(&self) -> Traffic {
+        status::traffic(&self.workers, self.started())
+    }
+
+    /// The exchanges that have ended since the last reset.
+    pub(crate) fn traffic_since_reset(&self) -> Traffic {
+        let traffic = self.traffic();
+        match &*self.at_reset.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(earlier) => traffic.since(earlier, earlier.since),
+            None => traffic,
+        }
+    }
+
+    /// Begins to count again. Counters go on, so that those of `metrics` never fall.
+    pub(crate) fn reset(&self, now: SystemTime) {
+        let mut traffic = self.traffic();
+        traffic.since = status::unix_seconds(now);
+        *self.at_reset.lock().unwrap_or_else(PoisonError::into_inner) = Some(traffic);
+    }
+
+    /// Notes what has happened by now. The first worker calls this once a second.
+    pub(crate) fn note_second(&self) {
+        let (connections, requests) = self.sums();
+        self.activity.note(requests.in_progress, connections.open);
+        let mut seconds = self.seconds();
+        if seconds.len() == SECONDS {
+            seconds.pop_front();
+        }
+        seconds.push_back(Second {
+            requests: requests.total,
+            server_errors: requests.by_class[4],
+            body_bytes: requests.body_bytes,
+        });
+    }
+
+    /// What has happened in each second of the last minute.
+    pub(crate) fn minute(&self) -> Minute {
+        let seconds = self.seconds();
+        let each = |of: fn(&Second) -> u64| -> Vec<u64> {
+            let pairs = seconds.iter().zip(seconds.iter().skip(1));
+            pairs
+                .map(|(before, after)| of(after).saturating_sub(of(before)))
+                .collect()
+        };
+        Minute {
+            requests: each(|second| second.requests),
+            server_errors: each(|second| second.server_errors),
+            body_bytes: each(|second| second.body_bytes),
+        }
+    }
+
+    fn seconds(&self) -> MutexGuard<'_, VecDeque<Second>> {
+        self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records of each minute.
+    pub(crate) fn activity(&self) -> &Arc<Recorder> {
+        &self.activity
+    }
+
+    /// The sums from which the minutes are recorded.
+    pub(crate) fn activity_sums(&self) -> Sums {
+        let (_, requests) = self.sums();
+        Sums {
+            requests: requests.total.saturating_sub(requests.in_progress),
+            received_bytes: status::received_bytes(&self.workers),
+            sent_bytes: requests.body_bytes,
+            by_class: requests.by_class,
+            client_left: requests.client_left,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A process that the supervisor has started, with the channel to it: a server process, a launcher, or a program that is tried.
+//!
+//! Not here: which children there are and how they end (`children`), when one is started (`start`, `launchers`, `upgrade`).
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::children::{Children, kill};
+use super::files::ServerUser;
+use crate::link::channel::{self, Channel};
+use crate::link::message::FromLauncher;
+
+/// The program of this process, also if its file is replaced meanwhile.
+pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// How long a process may take to read what the supervisor says. A stopped one has room for hundreds of messages before.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A server process or launcher with its channel.
+pub(super) struct ServerProcess {
+    pub(super) pid: i32,
+    pub(super) channel: Channel,
+    /// Whether the channel has ended.
+    pub(super) is_closed: bool,
+}
+
+impl ServerProcess {
+    /// A process with this end of its channel; call it within an event loop.
+    pub(super) fn new(pid: i32, end: OwnedFd) -> io::Result<ServerProcess> {
+        Ok(ServerProcess {
+            pid,
+            channel: Channel::new(end)?,
+            is_closed: false,
+        })
+    }
+
+    /// Whether it has said anything since the last call. Forgets that; waits for nothing.
+    pub(super) async fn has_answered(&mut self) -> bool {
+        let mut has_answered = false;
+        while let Ok(Ok(Some(_))) = timeout(Duration::ZERO, self.channel.next::<FromLauncher>()).await {
+            has_answered = true;
+        }
+        has_answered
+    }
+
+    /// Sends it a message. One that reads nothing for so long is killed: otherwise it would keep the supervisor from everything else.
+    pub(super) async fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        match timeout(SEND_TIMEOUT, self.channel.send(message, fds)).await {
+            Ok(sent) => sent,
+            Err(elapsed) => {
+                tracing::error!(
+                    "process {} reads nothing of what the supervisor says: it is killed",
+                    self.pid
+                );
+                kill(self.pid);
+                Err(elapsed.into())
+            }
+        }
+    }
+}
+
+/// Starts a process of a program in this role.
+pub(super) fn start_process(
+    children: &mut Children,
+    program: &Path,
+    name: &str,
+    user: Option<&ServerUser>,
+) -> io::Result<ServerProcess> {
+    let (near, far) = channel::pair()?;
+    let pid = children.start(program, name, far, user)?;
+    ServerProcess::new(pid, near)
+}
