@@ -21,8 +21,9 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub(super) fn finish(self) -> Arc<[FieldChange]> {
-        [self.remove, self.set, self.add].into_iter().flatten().collect()
+    pub(super) fn finish(self) -> Vec<Arc<[FieldChange]>> {
+        let changes: Arc<[FieldChange]> = [self.remove, self.set, self.add].into_iter().flatten().collect();
+        if changes.is_empty() { Vec::new() } else { vec![changes] }
     }
 }
 

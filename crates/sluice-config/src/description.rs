@@ -28,6 +28,7 @@ pub struct Entry {
 }
 
 /// What holds when a key is absent.
+#[derive(Clone, Copy)]
 pub enum Fallback {
     /// The same as with this value.
     Value(&'static str),

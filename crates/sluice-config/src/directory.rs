@@ -18,9 +18,6 @@ use super::key::{Key, Kind};
 use super::route;
 use super::table::{Table, expect_directory, require_star};
 
-/// The keys that say what a directory is, which belong to one action.
-pub(super) const DIRECTORY_KEYS: [&str; 4] = ["files", "directory", "scripts", "fallback"];
-
 /// The candidate of a fallback that is no path.
 const NEXT_ROUTE: &str = "next";
 

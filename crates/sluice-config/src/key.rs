@@ -90,6 +90,7 @@ pub(crate) enum Kind<S: 'static> {
 }
 
 /// The least and the greatest value that a number may have.
+#[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     /// The least.
     pub(crate) least: u64,
@@ -136,6 +137,23 @@ pub(crate) struct Nested<S: 'static, T: 'static> {
     /// Puts it into the `S` when the section has been read. Checks of several keys together belong here.
     pub(crate) end: fn(&mut S, T, &Table<'_>),
 }
+
+// Derived, these would ask the same of `S`.
+impl<S> Clone for Key<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Key<S> {}
+
+impl<S> Clone for Kind<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Kind<S> {}
 
 impl<S> Described for Section<S> {
     fn title(&self) -> &'static str {

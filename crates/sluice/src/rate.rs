@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use clap::Parser;
-use sluice_report::environment::Rating;
+use sluice_report::machine::Rating;
 use sluice_server::Server;
 use sluice_tools::rate::{Exercising, Program};
 

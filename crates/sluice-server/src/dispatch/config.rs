@@ -319,7 +319,7 @@ fn open_users(settings: &Settings) -> Result<Vec<Arc<UserStore>>, OpenError> {
     let mut stores: Vec<Arc<UserStore>> = Vec::new();
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     for route in routes {
-        let Some(AccessUse::Limited(access)) = &route.changes.access else {
+        let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
             continue;
         };
         if !stores.iter().any(|store| *store.source() == access.source) {

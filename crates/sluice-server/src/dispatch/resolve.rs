@@ -150,7 +150,7 @@ impl Site {
         self.requirement(start.route, path, query, attributes, trace)
             .add_to(&mut adjustments);
         if let Some((route, kind, capture)) = self.refusal_above(&start, path, query, attributes) {
-            adjustments.take(&route.changes);
+            adjustments.merge(&route.changes);
             trace.matched(route, None);
             return Ok(Box::new(Resolution {
                 resolved: Resolved::Route(route, kind, capture),
@@ -236,9 +236,9 @@ impl Site {
         let (mut certificate, mut access) = (None, None);
         for route in routes.rev().filter(|route| route.guards(path, query, attributes)) {
             let is_new = (certificate.is_none() && route.changes.client_certificates == Some(CertificateUse::Required))
-                || (access.is_none() && matches!(route.changes.access, Some(AccessUse::Limited(_))));
+                || (access.is_none() && matches!(route.changes.access.own, Some(AccessUse::Limited(_))));
             certificate = certificate.or(route.changes.client_certificates);
-            access = access.or(route.changes.access.as_ref());
+            access = access.or(route.changes.access.own.as_ref());
             if is_new {
                 trace.required(route);
             }
@@ -281,7 +281,7 @@ fn try_route(
             if route.changes.client_certificates == Some(CertificateUse::Required) {
                 adjustments.client_certificates = Some(CertificateUse::Required);
             }
-            if let Some(access @ AccessUse::Limited(_)) = &route.changes.access {
+            if let Some(access @ AccessUse::Limited(_)) = &route.changes.access.own {
                 adjustments.access.take(access);
             }
             trace.required(route);
@@ -299,7 +299,7 @@ fn try_route(
         return None;
     }
     if !route.changes.is_empty() {
-        adjustments.take(&route.changes);
+        adjustments.merge(&route.changes);
     }
     Some(capture)
 }

@@ -20,7 +20,7 @@ use sluice_script::program::search_path::find_program;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
-    AccessUse, CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes,
+    AccessUse, Adjustments, CertificateUse, Conditions, Miss, Pattern, Replacement, RequestAttributes,
 };
 use sluice_settings::{
     Action, DirectorySettings, Fallback, FollowLinks, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
@@ -42,7 +42,7 @@ pub(crate) struct Route {
     pub send_directories: Arc<SendDirectories>,
     /// Which symbolic links that leave its directories are followed.
     pub follow_links: FollowLinks,
-    pub changes: Changes,
+    pub changes: Adjustments,
     /// The paths below its own, if it requires a certificate or limits access: scripts find their PATH_INFO there.
     required_below: Option<PathsBelow>,
 }
@@ -186,7 +186,7 @@ impl Route {
 
     /// Whether the route says who may have an answer.
     pub(crate) fn is_guard(&self) -> bool {
-        self.changes.client_certificates.is_some() || self.changes.access.is_some()
+        self.changes.client_certificates.is_some() || self.changes.access.own.is_some()
     }
 
     /// Whether the route requires something for this path because it lies below one of its own.
@@ -274,7 +274,8 @@ impl Route {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Capture(0..part.len()))
             }
-            _ => {
+            Some(RouteKind::Files(_) | RouteKind::Script(_) | RouteKind::Redirect { .. } | RouteKind::Reports)
+            | None => {
                 let star = self.pattern.matches(path)?;
                 // `/app/*` also matches `/app`.
                 let begin = self.pattern.prefix().len().min(path.len());
@@ -402,9 +403,9 @@ impl Refusal {
 }
 
 /// Whether changes require a certificate or limit access.
-fn requires_something(changes: &Changes) -> bool {
+fn requires_something(changes: &Adjustments) -> bool {
     changes.client_certificates == Some(CertificateUse::Required)
-        || matches!(changes.access, Some(AccessUse::Limited(_)))
+        || matches!(changes.access.own, Some(AccessUse::Limited(_)))
 }
 
 fn served_mut(action: &mut RouteAction) -> Option<&mut Directory> {

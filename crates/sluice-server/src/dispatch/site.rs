@@ -164,7 +164,7 @@ fn hsts(age: Duration) -> HeaderValue {
 /// The fields in which a trusted proxy names the user. Only such a proxy may send them, also to routes that do not ask for users: their
 /// scripts would take them for the proxy's.
 fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
-    let field = |route: &RouteSettings| match &route.changes.access {
+    let field = |route: &RouteSettings| match &route.changes.access.own {
         Some(AccessUse::Limited(access)) => access.source.remote_user_from.clone(),
         _ => None,
     };

@@ -58,7 +58,7 @@ pub(crate) struct PendingAnswer {
 pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), OpenError> {
     for (site, settings) in config.sites().zip(&settings.sites) {
         for route in &settings.routes {
-            let Some(AccessUse::Limited(access)) = &route.changes.access else {
+            let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
                 continue;
             };
             // Those that come with the server are found when the configuration is opened.

@@ -19,7 +19,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault};
 use sluice_http::host::as_compared;
 use sluice_http::target::{Target, TargetError, TargetProblem};
-use sluice_settings::rule::{Changes, ClientCertificate, Miss, RequestAttributes, Scheme};
+use sluice_settings::rule::{Adjustments, ClientCertificate, Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
 
 use crate::dispatch::Config;
@@ -321,10 +321,10 @@ impl Trace for Rounds {
     }
 
     fn required(&mut self, route: &Route) {
-        let changes = Changes {
+        let changes = Adjustments {
             client_certificates: route.changes.client_certificates,
             access: route.changes.access.clone(),
-            ..Changes::default()
+            ..Adjustments::default()
         };
         self.push(route, StepOutcome::Set, changes.lines());
     }
