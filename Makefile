@@ -2,6 +2,8 @@
 #
 #   make demo    builds Sluice (without the slowest optimisations: target/demo/sluice) and the C programs, and serves the demo
 #                site at http://127.0.0.1:8080/; make demo LISTEN=127.0.0.1:8081 for another address
+#   make check   what an edit may have broken, within a minute: form, rules, lints, and unit tests of what has changed since the
+#                last commit (CHECK=main: since the branch began)
 #   make test    checks and runs everything: lints, unit, property, model, integration and SDK tests
 #   make test-fresh  both commands on a minimal Debian 12, in a chroot that is removed afterwards; as root
 #   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
@@ -36,8 +38,9 @@ SOAK_SECONDS ?= 600
 CHAOS_SECONDS ?= 600
 CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
+CHECK ?= HEAD
 
-.PHONY: demo test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
+.PHONY: demo check test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
 	clean test-rust test-models test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
@@ -50,6 +53,9 @@ demo:
 	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
 	@echo "Step 3 of 3: serving the demo site at http://$(LISTEN)/ (Ctrl-C ends it)"
 	@target/demo/sluice demo --listen $(LISTEN)
+
+check:
+	@tools/check $(CHECK)
 
 # SLUICE_TEST_REQUIRE_ALL: a test that cannot run fails; without it, it is skipped with a message.
 test: export SLUICE_TEST_REQUIRE_ALL = 1
