@@ -43,13 +43,13 @@ CHECK ?= HEAD
 .PHONY: demo check test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
 	clean test-rust test-models test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
 
-# The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
+# The profile `demo` (Cargo.toml) builds in half the time of `release`.
 demo:
 	@tools/needs rust cc
 	@echo "Step 1 of 3: the C library and its programs (a few seconds)"
 	@$(MAKE) --no-print-directory --silent -C sdk/c all
 	@echo "Step 2 of 3: the server, target/demo/sluice (a first build takes two to three minutes on two cores)"
-	@$(CARGO) build --profile demo --locked --bin sluice --no-default-features
+	@$(CARGO) build --profile demo --locked --bin sluice
 	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
 	@echo "Step 3 of 3: serving the demo site at http://$(LISTEN)/ (Ctrl-C ends it)"
 	@target/demo/sluice demo --listen $(LISTEN)
@@ -132,7 +132,6 @@ lint:
 	@$(CARGO) fmt --all --check
 	@$(CARGO) run --quiet --locked --package tidy
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@$(CARGO) clippy --locked --package sluice --no-default-features -- -D warnings
 	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	@$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings
 	@tools/check-musl

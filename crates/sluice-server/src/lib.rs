@@ -21,7 +21,6 @@ mod launcher;
 mod overall;
 mod process_usage;
 mod reports;
-#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 mod reverse_dns;
 pub mod script_users;
 mod serve;
