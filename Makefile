@@ -65,7 +65,7 @@ test:
 	@tools/needs libphp php php-cgi adminer dokuwiki
 	@tools/needs libpam libldap pam-matrix slapd ldapmodify hg radicale
 	@tools/needs apparmor_parser groff logrotate mandoc systemd-analyze
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-packaging test-fuzz test-h2spec test-models
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-packaging test-h2spec test-models
 	@echo "All tests passed."
 
 # Both commands of the README, on a minimal Debian 12.
@@ -132,8 +132,6 @@ lint:
 	@$(CARGO) fmt --all --check
 	@$(CARGO) run --quiet --locked --package tidy
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	@$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings
 	@tools/check-musl
 
 # Unit, property and integration tests; the last with the real binary.
@@ -145,9 +143,9 @@ test-packaging:
 	@$(CARGO) build --locked --bin sluice
 	@packaging/check $(TARGET)/debug/sluice
 
-# The committed inputs of the fuzz targets, through their checks; the fuzzing engine is not needed.
+# The committed inputs of the fuzz targets, through their checks; the fuzzing engine is not needed. `test-rust` does it, too.
 test-fuzz:
-	@$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --target-dir target
+	@$(CARGO) test --locked --package sluice-fuzz
 
 # Every interleaving of the memory buffer's two sides, within bounds.
 test-models:
