@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_http::forwarded::{ForwardedClient, ForwardedField, read};
-use sluice_settings::address::Peers;
 use sluice_settings::ProxySettings;
+use sluice_settings::address::Peers;
 
 use crate::input::Input;
 

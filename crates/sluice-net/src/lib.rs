@@ -31,7 +31,6 @@ mod monitor;
 mod outgoing;
 pub mod phase;
 pub mod proxy_protocol;
-#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 pub mod reverse_dns;
 mod send_allowance;
 mod send_budget;

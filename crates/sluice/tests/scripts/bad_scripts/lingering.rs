@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Bad, assert_refused, request_id};
-use sluice_testing::{Ending, Server, Setup, spawn, wait_until_within, warnings_and_errors};
+use sluice_testing::{DEADLINE, Ending, Server, Setup, spawn, warnings_and_errors};
 
 /// Enough time for a shell to start, even on a busy machine.
 const IMPATIENT: &str = "reply_timeout = \"500ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
@@ -134,11 +134,7 @@ fn assert_all_workers_answer(server: &Server) {
     for _ in 0..12 {
         let mut client = server.connect();
         client.get("/health.txt");
-        assert!(
-            wait_until_within(Duration::from_secs(5), || !client
-                .is_silent_for(Duration::from_millis(50))),
-            "a worker is blocked"
-        );
+        assert!(!client.is_silent_for(DEADLINE), "a worker is blocked");
         assert_eq!(client.response().text(), "well");
     }
 }
