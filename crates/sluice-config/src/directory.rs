@@ -40,7 +40,7 @@ pub(super) struct Draft {
 
 /// The directory that a route names beside `files`.
 pub(super) enum RouteDirectory {
-    /// That of `directory`.
+    /// The value of `directory`.
     Named(PathBuf),
     /// The one that the path of the route stands for below the root of the site.
     BelowRoot(PathBuf),
@@ -52,7 +52,7 @@ pub(super) enum RouteDirectory {
 /// The value of `scripts`.
 struct Suffixes {
     all: Vec<String>,
-    /// What runs them, if it is not the file itself: interpreters or, in mode `rte`, engines.
+    /// The interpreters or, in mode `rte`, the engines that run the scripts; empty if the script files run themselves.
     runners: Vec<(String, At<String>)>,
 }
 
