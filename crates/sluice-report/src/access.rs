@@ -22,7 +22,7 @@ pub struct FailureReport {
     pub wrong: u64,
     /// Requests that were refused (429) since then, because there had been too many wrong ones.
     pub refused: u64,
-    /// Who has sent wrong ones, the latest first; of more than a thousand only the latest.
+    /// The senders of wrong passwords, the latest first; only the latest thousand are kept.
     pub senders: Vec<FailedSender>,
 }
 
@@ -51,9 +51,9 @@ pub struct FailedSender {
 pub enum Whose {
     /// Everybody's.
     Route,
-    /// Those of an address; of IPv6 those of a network of 64 bits, by its address.
+    /// The requests from an address; for IPv6 from a network of 64 bits, by its address.
     Client(IpAddr),
-    /// Those of a user.
+    /// The requests of a user.
     User(String),
 }
 
@@ -62,7 +62,7 @@ pub enum Whose {
 pub struct ThrottleReport {
     /// The place of the throttle in the configuration.
     pub route: String,
-    /// Its settings, for people.
+    /// The settings, for people.
     pub limit: String,
     /// Requests that are being answered.
     pub running: usize,

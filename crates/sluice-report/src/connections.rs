@@ -41,9 +41,9 @@ pub struct Connection {
     pub client: String,
     /// Time since it was accepted, milliseconds.
     pub age_ms: u64,
-    /// What it does.
+    /// The state.
     pub state: String,
-    /// Its protocol.
+    /// The protocol.
     pub protocol: String,
     /// The version of TLS; `none` in clear text.
     pub tls: String,

@@ -1,4 +1,4 @@
-//! What the server has answered, counted by what requests and responses have in common.
+//! Answered exchanges, counted by properties of requests and responses.
 
 use std::collections::BTreeMap;
 
