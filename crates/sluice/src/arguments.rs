@@ -353,7 +353,7 @@ impl Demo {
         }
     }
 
-    /// Its addresses, with TLS if wanted.
+    /// The addresses, with TLS if wanted.
     ///
     /// # Errors
     /// One line: no certificate can be made.
@@ -532,7 +532,7 @@ fn are_loopback(listen: &[ListenAddress]) -> bool {
         .all(|listen| listen.ip().is_some_and(|ip| ip.is_loopback()))
 }
 
-/// Who is shown what the log says about an error, if nobody has said.
+/// The default of `detail`: error details are for local clients, and for nobody if other machines can connect.
 fn default_detail(listen: &[ListenAddress]) -> ErrorDetail {
     match are_loopback(listen) {
         true => ErrorDetail::Local,

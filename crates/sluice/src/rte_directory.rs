@@ -7,7 +7,7 @@ use sluice_settings::{Action, Engine, EngineSettings, RouteSettings, ScriptSetti
 /// The paths of the route.
 const PATH: &str = "/rte/*";
 
-/// Its engines.
+/// The engines, by the suffix of a script.
 const ENGINES: [(&str, Engine); 3] = [(".py", Engine::Python), (".pl", Engine::Perl), (".php", Engine::Php)];
 
 /// The script settings of a directory. An engine that is missing is no mistake: requests for its scripts get 503.

@@ -150,7 +150,7 @@ fn bind(path: &Path) -> Result<BoundControl, String> {
     })
 }
 
-/// What a connection needs of the server.
+/// The parts of the server that a connection uses.
 #[derive(Clone)]
 struct Server {
     requests: mpsc::Sender<CommandRequest>,
@@ -162,7 +162,7 @@ struct Connection {
     reader: BufReader<tokio::io::Take<OwnedReadHalf>>,
     writer: OwnedWriteHalf,
     peer: UCred,
-    /// Its place among the commands at once.
+    /// The permit that counts this command among those in progress.
     slot: OwnedSemaphorePermit,
 }
 

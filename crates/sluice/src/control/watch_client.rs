@@ -25,7 +25,7 @@ use super::waterfall::Waterfall;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Of open(2): a link is not followed.
+/// The flag of open(2) that refuses to follow a symbolic link.
 const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 /// The longest watch, seconds: a week.

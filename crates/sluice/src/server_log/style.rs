@@ -68,7 +68,7 @@ impl Style {
         message.lines().map(|line| format!("{before}{line}\n")).collect()
     }
 
-    /// What stands before the message.
+    /// The text before the message.
     fn head(self, line: &Line) -> String {
         let (time, name) = (time(line.time), name(line.level));
         match self {

@@ -17,7 +17,7 @@ pub(super) struct Activated {
 
 struct Passed {
     socket: OwnedFd,
-    /// Its name (FileDescriptorName= in systemd.socket(5)), for messages.
+    /// The name (FileDescriptorName= in systemd.socket(5)), for messages.
     name: String,
     address: Option<ListenAddress>,
 }
