@@ -186,7 +186,7 @@ pub(crate) struct Serve {
     /// The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect.
     #[arg(long, value_name = "stream|record", value_parser = parse_mailbox, default_value = "stream")]
     mailbox: Mailbox,
-    /// Who is shown what the log says about an error, with the last lines that a failed script wrote to its standard error: local
+    /// Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local
     /// (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are
     /// listened on, otherwise off].
     #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, default_missing_value = "all")]

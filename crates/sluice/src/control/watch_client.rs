@@ -54,7 +54,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = HELP, after_long_help = long_help())]
 pub(crate) struct Options {
-    /// What is shown: a list of items and groups; a - before a name removes it [default: usual].
+    /// The items to show: a list of items and groups; a - before a name removes it [default: usual].
     #[arg(short, long, value_name = "LIST", value_parser = option("items"), allow_hyphen_values = true)]
     items: Vec<String>,
     /// Only requests from this client: its address.
