@@ -109,7 +109,7 @@ impl Drop for TemporaryDirectories {
 }
 
 impl TemporaryDirectory {
-    /// Its path, absolute if that of its parent is.
+    /// The path, absolute if that of the parent is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -124,8 +124,8 @@ pub enum Company {
     Alone,
     /// One of its session that has not exited, or one that holds its standard output open, such as a daemon that it started.
     Helped,
-    /// That could not be found out now: the kernel does not say, another search was under way, or there are too many processes. To be treated
-    /// as `Helped`, and asked again.
+    /// The answer is unknown for now: the kernel does not say, another search was under way, or there are too many processes. The caller treats
+    /// it as `Helped`, and asks again.
     Unknown,
 }
 
@@ -218,7 +218,7 @@ fn has_open(pid: i32, name: &Path) -> bool {
     })
 }
 
-/// What is known of all processes that a script has started.
+/// The signs by which all processes that a script has started are recognized.
 #[derive(Clone, Copy)]
 struct Family<'a> {
     session: i32,
@@ -243,7 +243,7 @@ impl Family<'_> {
 
 /// One search for the processes of a session.
 struct Pass {
-    /// Those that have not exited.
+    /// The processes that have not exited.
     members: Vec<i32>,
     /// No process can have escaped the search. One that exits during it hands its children to the main thread, whose list was read before.
     is_conclusive: bool,
@@ -344,7 +344,7 @@ fn wait_for_exits(pidfds: &[OwnedFd], timeout: Duration) {
     }
 }
 
-/// What /proc/PID/stat says of a process.
+/// The fields of /proc/PID/stat that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     session: i32,

@@ -34,7 +34,7 @@ static HAS_BOUNDING_SET: LazyLock<bool> = LazyLock::new(has_bounding_set);
 /// A start, and what follows it.
 type Job = Box<dyn FnOnce(&mut Starter) + Send>;
 
-/// What a launcher needs for its starts.
+/// The settings of a launcher for its starts.
 #[derive(Debug)]
 pub struct LauncherSettings {
     /// The number of its threads. Recommended: half as many as there are cores, and at least two.

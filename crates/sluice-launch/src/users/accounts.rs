@@ -19,9 +19,9 @@ const GROUPS_MAX: usize = 1 << 16;
 pub struct Account {
     /// The login name.
     pub name: Vec<u8>,
-    /// Its number.
+    /// The number of the user.
     pub uid: u32,
-    /// Its primary group.
+    /// The primary group.
     pub gid: u32,
     /// The home directory.
     pub home: Vec<u8>,

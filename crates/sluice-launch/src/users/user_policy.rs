@@ -1,4 +1,4 @@
-//! The policy of an administrator: as whom scripts may run.
+//! The policy of an administrator: the users that scripts may have.
 //!
 //! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script
 //! runs as root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there. Not here:
@@ -20,7 +20,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// The bits that change the user or group of a program.
 const SET_IDS: u32 = 0o6000;
 
-/// As whom scripts may run. `Default`: as the user of the process that starts them, and nobody else.
+/// The users that scripts may have. `Default`: only the user of the process that starts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptUsers {
     /// The user of scripts whose route names none. `None`: that of the process that starts them.
@@ -34,7 +34,7 @@ pub struct ScriptUsers {
 /// A user that a route names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedUser {
-    /// As in the configuration.
+    /// The name as in the configuration.
     pub name: String,
     /// The user with its groups.
     pub credentials: Credentials,
@@ -74,9 +74,9 @@ pub(crate) enum FailedCheck {
     Outside,
     /// The file, or the directory so many levels above its own, cannot be opened without following links; the `errno` value.
     Unreadable(Where, i32),
-    /// It is no regular file.
+    /// The file is not a regular file.
     NotAFile,
-    /// It has a bit that changes user or group.
+    /// The file has a bit that changes user or group.
     SetId(u32),
     /// Others may write it; its mode.
     Writable(Where, u32),

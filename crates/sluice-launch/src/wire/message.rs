@@ -1,4 +1,4 @@
-//! What server and launcher say to each other.
+//! Messages between server and launcher.
 //!
 //! ```text
 //! server                                          launcher
@@ -56,7 +56,7 @@ pub(crate) enum Request {
 /// A message of the launcher.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// With the server's ends of its channels.
+    /// The program runs; the descriptors are the server's ends of its channels.
     Started {
         number: u64,
         pid: i32,

@@ -50,11 +50,11 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of the socket among the events.
 const SOCKET: u64 = u64::MAX;
 
-/// What a launcher needs to serve a server.
+/// The settings of a launcher that serves a server.
 pub struct ServiceSettings {
-    /// Its threads, and what it starts programs with.
+    /// The threads of the launcher, its cgroups and temporary files.
     pub launcher: LauncherSettings,
-    /// Decides as whom programs run.
+    /// Decides the users of programs.
     pub policy: Arc<dyn UserPolicy>,
     /// Script processes at once; further ones are refused. The bound on a server that is out of control: one that is not has
     /// lower limits of its own.
@@ -89,7 +89,7 @@ struct Shared {
 enum Script {
     Starting,
     Running(Belongings),
-    /// It has exited; its descendants are being ended.
+    /// The process has exited; its descendants are being ended.
     Ending,
 }
 
