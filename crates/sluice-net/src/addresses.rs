@@ -25,7 +25,7 @@ pub enum AddressSockets {
 pub struct NewListener {
     /// The number of its address.
     pub number: usize,
-    /// Its socket of this worker.
+    /// The socket of this worker.
     pub listener: Listener,
     /// Becomes true when the address is removed.
     pub closing: watch::Receiver<bool>,
@@ -43,7 +43,7 @@ pub struct Addresses {
 /// An address of the server.
 struct Numbered {
     configured: ListenAddress,
-    /// With the port that the system chose.
+    /// The address with the port that the system chose.
     address: ListenAddress,
     /// Whether it is removed.
     closing: watch::Sender<bool>,
@@ -215,7 +215,7 @@ pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
     })
 }
 
-/// What to do about an address that cannot be bound; empty if the error says it.
+/// The hint for an address that cannot be bound; empty if the error says enough.
 fn bind_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {
     match (address, error.kind()) {
         (ListenAddress::Inet(address), std::io::ErrorKind::PermissionDenied) if address.port() < UNPRIVILEGED_PORT => {

@@ -13,9 +13,9 @@ use crate::outgoing::Hold;
 /// Whose memory the bytes of a chunk are in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ChunkMemory {
-    /// Its own.
+    /// Memory of the chunk itself.
     Own,
-    /// That of a cached file, which exists anyway.
+    /// Memory of a cached file, which exists anyway.
     Shared,
 }
 

@@ -1,4 +1,4 @@
-//! What a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
+//! Events that a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
 //!
 //! Not here: its bytes (`watched_bytes`), and why it is closed (`close_reason`).
 
@@ -207,7 +207,7 @@ fn is_resumed(connection: &Connection) -> bool {
     has_variable(connection, "SSL_SESSION_RESUMED", "Resumed")
 }
 
-/// What is known of the client's certificate.
+/// The state of the client's certificate.
 fn certificate(connection: &Connection) -> &'static str {
     match connection.peer().certificate() {
         None => "no client certificate asked for",

@@ -37,9 +37,9 @@ pub struct OldConnection {
     pub client: SocketAddr,
     /// Seconds since it was accepted.
     pub age_seconds: u32,
-    /// What it does.
+    /// The state.
     pub state: &'static str,
-    /// Its protocol.
+    /// The protocol.
     pub protocol: &'static str,
     /// The version of TLS.
     pub tls: String,
@@ -101,7 +101,7 @@ fn old(connection: &Connection, age_seconds: u32) -> OldConnection {
     }
 }
 
-/// What a connection does.
+/// The state of a connection, for people.
 fn state(connection: &Connection) -> &'static str {
     match () {
         () if connection.exchanges().is_busy() => "request in progress",

@@ -120,13 +120,13 @@ pub(crate) fn open(
     opened.collect()
 }
 
-/// What the listeners of one configuration share.
+/// The state that opening all listeners of one configuration shares.
 struct Opener<'a> {
     names: Arc<SiteNames>,
     sites: Arc<SiteKeys>,
     provider: Arc<CryptoProvider>,
     tickets: &'a Arc<dyn ProducesTickets>,
-    /// Those that were opened: each once, so that sites with the same ones can be recognized.
+    /// The authorities that were opened: each once, so that sites with the same ones can be recognized.
     authorities: Vec<(AuthoritySettings, Arc<ClientAuthorities>)>,
 }
 
