@@ -18,14 +18,14 @@ pub(crate) struct Automaton {
     steps: std::cell::Cell<u64>,
 }
 
-/// What has been seen is the begin of a string.
+/// A state of the search: the bytes so far are the beginning of a string.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Its last byte.
+    /// The last of these bytes.
     byte: u8,
-    /// Its bytes.
+    /// The number of these bytes.
     depth: usize,
-    /// The number of a string that begins with it.
+    /// The number of a string that begins with them.
     string: usize,
     /// The bytes of the longest string that ends here; 0 if none does.
     found: usize,

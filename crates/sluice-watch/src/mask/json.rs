@@ -28,7 +28,7 @@ enum InString {
 enum Value {
     /// There is none.
     None,
-    /// It begins with the next byte that is not white space.
+    /// The value begins with the next byte that is not white space.
     Awaited,
     /// A string.
     Text,

@@ -1,4 +1,4 @@
-//! What is secret, by its name: fields of heads, forms, queries and JSON.
+//! Masks: the names of secret values in fields of heads, forms, queries and JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// What is secret unless the configuration says otherwise.
+    /// The names of secrets unless the configuration sets others.
     pub const USUAL_WORDS: [&str; 14] = [
         "password",
         "passwd",
@@ -199,7 +199,7 @@ impl Default for Masks {
     }
 }
 
-/// What is shown instead of a secret of this many bytes.
+/// The text in place of a secret of this many bytes.
 #[must_use]
 pub fn hidden(bytes: usize) -> String {
     format!("…({bytes} bytes)")
