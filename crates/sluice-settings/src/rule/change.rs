@@ -26,7 +26,7 @@ pub struct Changes {
     pub cache: Option<CacheUse>,
     /// Whether the client needs a certificate; `None` for the site's setting.
     pub client_certificates: Option<CertificateUse>,
-    /// Who may have the answer; `None` if an earlier route decides.
+    /// The access rules; `None` if an earlier route decides.
     pub access: Option<AccessUse>,
     /// Whether scripts get the field Authorization (HTTP_AUTHORIZATION).
     pub pass_authorization: Option<bool>,
@@ -43,10 +43,10 @@ pub struct Changes {
 /// Whether a client needs a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateUse {
-    /// It may have none.
+    /// The client may have no certificate.
     #[default]
     Optional,
-    /// Without a verified one its requests are refused.
+    /// Requests without a verified certificate are refused.
     Required,
 }
 
@@ -77,23 +77,23 @@ impl BodyBounds {
 /// The combined changes of all routes that a request has passed through.
 #[derive(Clone, Debug, Default)]
 pub struct Adjustments {
-    /// As in `Changes`.
+    /// See [`Changes::is_logged`].
     pub is_logged: Option<bool>,
-    /// As in `Changes`.
+    /// See [`Changes::body`].
     pub body: BodyBounds,
-    /// As in `Changes`.
+    /// See [`Changes::compress`].
     pub compress: Option<bool>,
-    /// As in `Changes`.
+    /// See [`Changes::cache`].
     pub cache: Option<CacheUse>,
-    /// As in `Changes`.
+    /// See [`Changes::client_certificates`].
     pub client_certificates: Option<CertificateUse>,
-    /// Who may have the answer.
+    /// The access rules.
     pub access: Access,
-    /// As in `Changes`.
+    /// See [`Changes::pass_authorization`].
     pub pass_authorization: Option<bool>,
-    /// As in `Changes`.
+    /// See [`Changes::throttle`].
     pub throttle: Option<LimitUse<ThrottleSettings>>,
-    /// As in `Changes`.
+    /// See [`Changes::rate`].
     pub rate: Option<LimitUse<RateSettings>>,
     /// The changes of the response head.
     pub head: HeadChanges,
