@@ -148,7 +148,7 @@ complete -c sluice -n "__fish_sluice_using_subcommand workout" -s t -l threads -
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -l method -d 'The method of the requests [default: GET, or POST with a body]' -r
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -s H -l header -d 'A field of the requests; may be repeated' -r
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -l body -d 'Send this file as the body of each request' -r -F
-complete -c sluice -n "__fish_sluice_using_subcommand workout" -l compare -d 'What must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those of any length' -r -f -a "status\t'The status'
+complete -c sluice -n "__fish_sluice_using_subcommand workout" -l compare -d 'The part that must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those of any length' -r -f -a "status\t'The status'
 length\t'Status and length'
 body\t'Status, length and every byte of the body'"
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -l break -d 'Break the connection off in the middle of each N-th reply on purpose' -r

@@ -1,4 +1,4 @@
-//! What a run does: the command line, checked and completed.
+//! The plan of a run: the command line, checked and completed.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
