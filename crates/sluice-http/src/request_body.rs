@@ -190,7 +190,7 @@ impl RequestBody {
         }
     }
 
-    /// Its length, if the client announced it.
+    /// The length, if the client announced it.
     pub fn announced(&self) -> Option<u64> {
         self.announced
     }

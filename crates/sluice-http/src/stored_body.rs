@@ -45,7 +45,7 @@ pub struct StoredFile(DroppedElsewhere<(File, Reservation)>);
 /// read into, and a client may send single bytes.
 struct InMemory {
     bytes: Vec<u8>,
-    /// Of the capacity of `bytes`.
+    /// The part of the budget for the capacity of `bytes`.
     reservation: Reservation,
 }
 
