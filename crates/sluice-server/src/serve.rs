@@ -69,7 +69,7 @@ use finish::{Finish, Reply};
 use gate::Gate;
 use request::Request;
 
-/// What answers the requests of a worker's connections.
+/// The service that answers the requests of a worker's connections.
 pub(crate) struct Exchanges {
     context: Rc<Context>,
     // Workers must not contend for one reference count.

@@ -16,12 +16,12 @@ use crate::operator::reports::visitor::Visitor;
 
 /// A page.
 pub(crate) struct Page {
-    /// Its name in the URL, and its title.
+    /// The name in the URL, and the title.
     pub link: Link,
     pub content: Content,
 }
 
-/// What a page shows.
+/// The content of a page.
 pub(crate) enum Content {
     /// A value, as HTML and as JSON.
     Value(fn(&Wanted) -> Collected),
@@ -39,7 +39,7 @@ pub(crate) type Collected = Pin<Box<dyn Future<Output = Result<Box<dyn Report>, 
 /// A response that may take time.
 pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
 
-/// What a page knows of the request for it. A live page keeps it, so no configuration is part of it.
+/// The part of a request that its page uses. A live page keeps it, so no configuration is part of it.
 pub(crate) struct Wanted {
     pub context: Rc<Context>,
     /// The values of the query, as of a search.
