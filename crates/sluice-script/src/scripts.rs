@@ -76,7 +76,7 @@ impl Scripts {
         log_suppressed(self.limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
     }
 
-    /// What the scripts of all workers may hold together.
+    /// The budgets that the scripts of all workers share.
     pub fn resources(&self) -> &Arc<Resources> {
         &self.resources
     }

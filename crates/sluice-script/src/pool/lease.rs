@@ -66,7 +66,7 @@ impl Lease {
         idle
     }
 
-    /// What the process has done before, for WATCH. `None` if it has left its pool.
+    /// The work that the process has done before, for WATCH. `None` if it has left its pool.
     pub(crate) fn career(&self) -> Option<Career> {
         self.pool.lock().pool.career(self.id)
     }

@@ -75,7 +75,7 @@ struct Waiting {
     need: Need,
     /// When it had to wait, or got its last process.
     since: Instant,
-    /// It is being woken, and has not been refused again.
+    /// Whether the pool is being woken, and has not been refused again.
     is_woken: bool,
 }
 

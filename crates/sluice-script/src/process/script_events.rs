@@ -36,7 +36,7 @@ const ALWAYS_SECRET: [&str; 7] = [
     "CGIPLUSEOT",
 ];
 
-/// With what an exchange with a script notes its events; nothing if nobody watches. Clones are of the same exchange.
+/// The tracer: how an exchange with a script records events for WATCH. Records nothing if nobody watches. Clones belong to the same exchange.
 #[derive(Clone)]
 pub(crate) struct ScriptEvents {
     watched: OnceCell<Rc<WatchedExchange>>,
@@ -44,12 +44,12 @@ pub(crate) struct ScriptEvents {
     job: Option<Rc<dyn WatchableJob>>,
 }
 
-/// What is known of the job of an exchange when a watch joins it.
+/// The facts about the job of an exchange, for a watch that joins it.
 pub(crate) trait WatchableJob {
     fn subject(&self) -> &Subject;
     /// The module that its events name.
     fn module(&self) -> &'static str;
-    /// What no event may show.
+    /// The secrets, which no event may show.
     fn secrets(&self, masks: &Masks) -> Secrets;
     /// The file of the script that answers the request; `None` of an agent.
     fn script(&self) -> Option<String>;
@@ -70,7 +70,7 @@ struct WatchedExchange {
     silence: RefCell<SilenceTimer>,
 }
 
-/// What a script has written.
+/// The amounts of output of a script.
 #[derive(Default)]
 struct Counts {
     reads: Cell<u64>,
@@ -315,7 +315,7 @@ impl ScriptEvents {
         }
     }
 
-    /// What the script has written in all, for the event of its end.
+    /// The total output of the script, for the event of its end.
     pub(crate) fn totals(&self) -> String {
         let Some(watched) = self.watched.get() else {
             return String::new();

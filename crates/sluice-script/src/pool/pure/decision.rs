@@ -10,7 +10,7 @@ use crate::process::end_cause::Reason;
 /// taken, and the process is started.
 pub(crate) type Room<'a> = &'a mut dyn FnMut(Need) -> bool;
 
-/// What a process is to be started for.
+/// The need for which a process is to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A request of a script that has no process.
@@ -24,7 +24,7 @@ pub(crate) enum Need {
 /// Idle processes that can be ended to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// Those above `min`.
+    /// Processes above `min`.
     Spare,
     /// All.
     Any,
@@ -68,11 +68,11 @@ pub(crate) enum Refusal {
 /// The fate of a process whose exchange is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// It becomes idle, or serves its other requests.
+    /// The process becomes idle, or serves its other requests.
     Keep,
-    /// It serves this waiter.
+    /// The process serves this waiter.
     Hand(Ticket),
-    /// It is ended.
+    /// The process is ended.
     Retire(Reason),
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum Cause {
     Waited,
     /// There were fewer than `min`.
     Min,
-    /// It replaces a process that is retired for this reason once this one is ready.
+    /// The process replaces another one, which is retired for this reason once this one is ready.
     Replacement(Reason),
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct ProcessId(pub(super) u64);
 pub(crate) struct Applicant {
     /// The worker of the request.
     pub worker: usize,
-    /// What an engine is to run.
+    /// The script, if an engine is to run it.
     pub script: Option<ScriptId>,
     /// The client, if its requests are counted.
     pub client: Option<ClientId>,
@@ -60,7 +60,7 @@ pub(super) struct Slot {
     pub(super) requests_max: u64,
     /// When it is replaced. `None` for never.
     pub(super) ends_at: Option<Instant>,
-    /// What it has run, if it is an engine.
+    /// The scripts that the process has run, if it is an engine.
     pub(super) recent: RecentScripts,
     /// Why it is to be replaced. It serves until its successor is ready.
     pub(super) due: Option<Reason>,
@@ -68,31 +68,31 @@ pub(super) struct Slot {
     pub(super) due_since: Option<Instant>,
     /// The process that is being started to replace it.
     pub(super) successor: Option<ProcessId>,
-    /// It was started in advance.
+    /// The state of a start in advance.
     pub(super) advance: Advance,
     /// Why it gets no further request, if so.
     pub(super) stale: Option<Reason>,
-    /// It is about to end; it counts until it has ended.
+    /// The process is about to end; it counts until it has ended.
     pub(super) is_ending: bool,
 }
 
 /// How far a process is that was not started for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advance {
-    /// It was started for one.
+    /// The process was started for a request.
     No,
-    /// It is being started.
+    /// The process is being started.
     Starting,
-    /// It is ready, and has not replied to anything yet.
+    /// The process is ready, and has not replied to anything yet.
     Ready,
 }
 
 /// Whether a process uses more memory than it may between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryUse {
-    /// It does not, or that is not known.
+    /// The use is within the limit, or unknown.
     Fits,
-    /// It does.
+    /// The use is above the limit.
     TooMuch,
 }
 
