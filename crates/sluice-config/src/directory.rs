@@ -21,7 +21,7 @@ use super::table::{Table, expect_directory, require_star};
 /// The keys that say what a directory is, which belong to one action.
 pub(super) const DIRECTORY_KEYS: [&str; 4] = ["files", "directory", "scripts", "fallback"];
 
-/// The candidate of a fallback that is no path.
+/// The value in `fallback` that means the next route. Other values are paths.
 const NEXT_ROUTE: &str = "next";
 
 /// The keys of a directory while they are read.

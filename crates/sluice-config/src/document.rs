@@ -68,9 +68,9 @@ struct Report {
     /// The files in the order of their lines.
     files: RefCell<Vec<NumberedFile>>,
     mistakes: RefCell<Vec<(usize, String)>>,
-    /// The mistakes that are none if what they name comes to exist.
+    /// Missing programs and directories: mistakes for `check`, while a server starts without them.
     missing: RefCell<Vec<(usize, String)>>,
-    /// The same for what is left out until the configuration is read again.
+    /// Settings that are left out until the configuration is read again: mistakes for `check`, too.
     skipped: RefCell<Vec<(usize, String)>>,
     /// The directory of the engines. `None` if the configuration names none.
     sdk: RefCell<Option<PathBuf>>,

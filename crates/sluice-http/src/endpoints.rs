@@ -19,11 +19,11 @@ pub struct Endpoints {
 /// Where the address of a client comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
-    /// The scheme is that of the connection.
+    /// The connection: the address of its other end.
     Connection,
-    /// A proxy has named it.
+    /// A proxy.
     Proxy,
-    /// A proxy has passed on what somebody sent whom it does not name; the address is that of the proxy.
+    /// Nobody: a proxy has passed on a request without the address of its client. The address is the proxy's.
     Nobody,
 }
 

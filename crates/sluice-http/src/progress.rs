@@ -139,7 +139,7 @@ impl Progress {
         Poll::Pending
     }
 
-    /// Makes it that of a new exchange.
+    /// Resets it for a new exchange.
     pub fn reset(&self) {
         self.step.set(Step::default());
         self.received_bytes.set(0);

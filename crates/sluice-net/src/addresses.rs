@@ -207,7 +207,7 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Bound>, String> {
 /// Binds an address, with a socket for every worker.
 ///
 /// # Errors
-/// As of `bind_all`.
+/// The same as for `bind_all`.
 pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
     listener::bind(listen, workers).map_err(|error| {
         let hint = bind_hint(&listen.address, &error);

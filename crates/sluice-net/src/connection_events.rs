@@ -70,7 +70,7 @@ pub(crate) fn note_over_client_limit(net: &WorkerNet, endpoints: &Endpoints, con
     });
 }
 
-/// Notes whom the header of the PROXY protocol names. What it names is known now, so that this may decide who watches.
+/// Notes the client in the header of the PROXY protocol. It is known now, so watches with a filter for it may begin.
 pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy: &Endpoints) {
     if !connection.watched().is_watched() {
         return;

@@ -440,7 +440,7 @@ impl OutgoingBody {
         }
     }
 
-    /// The number of its exchange among those of the connection.
+    /// The number of its exchange on the connection.
     pub(crate) fn exchange(&self) -> u32 {
         self.exchange
     }

@@ -31,7 +31,7 @@ pub struct FailureReport {
 pub struct FailedSender {
     /// The name, whether there is such a user or not. `None` for a token.
     pub user: Option<String>,
-    /// The address; of IPv6 that of the network of 64 bits.
+    /// The address; for IPv6 the address of its network of 64 bits.
     pub client: IpAddr,
     /// The realm in which it was last tried.
     pub realm: String,
@@ -105,7 +105,7 @@ pub struct RateReport {
 /// A client that has no request left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedClient {
-    /// The address; of IPv6 that of the network of 64 bits.
+    /// The address; for IPv6 the address of its network of 64 bits.
     pub client: IpAddr,
     /// The time until it has one again.
     pub wait_millis: u64,

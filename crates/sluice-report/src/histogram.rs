@@ -60,7 +60,7 @@ pub struct Times {
     pub count: u64,
     /// The sum of their times.
     pub sum_seconds: f64,
-    /// The percentiles: half of the cases took no longer than that of 50.
+    /// The percentiles: half of the cases took no longer than the 50th percentile.
     pub percentiles: Vec<Percentile>,
     /// The buckets that are not empty.
     pub buckets: Vec<Bucket>,

@@ -77,7 +77,7 @@ pub fn run_command(command: &mut Command) -> RunResult {
     }
 }
 
-/// The binary under test: cargo puts it into the directory above that of the test (`target/debug/deps`).
+/// The binary under test: cargo puts it into the directory above the test's (`target/debug/deps`).
 pub fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("sluice")

@@ -31,7 +31,7 @@ pub enum Content {
     Text(String),
     /// Bytes, shown as text where they are text, otherwise as a hex dump.
     Bytes {
-        /// From whom to whom.
+        /// The direction.
         direction: Direction,
         /// The bytes, masked; at most so many as the watch shows of a request.
         bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub enum Content {
     },
 }
 
-/// From whom bytes came.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::line::Escaped;
 use crate::spec::Spec;
 
-/// A line that is no event. As text it begins with `-- `, which no event does; as JSON it has one member.
+/// A line between events. As text it begins with `-- `, which no event does; as JSON it has one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Notice {

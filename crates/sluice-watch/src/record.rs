@@ -24,7 +24,7 @@ pub struct Record<'a> {
     /// The id of the exchange, as in the logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
-    /// From whom to whom bytes went.
+    /// The direction of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
     /// The number of bytes, with those that are not shown.

@@ -169,7 +169,7 @@ impl fmt::Display for Timing {
     }
 }
 
-/// A text that is not that of a [`Timing`].
+/// A text that is not a [`Timing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotATiming;
 

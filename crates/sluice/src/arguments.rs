@@ -276,7 +276,7 @@ impl ConfigFile {
     /// The file that was named, or the default one.
     ///
     /// # Errors
-    /// One line: there is no default file, or it may be another user's.
+    /// One line: there is no default file, or another user of the machine can write to it.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
         sluice_config::choose_file(self.file.as_deref())
     }

@@ -369,7 +369,7 @@ pub fn cgroup_problem(limits: &CgroupLimits) -> Option<NoCgroups> {
         .find_map(|controller| missing(&base, controller))
 }
 
-/// The cgroup in which those of this server are.
+/// The cgroup that contains the cgroups of this server.
 fn base() -> Result<PathBuf, NoCgroups> {
     let own = own_cgroup().ok_or_else(|| NoCgroups("no cgroup2 file system is mounted".into()))?;
     Ok(match own.ends_with(SERVER) {

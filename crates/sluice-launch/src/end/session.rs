@@ -27,7 +27,7 @@ use crate::end::rlimit_mark;
 /// for a disk.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time after which a search is enough that has found nothing, although other processes exited during it: on a busy machine those of
+/// The time after which an empty search is accepted although other processes exited during it: on a busy machine processes of
 /// other scripts do so all the time.
 const SEARCH_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -101,8 +101,8 @@ pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
     }
 }
 
-/// Sends SIGTERM to processes, if they are few, and waits until they have exited, no longer than `TERM_TIMEOUT`. `is_member` says again
-/// whether a number is that of a process that is meant: it may have passed to another one.
+/// Sends SIGTERM to processes, if they are few, and waits until they have exited, no longer than `TERM_TIMEOUT`. `is_member` checks
+/// again whether a number still belongs to a process of the session: it may have passed to another one.
 pub(crate) fn terminate(pids: &[i32], is_member: impl Fn(i32) -> bool) {
     if pids.len() > TERM_PROCESSES_MAX {
         return;
@@ -131,8 +131,8 @@ pub enum Company {
 
 /// Whether another process can do the work of a script process. Its own threads do not count.
 ///
-/// Reads the descriptors of those that it has started; only if they answer nothing, those of every process that the server may read, for no
-/// longer than a second, and for one script at a time: not for an event loop.
+/// Reads the descriptors of the processes that it has started. Only if these give no answer, reads those of every process that the server may
+/// read, for no longer than a second, and for one script at a time: not for an event loop.
 #[must_use]
 pub fn company(leader: i32) -> Company {
     let Ok(output) = fs::read_link(format!("/proc/{leader}/fd/1")) else {
@@ -250,7 +250,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// `zombies` are those of the pass before, and then of this one: the children of such a process were handed on before this pass.
+    /// `zombies` are the zombies of the pass before, and then of this one: the children of such a process were handed on before this pass.
     fn of(family: Family<'_>, zombies: &mut HashSet<i32>) -> Pass {
         let (mut unvisited, has_reaped, are_all) = match orphans::list() {
             Ok(Some(orphans)) => (orphans.pids, orphans.has_reaped, false),

@@ -33,7 +33,7 @@ pub struct Program {
     pub memory: Option<OwnedFd>,
     /// The wished user, from which a [`crate::UserPolicy`] makes the credentials.
     pub run_as: RunAs,
-    /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get those of the policy.
+    /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get the credentials of the policy.
     pub credentials: Option<Credentials>,
     /// The resource limits of the process.
     pub limits: ProcessLimits,

@@ -28,7 +28,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The groups of which it is a member: its primary one, and those of group(5).
+    /// The groups of the user: the primary one, and the groups of group(5).
     #[must_use]
     pub fn groups(&self) -> Vec<u32> {
         let Ok(name) = CString::new(self.name.as_slice()) else {

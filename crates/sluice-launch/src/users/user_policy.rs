@@ -23,7 +23,7 @@ const SET_IDS: u32 = 0o6000;
 /// The users that scripts may have. `Default`: only the user of the process that starts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptUsers {
-    /// The user of scripts whose route names none. `None`: that of the process that starts them.
+    /// The user of scripts whose route names none. `None`: the user of the process that starts them.
     pub usual: Option<Credentials>,
     /// The users that routes name, each with its name as in the configuration.
     pub named: Vec<NamedUser>,
@@ -49,7 +49,7 @@ pub struct CurrentUsers(RwLock<Arc<ScriptUsers>>);
 pub struct OwnerPolicy {
     /// The lowest number of a user.
     pub uid_min: u32,
-    /// Whether every user with an account and such a number may. Otherwise those of `users`, and the members of `groups`.
+    /// Whether every user with an account and such a number may. Otherwise only `users` and the members of `groups` may.
     pub is_for_all: bool,
     /// Users by name or number.
     pub users: Vec<Credentials>,
@@ -86,7 +86,7 @@ pub(crate) enum FailedCheck {
     BelowMinimum(u32, u32),
     /// This owner has no account.
     NoAccount(u32),
-    /// The primary group of this owner is that of root.
+    /// The primary group of this owner is root's.
     RootGroup(u32),
     /// The policy permits other owners only.
     NotPermitted(u32),
@@ -125,7 +125,7 @@ impl UserPolicy for ScriptUsers {
 }
 
 impl ScriptUsers {
-    /// The user for a wish. `None`: that of this process.
+    /// The user for a wish. `None`: the user of this process.
     fn user_of(&self, wish: &RunAs) -> Result<Option<Credentials>, FailedCheck> {
         let chosen = match wish {
             RunAs::Usual => match &self.usual {

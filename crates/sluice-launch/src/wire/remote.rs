@@ -356,7 +356,7 @@ impl State {
         }
     }
 
-    /// The launcher is gone: what it was to do, and whom that concerns.
+    /// Drops the launcher, which is gone. Returns the calls that report this to those who wait.
     fn lose(&mut self) -> Vec<Box<dyn FnOnce() + Send>> {
         self.socket = None;
         self.questions.clear();

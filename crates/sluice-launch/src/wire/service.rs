@@ -126,7 +126,7 @@ impl Service {
     /// Serves until the server is gone, then ends all of its script processes.
     ///
     /// # Errors
-    /// The server has sent something that is no message. Its script processes have ended then, too.
+    /// The server has sent an invalid message. Its script processes have ended then, too.
     pub fn run(self) -> Result<(), ServiceError> {
         let served = self.serve();
         self.shared.close();

@@ -50,7 +50,7 @@ pub enum CertificateUse {
     Required,
 }
 
-/// Limits of a request body that override those of the server (`Limits`).
+/// Limits of a request body that override the server's (`Limits`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyBounds {
     /// Largest body, bytes.
@@ -62,7 +62,7 @@ pub struct BodyBounds {
 }
 
 impl BodyBounds {
-    /// These limits, and the server's where there are none.
+    /// These limits, and the server's limits where these are not set.
     #[must_use]
     pub fn within(self, limits: &Limits) -> BodyLimits {
         let server = limits.body();

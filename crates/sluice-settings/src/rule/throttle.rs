@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The limit of a route, or an exception from that of an earlier route.
+/// The limit of a route, or an exception from an earlier route's limit.
 #[derive(Debug)]
 pub enum LimitUse<T> {
-    /// There is none.
+    /// There is no limit.
     Unlimited,
     /// This one.
     Limited(Arc<T>),

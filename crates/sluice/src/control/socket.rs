@@ -64,7 +64,7 @@ impl Control {
     /// Listens on a socket that the supervisor has bound.
     ///
     /// # Errors
-    /// One line: it is no unix socket.
+    /// One line: it is not a unix socket.
     pub(crate) fn on(socket: OwnedFd, hub: &Arc<Hub>) -> Result<Control, String> {
         let listener = UnixListener::from_std(socket.into()).map_err(|error| format!("control: {error}"))?;
         let (sender, requests) = mpsc::channel(COMMANDS_MAX);

@@ -355,8 +355,8 @@ fn wait(stream: &UnixStream, output: &Output, left: Option<Duration>) -> io::Res
     }
 }
 
-/// Makes a file that only this user can read, because what requests carry is nobody else's business. A file of this name is replaced by it, so that
-/// neither its mode nor its owner matter, nor who has it open. What is no file, such as /dev/null or a named pipe, is written to.
+/// Makes a file that only this user can read, because requests carry private data. An existing file of this name is replaced, so that
+/// its mode, its owner and its readers do not matter. A device or a named pipe, such as /dev/null, is written to.
 fn private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

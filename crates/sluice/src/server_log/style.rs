@@ -59,7 +59,7 @@ impl Style {
         out.push(b'\n');
     }
 
-    /// A message that is no line of the log, on standard error: only the journal needs anything before each of its lines.
+    /// A message on standard error that is not a line of the log: only the journal needs anything before each of its lines.
     pub(super) fn failure(self, message: &str) -> String {
         let before = match self {
             Style::Journal => format!("<{}>", priority(Level::ERROR)),

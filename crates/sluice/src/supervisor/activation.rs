@@ -26,7 +26,7 @@ impl Activated {
     /// The sockets that were passed to this process, if there are any. Call it once, before other descriptors are made.
     ///
     /// # Errors
-    /// One line: a descriptor that was passed is no listening stream socket.
+    /// One line: a descriptor that was passed is not a listening stream socket.
     pub(super) fn take_passed() -> Result<Activated, String> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let count = count(

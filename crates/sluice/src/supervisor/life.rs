@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A server process that has lived so long is no failed attempt.
+/// A server process that has lived so long does not count as a failed attempt.
 const STABLE: Duration = Duration::from_secs(10);
 
 /// The delay after the second death in a row; it doubles with each further one.
@@ -35,11 +35,11 @@ pub(super) enum State {
     Reloading,
     /// The server process serves, and another program is tried.
     Upgrading,
-    /// There is none until this moment.
+    /// There is no server process until this moment.
     BackingOff { until: Instant },
     /// The server process ends after its exchanges; at once if `signals` is 2 or more.
     Draining { signals: u32 },
-    /// There is none any more.
+    /// There is no server process any more.
     Ended,
 }
 

@@ -77,7 +77,7 @@ struct Supervisor<'a> {
     /// The files of the settings in force, for the next server process.
     bundle: OwnedFd,
     certificates: Certificates,
-    /// The user of the server process; `None` for that of this one.
+    /// The user of the server process; `None`: the same as the supervisor's.
     user: Option<ServerUser>,
     server: Option<ServerProcess>,
     /// A server process that is to replace it, or a program that is only tried.

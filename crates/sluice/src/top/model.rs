@@ -353,7 +353,7 @@ impl Model {
         self.selected = self.selected.saturating_add_signed(lines).min(count.saturating_sub(1));
     }
 
-    /// The path of the chosen request, or of that of the chosen process, without its query.
+    /// The path of the chosen request, or of the chosen process's request, without its query.
     pub(super) fn selected_path(&self) -> Option<String> {
         let target = match self.pane {
             Pane::Requests => Some(&self.requests().get(self.selected)?.target),
@@ -365,7 +365,7 @@ impl Model {
         target?.split('?').next().map(str::to_owned)
     }
 
-    /// The id of the chosen request, or of that of the chosen process.
+    /// The id of the chosen request, or of the chosen process's request.
     pub(super) fn selected_request(&self) -> Option<String> {
         match self.pane {
             Pane::Requests => Some(self.requests().get(self.selected)?.id.clone()),
@@ -381,7 +381,7 @@ impl Model {
         }
     }
 
-    /// The script of the chosen process, or of that of the chosen request.
+    /// The script of the chosen process, or of the chosen request's process.
     fn selected_script(&self) -> Option<String> {
         match self.pane {
             Pane::Requests => self.requests().get(self.selected)?.script.clone(),
