@@ -42,7 +42,7 @@ pub(super) struct Draft {
 pub(super) enum RouteDirectory {
     /// The value of `directory`.
     Named(PathBuf),
-    /// The one that the path of the route stands for below the root of the site.
+    /// The directory that the path of the route stands for below the root of the site.
     BelowRoot(PathBuf),
     /// The value of `directory` is wrong, which has been reported.
     Wrong,
@@ -52,7 +52,7 @@ pub(super) enum RouteDirectory {
 /// The value of `scripts`.
 struct Suffixes {
     all: Vec<String>,
-    /// The interpreters or, in mode `rte`, the engines that run the scripts; empty if the script files run themselves.
+    /// The interpreters or, in mode `rte`, the engines, by suffix. Scripts with other suffixes run themselves.
     runners: Vec<(String, At<String>)>,
 }
 

@@ -65,7 +65,7 @@ const CLIENT: &str = "SSL_CLIENT_";
 const CLIENT_VERIFY: &str = "SSL_CLIENT_VERIFY";
 
 impl TlsInfo {
-    /// The same as if the client had sent no certificate: for a site whose authorities have not signed it.
+    /// The same TLS facts, without the client certificate: for a site whose authorities have not signed it.
     #[must_use]
     pub fn without_certificate(self: &Rc<TlsInfo>) -> Rc<TlsInfo> {
         let is_about_client = |name: &str| name.starts_with(CLIENT) && name != CLIENT_VERIFY;

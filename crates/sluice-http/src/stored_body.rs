@@ -32,9 +32,9 @@ pub struct BodyStorage {
 
 /// A body that was stored.
 pub enum StoredBody {
-    /// In memory.
+    /// A body in memory.
     Memory(Bytes, Reservation),
-    /// In a file, whose position is the beginning.
+    /// A body in a file, whose position is the beginning.
     File(StoredFile),
 }
 

@@ -17,7 +17,7 @@ const UNPRIVILEGED_PORT: u16 = 1024;
 pub enum AddressSockets {
     /// The server has them: the address, as `Server::addresses` shows it.
     Kept(String),
-    /// These.
+    /// New sockets.
     New(Bound),
 }
 
@@ -33,7 +33,7 @@ pub struct NewListener {
 
 /// The addresses of a server.
 pub struct Addresses {
-    /// By their numbers.
+    /// The addresses by their numbers.
     numbered: Vec<Numbered>,
     workers: Vec<mpsc::UnboundedSender<NewListener>>,
     /// The files of unix sockets, until the server drains.
@@ -62,7 +62,7 @@ pub struct Change {
 }
 
 impl Addresses {
-    /// No address yet, and for each worker its end.
+    /// Creates a server without addresses, and the receiving end for each worker.
     pub fn new(workers: usize) -> (Addresses, Vec<mpsc::UnboundedReceiver<NewListener>>) {
         let (workers, receivers) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
         let addresses = Addresses {

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use crate::connection::Connection;
 use crate::outgoing::Hold;
 
-/// Whose memory the bytes of a chunk are in.
+/// The owner of the memory that the bytes of a chunk are in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ChunkMemory {
     /// Memory of the chunk itself.
@@ -22,9 +22,9 @@ pub enum ChunkMemory {
 /// Where a chunk stands in its body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ChunkPosition {
-    /// Others follow, or may follow.
+    /// Other chunks follow, or may follow.
     Inner,
-    /// None follows.
+    /// The last chunk.
     Last,
 }
 

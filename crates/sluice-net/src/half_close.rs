@@ -50,12 +50,12 @@ pub(crate) enum Step {
 pub(crate) struct HalfClose(Option<Watch>);
 
 struct Watch {
-    /// Since when nothing was sent.
+    /// The time since which nothing was sent.
     since: Instant,
     /// The count of bytes sent at the last check.
     sent: u32,
     next_probe: Instant,
-    /// Until the probe after the next one.
+    /// The interval until the probe after the next one.
     interval: Duration,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct SharedStream(pub Rc<RefCell<ClientStream>>);
 pub(crate) struct ClientStream {
     transport: Transport,
     connection: Rc<Connection>,
-    /// Since when a write waits for the client to make room.
+    /// The time since which a write waits for the client to make room.
     waiting_since: Option<Instant>,
     /// How long earlier writes have waited since the last call of `client_wait`.
     waited: Duration,

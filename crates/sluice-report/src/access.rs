@@ -26,7 +26,7 @@ pub struct FailureReport {
     pub senders: Vec<FailedSender>,
 }
 
-/// Somebody who has sent wrong passwords.
+/// A user or client that has sent wrong passwords.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedSender {
     /// The name, whether there is such a user or not. `None` for a token.
@@ -41,15 +41,15 @@ pub struct FailedSender {
     pub refused: u64,
     /// When the last wrong one was sent, seconds since 1970.
     pub last: u64,
-    /// Until when further ones are refused, seconds since 1970. `None` if they are not.
+    /// The time until which further ones are refused, seconds since 1970. `None` if they are not refused.
     pub refused_until: Option<u64>,
 }
 
-/// Whose requests are counted together.
+/// The requests that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
-    /// Everybody's.
+    /// All requests of the route.
     Route,
     /// The requests from an address; for IPv6 from a network of 64 bits, by its address.
     Client(IpAddr),
@@ -72,14 +72,14 @@ pub struct ThrottleReport {
     pub refused: u64,
     /// Requests that were refused (503) because they had waited for too long.
     pub timed_out: u64,
-    /// Whose requests they are, the most first; of more than fifty only these.
+    /// The users or clients with requests, the busiest first; at most fifty.
     pub keys: Vec<ThrottledKey>,
 }
 
 /// The requests that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThrottledKey {
-    /// Whose they are.
+    /// The user or client.
     pub of: Whose,
     /// Requests that are being answered.
     pub running: usize,

@@ -40,7 +40,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// No processes yet.
+    /// Creates the scripts of a worker, without processes.
     pub fn new(
         worker: usize,
         launcher: Arc<RemoteLauncher>,

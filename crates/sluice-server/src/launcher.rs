@@ -27,7 +27,7 @@ pub struct LauncherPlan {
     pub threads: usize,
     /// The controllers that the cgroups of scripts need. `None`: scripts have no cgroups.
     pub controllers: Option<Vec<String>>,
-    /// Below this directory are the directories for the temporary files of scripts.
+    /// The directory below which are the directories for the temporary files of scripts.
     pub temporary_files: PathBuf,
     /// The users that scripts may have.
     pub users: ScriptUserSettings,

@@ -48,9 +48,9 @@ pub(crate) struct Ended<'a> {
 /// When a response was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseTimes {
-    /// From the head of the request to the first byte of the response.
+    /// The time from the head of the request to the first byte of the response.
     pub first_byte: Duration,
-    /// From the head of the request to the last byte of the response.
+    /// The time from the head of the request to the last byte of the response.
     pub whole: Duration,
 }
 

@@ -80,7 +80,7 @@ pub struct TracedRequest<'a> {
 }
 
 impl TracedRequest<'_> {
-    /// The same, to add to.
+    /// The same properties as attributes, to which others can be added.
     #[must_use]
     pub fn to_attributes(&self) -> TracedAttributes {
         TracedAttributes {

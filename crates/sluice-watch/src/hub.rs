@@ -42,12 +42,12 @@ struct Watches {
     changes: u64,
 }
 
-/// There are too many watches: so many.
+/// The bound that another watch would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// In all.
+    /// The bound on all watches.
     All,
-    /// The watches of pages.
+    /// The bound on watches of pages.
     OfPages,
 }
 

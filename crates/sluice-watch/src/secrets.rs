@@ -58,7 +58,7 @@ impl Secrets {
         Secrets(Rc::new(Inner { list, search }))
     }
 
-    /// The same and others.
+    /// These secrets and others.
     #[must_use]
     pub fn and<'a>(&'a self, others: impl IntoIterator<Item = &'a [u8]>) -> Secrets {
         let known = self.0.list.iter().map(|known| &**known);

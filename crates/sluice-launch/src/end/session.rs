@@ -120,9 +120,9 @@ pub(crate) fn terminate(pids: &[i32], is_member: impl Fn(i32) -> bool) {
 /// Whether another process can do the work of a script process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// None can.
+    /// No other process can.
     Alone,
-    /// One of its session that has not exited, or one that holds its standard output open, such as a daemon that it started.
+    /// A process of its session that has not exited can, or one that holds its standard output open, such as a daemon that it started.
     Helped,
     /// The answer is unknown for now: the kernel does not say, another search was under way, or there are too many processes. The caller treats
     /// it as `Helped`, and asks again.

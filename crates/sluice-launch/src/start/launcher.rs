@@ -44,7 +44,7 @@ pub struct LauncherSettings {
     pub threads: usize,
     /// The cgroups of its processes; `None`: they stay in the server's cgroup.
     pub cgroups: Option<Arc<Cgroups>>,
-    /// Below this directory are those for the temporary files of processes that have one of their own.
+    /// The directory below which are the directories for the temporary files of processes that have one of their own.
     pub temporary_files: PathBuf,
 }
 

@@ -78,7 +78,7 @@ pub(crate) enum FailedCheck {
     NotAFile,
     /// The file has a bit that changes user or group.
     SetId(u32),
-    /// Others may write it; its mode.
+    /// Others may write the file or directory; its mode.
     Writable(Where, u32),
     /// This directory belongs to this other user.
     OtherOwner(Where, u32),

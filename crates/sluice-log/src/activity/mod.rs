@@ -84,7 +84,7 @@ impl Recorder {
         }
     }
 
-    /// The same, and begins again with them.
+    /// Takes a sample as `sample` makes it, and begins the greatest numbers again.
     fn take_sample(&self, sums: Sums) -> Sample {
         Sample {
             sums,

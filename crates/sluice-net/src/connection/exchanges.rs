@@ -9,9 +9,9 @@ use sluice_http::received::Received;
 
 /// The exchanges of a connection.
 pub struct Exchanges {
-    /// Begun; wraps around.
+    /// Exchanges that have begun; wraps around.
     begun: Cell<u32>,
-    /// In progress; more than one only in HTTP/2.
+    /// Exchanges in progress; more than one only in HTTP/2.
     open: Cell<u32>,
     /// Exchanges in progress that wait for the server (a script, for example), not for the client to take the response.
     waiting_on_server: Cell<u32>,

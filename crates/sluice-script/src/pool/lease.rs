@@ -21,7 +21,7 @@ pub(crate) struct Lease {
     id: ProcessId,
     /// `None` if the holder has to start the process.
     idle: Option<IdleProcess>,
-    /// For a process that the holder has to start, until it does.
+    /// The permit for a process that the holder has to start, until it does.
     permit: Option<Permit>,
     state: LeaseState,
 }

@@ -375,7 +375,7 @@ impl Pool {
         actions
     }
 
-    /// Since when its oldest idle process has been idle. `None` if there is none of these.
+    /// The time since which its oldest idle process has been idle. `None` if there is no such process.
     pub(crate) fn idle_since(&self, which: Idle) -> Option<Instant> {
         let idle = || self.processes.iter().filter_map(|slot| slot.idle_since);
         let kept = match which {

@@ -78,7 +78,7 @@ struct Waiter {
 }
 
 impl SharedPool {
-    /// Without processes.
+    /// Creates a pool without processes.
     pub(crate) fn new(
         script: &Script,
         settings: &ScriptSettings,

@@ -62,7 +62,7 @@ impl ProcessDetail for BadReply {
 pub(crate) enum Violation {
     /// The head is malformed.
     Head(HeadFault),
-    /// The same, and its cause.
+    /// The head is malformed because of the `#!` line.
     Shebang(HeadFault, ShebangProblem),
     /// Sentinels or callouts are out of order.
     Output(OutputFault),
@@ -78,7 +78,7 @@ pub(crate) enum Violation {
     TwoReplies,
     /// The cursors of the memory buffer are impossible.
     MemoryBuffer(RingFault),
-    /// So many bytes on the mailbox while the memory buffer was open as a ring.
+    /// The script wrote so many bytes on the mailbox while the memory buffer was open as a ring.
     MailboxDuringRing(usize),
     /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
     Region(Option<BufferPart>),
@@ -189,7 +189,7 @@ impl ProcessState {
         matches!(self.exit, Some(Exit::Code(1..) | Exit::Signal(_))) && !self.error_lines.is_empty()
     }
 
-    /// Without its error output.
+    /// Writes the state without the error output.
     fn fmt_state(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "script {}, pid {}", self.script, self.pid)?;
         match (self.exit, &self.limit) {

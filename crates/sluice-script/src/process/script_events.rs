@@ -65,7 +65,7 @@ struct WatchedExchange {
     /// The script has written something.
     has_begun: Cell<bool>,
     counts: Counts,
-    /// Since when the output is not wanted.
+    /// The time since which the output is not wanted.
     paused: Cell<Option<Instant>>,
     silence: RefCell<SilenceTimer>,
 }
@@ -80,7 +80,7 @@ struct Counts {
 }
 
 impl ScriptEvents {
-    /// Nobody can watch: the requests of the server itself are nobody's.
+    /// Creates events that nobody can watch, for the requests of the server itself.
     pub(crate) fn none() -> ScriptEvents {
         ScriptEvents {
             watched: OnceCell::new(),
@@ -334,7 +334,7 @@ impl ScriptEvents {
         text
     }
 
-    /// No output is wanted until `resume`: the client has to take what it was given.
+    /// Notes that no output is wanted until `resume`: the client has to take the bytes that it was given.
     pub(crate) fn pause(&self) {
         if let Some(watched) = self.watched.get() {
             watched.paused.set(Some(Instant::now()));

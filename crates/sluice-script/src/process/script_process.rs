@@ -136,7 +136,7 @@ struct State {
 
 /// The server's ends of a process's descriptors.
 pub(crate) struct Channels {
-    /// For the request body. `None` if standard input is a file or /dev/null.
+    /// The pipe for the request body. `None` if standard input is a file or /dev/null.
     pub input: Option<Input>,
     pub mailbox: Mailbox,
     pub cgiplusin: RequestPipe,
@@ -315,7 +315,7 @@ impl Process {
         state.waiter = None;
     }
 
-    /// Nobody waits for its reply any more.
+    /// Notes that nobody waits for its reply any more.
     pub(crate) fn note_draining(&self) {
         self.lock().is_draining = true;
     }

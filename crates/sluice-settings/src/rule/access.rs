@@ -192,7 +192,7 @@ pub struct AccessRule {
 /// How many of the entries of a rule must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Require {
-    /// One of them.
+    /// One of them must hold.
     #[default]
     Any,
     /// Each of them.

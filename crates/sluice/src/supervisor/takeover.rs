@@ -99,7 +99,7 @@ pub(super) struct Estate {
     pub(super) reloads: Vec<Cause>,
 }
 
-/// The same, of the supervisor that leaves it.
+/// The same state, borrowed from the supervisor that leaves it.
 pub(super) struct Leaving<'a> {
     pub(super) server: &'a ServerProcess,
     pub(super) retired: &'a [ServerProcess],

@@ -31,7 +31,7 @@ pub(super) struct Candidate {
     pub(super) until: Instant,
     /// The settings that the process would take over. `None` for a program that is only tried.
     pub(super) prepared: Option<Prepared>,
-    /// Why the process cannot replace it.
+    /// Why the process cannot take over.
     pub(super) failure: Option<String>,
 }
 

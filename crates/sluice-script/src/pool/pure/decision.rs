@@ -17,7 +17,7 @@ pub(crate) enum Need {
     First,
     /// A request of a script that has some.
     Further,
-    /// No request: in advance.
+    /// A start in advance, without a request.
     Advance,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Idle {
 /// Whether requests for other scripts wait for room in the bounds that pools share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claim {
-    /// None waits.
+    /// No request waits.
     None,
     /// Some wait: they get a process for which none of its own script waits.
     Young,

@@ -38,7 +38,7 @@ impl fmt::Display for Cause {
 pub(crate) enum Departure {
     /// The pool has ended it.
     Retired(Reason),
-    /// By itself, or it was stopped after its exchange.
+    /// The process has ended by itself, or was stopped after its exchange.
     Ended,
 }
 

@@ -24,7 +24,7 @@ const STARTED_WELL_AFTER: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessId(pub(super) u64);
 
-/// For whom a process is.
+/// The request for which a process is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applicant {
     /// The worker of the request.
@@ -43,9 +43,9 @@ pub(super) struct Slot {
     pub(super) in_use: usize,
     /// `None` while it works for a request, or is being started.
     pub(super) idle_since: Option<Instant>,
-    /// The same of the time before its present exchange.
+    /// The value of `idle_since` before the present exchange.
     pub(super) was_idle_since: Option<Instant>,
-    /// Since when the process that it has replaced was idle; it has had no request since then.
+    /// The time since which the process that it has replaced was idle; it has had no request since then.
     pub(super) unused_since: Option<Instant>,
     /// When it was given its last request.
     pub(super) busy_since: Instant,
@@ -64,7 +64,7 @@ pub(super) struct Slot {
     pub(super) recent: RecentScripts,
     /// Why it is to be replaced. It serves until its successor is ready.
     pub(super) due: Option<Reason>,
-    /// Since when.
+    /// The time since which it is to be replaced.
     pub(super) due_since: Option<Instant>,
     /// The process that is being started to replace it.
     pub(super) successor: Option<ProcessId>,

@@ -21,7 +21,7 @@ pub(crate) struct PoolView {
 pub(crate) struct Career {
     /// Requests that it has served.
     pub served: u64,
-    /// Since when it was idle.
+    /// The time since which it was idle.
     pub idle_since: Option<Instant>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct SlotView {
     pub cause: Cause,
     /// When its start was decided.
     pub started: Instant,
-    /// Since when it is busy or idle.
+    /// The time since which it is busy or idle.
     pub since: Instant,
     pub is_idle: bool,
     /// The process is being started in advance.

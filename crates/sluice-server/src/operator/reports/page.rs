@@ -25,9 +25,9 @@ pub(crate) struct Page {
 pub(crate) enum Content {
     /// A value, as HTML and as JSON.
     Value(fn(&Wanted) -> Collected),
-    /// The same, and the script of the page shows it again every two seconds.
+    /// A value that the script of the page fetches again every two seconds.
     Live(fn(&Wanted) -> Collected),
-    /// The same, every 20 seconds: for long pages that change slowly.
+    /// A value that the script fetches again every 20 seconds: for long pages that change slowly.
     LiveSlowly(fn(&Wanted) -> Collected),
     /// A response that the page makes itself. It is not in the navigation if its title is empty.
     Own(fn(Ask) -> Answered),
