@@ -71,7 +71,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// Entries with several names that may be one name with blanks, as those of Active Directory: an agent has other names than files.
+/// Entries with several names that may be one name with blanks, as in Active Directory: an agent has other names than files.
 fn names_with_blanks(access: &AccessSettings) -> Vec<String> {
     if access.source.agent.is_none() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a route changes for whatever answers: fields of the response, expiry, limits on the request body.
+//! Changes that a route makes whatever answers: fields of the response, expiry, limits on the request body.
 //!
 //! Field changes parse themselves (`sluice_settings::rule`) and say what is wrong with a text; here the message gets its place.
 

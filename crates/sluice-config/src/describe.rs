@@ -294,7 +294,7 @@ fn describe_processes(script: &ScriptSettings) -> String {
     }
 }
 
-/// What bounds the processes of a pool beside their number, each as in the configuration: `requests = 500`.
+/// The limits of a pool, except the number of processes, each as in the configuration: `requests = 500`.
 fn pool_lines(script: &ScriptSettings) -> Vec<String> {
     let (pool, usual) = (&script.pool, PoolSettings::new(script.mode));
     let number = |number: Option<usize>| number.map(|number| number.to_string());

@@ -18,7 +18,7 @@ use super::key::{Key, Kind};
 use super::route;
 use super::table::{Table, expect_directory, require_star};
 
-/// The candidate of a fallback that is no path.
+/// The value in `fallback` that means the next route. Other values are paths.
 const NEXT_ROUTE: &str = "next";
 
 /// The keys of a directory while they are read.
@@ -37,9 +37,9 @@ pub(super) struct Draft {
 
 /// The directory that a route names beside `files`.
 pub(super) enum RouteDirectory {
-    /// That of `directory`.
+    /// The value of `directory`.
     Named(PathBuf),
-    /// The one that the path of the route stands for below the root of the site.
+    /// The directory that the path of the route stands for below the root of the site.
     BelowRoot(PathBuf),
     /// The value of `directory` is wrong, which has been reported.
     Wrong,
@@ -49,7 +49,7 @@ pub(super) enum RouteDirectory {
 /// The value of `scripts`.
 struct Suffixes {
     all: Vec<String>,
-    /// What runs them, if it is not the file itself: interpreters or, in mode `rte`, engines.
+    /// The interpreters or, in mode `rte`, the engines, by suffix. Scripts with other suffixes run themselves.
     runners: Vec<(String, At<String>)>,
 }
 

@@ -359,7 +359,7 @@ fn module_of(directory: &Path, file: &str, inspect: &dyn Fn(&Path) -> FileKind) 
     name.replace('/', ".")
 }
 
-/// Reports engines that cannot be started: a mistake for `check`, but a server starts without them. The line is that of their key.
+/// Reports engines that cannot be started, at the line of their key: a mistake for `check`, but a server starts without them.
 pub(super) fn report_missing_engines(script: &ScriptSettings, document: &Document<'_>, line: usize) {
     if script.mode.has_engine() {
         for missing in (document.missing_engines)(&script.engines) {

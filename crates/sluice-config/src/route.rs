@@ -101,7 +101,7 @@ pub(super) struct Draft {
     root_path: Option<PathBuf>,
     /// The directory that it serves, if it does.
     pub(super) served: directory::Draft,
-    /// What `files` says.
+    /// The value of `files`.
     files: Option<DirectorySettings>,
     /// `None` if it is absent or wrong.
     pattern: Option<At<Pattern>>,
@@ -272,7 +272,7 @@ pub(super) static ROUTE: Section<Draft> = Section {
     keys: &KEYS_ALONE,
 };
 
-/// What is said about `follow_links` of a site and of a route.
+/// The description of `follow_links` of a site and of a route.
 pub(super) const FOLLOW_LINKS_TEXT: &str = "Whether [symbolic links](../guides/routes.md#symbolic-links) that leave a directory are \
     followed, for files, listings and scripts. `false`: what they lead to does not exist (404, and the log says why). `\"same-owner\"`: \
     if a link belongs to the owner of what it leads to. `true`: always.";

@@ -16,7 +16,7 @@ pub(super) struct ParsedRoute {
     pub(super) action_line: usize,
     /// `None` if it is wrong.
     pub(super) action: Option<Action>,
-    /// Its pattern; `None` if it is wrong.
+    /// The pattern; `None` if it is wrong.
     pub(super) path: Option<Pattern>,
     pub(super) when: Conditions,
 }

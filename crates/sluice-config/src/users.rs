@@ -131,7 +131,7 @@ pub(super) fn check_user(script: &ScriptSettings, table: &Table<'_>) {
     }
 }
 
-/// Gives scripts whose route names no user that of all scripts.
+/// Sets the user of all scripts for routes that name none.
 pub(super) fn finish(settings: &mut Settings) {
     let Some(usual) = settings.users.scripts.clone() else {
         return;

@@ -1,4 +1,4 @@
-//! What a script process, or the server itself, may use and reach: limits, cgroups, files, network, system calls.
+//! Limits on what a script process, or the server itself, may use and reach: resources, cgroups, files, network, system calls.
 //!
 //! Everything is prepared before the clone. Not here: the user (`users`).
 

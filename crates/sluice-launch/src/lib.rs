@@ -1,7 +1,7 @@
 //! Starting script processes from a multi-threaded server: as vfork(2) does, never with fork(2).
 //!
 //! Here: the program to start and the process that it becomes, with its channels and the clone (`start`); what it may use and reach
-//! (`confine`); as whom it runs (`users`); its end, and that of the processes that it leaves behind (`end`); and all of that in another
+//! (`confine`); the user that it runs as (`users`); its end, and the end of the processes that it leaves behind (`end`); and all of that in another
 //! process than the server (`wire`). Not here: the protocol on the channels (sluice-gateway), the memory behind descriptor 4
 //! (sluice-membuf), and the decision when to start or end a process (the process pools).
 //!

@@ -1,4 +1,4 @@
-//! As whom a program runs: users and groups of the machine, owners of scripts, and the policy that decides.
+//! The user of a program: users and groups of the machine, owners of scripts, and the policy that decides.
 //!
 //! Not here: the change of the user in the child (`start::child`).
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The first bytes that a client sends (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes of the head of a frame.
@@ -47,7 +47,7 @@ enum State {
     Payload {
         frame: Frame,
         left: u32,
-        /// Its values are not complete, so it was not reported.
+        /// The values of the frame are not complete, so it was not reported.
         is_waiting: bool,
     },
     /// The client does not begin with `PREFACE`: nothing is known about its bytes.
@@ -337,7 +337,7 @@ impl Frame {
     }
 }
 
-/// Its type, stream and flags, and its values or its length: `HEADERS, stream 1, END_STREAM END_HEADERS, 31 bytes`.
+/// Shows type, stream and flags, and the values or the length: `HEADERS, stream 1, END_STREAM END_HEADERS, 31 bytes`.
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -405,7 +405,7 @@ mod tests {
         frames.iter().map(Frame::to_string).collect()
     }
 
-    /// What a client sends: the preface, settings, a window update, a request with a body.
+    /// The bytes of a client: the preface, settings, a window update, a request with a body.
     fn conversation() -> Vec<u8> {
         let settings = [0, 3, 0, 0, 0, 100, 0, 4, 0, 160, 0, 0, 0xab, 0xcd, 0, 0, 0, 1];
         let parts = [

@@ -60,7 +60,7 @@ impl<B> From<Result<Response<B>, Infallible>> for Answered<B> {
 pub struct Refusal {
     /// The status of the response.
     pub status: StatusCode,
-    /// What is wrong with the head, for the log.
+    /// The fault of the head, for the log.
     pub reason: String,
     /// Whether hyper has already sent a response.
     pub is_answered: bool,

@@ -50,7 +50,7 @@ enum State {
         is_drained: bool,
     },
     Registered(TcpStream),
-    /// It could not be registered with the event loop.
+    /// The socket could not be registered with the event loop.
     Lost,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct SharedStream(pub Rc<RefCell<ClientStream>>);
 pub(crate) struct ClientStream {
     transport: Transport,
     connection: Rc<Connection>,
-    /// Since when a write waits for the client to make room.
+    /// The time since which a write waits for the client to make room.
     waiting_since: Option<Instant>,
     /// How long earlier writes have waited since the last call of `client_wait`.
     waited: Duration,
@@ -62,20 +62,20 @@ pub(crate) struct ClientStream {
     status_line_sent: usize,
     /// The last byte sent is a leading zero of the size of a chunk that has not been written.
     ends_with_zero: bool,
-    /// Nothing was sent since the last complete flush.
+    /// Whether nothing was sent since the last complete flush.
     is_flushed: bool,
     client: ClientSide,
-    /// What a watch wants of the bytes; made with the first bytes that are watched.
+    /// The state of watching the bytes; made with the first bytes that are watched.
     watched_bytes: Option<Box<WatchedBytes>>,
 }
 
-/// What reading and writing have shown of the client.
+/// The state of the client, as reading and writing have shown it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientSide {
     Open,
-    /// It sends no more.
+    /// The client sends no more.
     Closed,
-    /// It has reset the connection.
+    /// The client has reset the connection.
     Reset,
 }
 
@@ -99,7 +99,7 @@ impl ClientStream {
         }
     }
 
-    /// What reading and writing have shown of the client.
+    /// The state of the client, as reading and writing have shown it.
     pub(crate) fn client(&self) -> ClientSide {
         self.client
     }
@@ -290,7 +290,7 @@ impl ClientStream {
             .note_read(&self.connection, read, bytes, at);
     }
 
-    /// As `poll_read_next`, but no further than the turn goes: then other connections have theirs.
+    /// Reads as `poll_read_next` does, but no more than is left of the turn. Then other connections have theirs.
     fn poll_read_in_turn(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.turn.room(buffer.remaining()) {
             0 => {

@@ -18,7 +18,7 @@ use crate::listener::BACKLOG;
 /// The file of a listening socket. Dropping this removes the file, unless another process has replaced it.
 pub struct SocketFile {
     path: PathBuf,
-    /// Its device and inode number. No other file has them while the socket is open, so it is kept open.
+    /// The device and inode number. No other file has them while the socket is open, so it is kept open.
     identity: (u64, u64),
     _socket: OwnedFd,
 }

@@ -20,10 +20,10 @@ use sluice_watch::{Direction, Item, Subject};
 use crate::connection::Connection;
 use crate::frames::FrameReader;
 
-/// What the first line of each response of HTTP/1 begins with.
+/// The beginning of the first line of each response of HTTP/1.
 const STATUS_LINE: &[u8] = b"HTTP/1.";
 
-/// What the first line of each request of HTTP/1 ends with, beside its minor version.
+/// The end of the first line of each request of HTTP/1, before its minor version.
 const VERSION: &[u8] = b" HTTP/1.";
 
 /// The bytes of a watched connection.
@@ -157,7 +157,7 @@ impl WatchedBytes {
     }
 }
 
-/// What somebody wants to be shown of the bytes.
+/// The forms in which watches want the bytes.
 struct Wanted {
     octets: bool,
     is_http2: bool,
@@ -313,7 +313,7 @@ mod tests {
             self.watched_bytes.note_sent(&self.connection, &chunks, count, at);
         }
 
-        /// What the watch has been shown since the last call, joined.
+        /// The events of the watch since the last call, joined.
         fn shown(&self) -> String {
             let events = self.watch.take_until(Instant::now()).events;
             let texts = events.iter().map(|event| match &event.content {

@@ -62,7 +62,7 @@ pub struct WorkerNetLimits {
     pub client_counts: Arc<ClientCounts>,
 }
 
-/// What the monitor of a connection needs to know of its worker.
+/// The state of the worker that the monitor of a connection uses.
 #[derive(Clone, Copy)]
 pub(crate) struct WorkerNetStatus {
     /// Seconds since the worker started.
@@ -107,7 +107,7 @@ impl WorkerNet {
         self.listener_protocols.load()[listener].proxy_protocol.is_some()
     }
 
-    /// What is known of a client's certificate, for a request to this host: a certificate that was shown to another site's
+    /// The state of a client's certificate, for a request to this host: a certificate that was shown to another site's
     /// authorities, or before the authorities changed, is checked again.
     pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
         let Some(shown) = connection.peer().certificate() else {
@@ -281,7 +281,7 @@ impl Drop for WorkerNet {
     }
 }
 
-/// What is known of a connection before its requests.
+/// The attributes of a connection that are known before its requests.
 fn attributes(connection: &Connection) -> TracedAttributes {
     let client = connection.peer().endpoints().client.ip();
     TracedAttributes {

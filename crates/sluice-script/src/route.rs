@@ -25,7 +25,7 @@ pub struct ScriptRoute {
     pub origin: String,
     /// The begin of the paths by which another route runs the scripts of the same directory in another mode, if one does.
     pub other_mode: Option<String>,
-    /// What its processes may use and reach; `None` if that is what the server may (`confinement::of_route`).
+    /// Limits on what the processes may use and reach; `None`: the same as the server (`confinement::of_route`).
     pub confinement: Option<Arc<Confinement>>,
     /// The processes of its scripts.
     pub pools: Pools,

@@ -49,9 +49,9 @@ pub(crate) struct Context {
 /// A moment by both clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
-    /// By the clock of the system.
+    /// The time by the clock of the system.
     pub at: SystemTime,
-    /// By the monotonic clock.
+    /// The time by the monotonic clock.
     pub instant: Instant,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct NewEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryNumber(usize);
 
-/// What is known of an exchange when it begins.
+/// The properties of an exchange that are known when it begins.
 pub(crate) struct NewRequest {
     pub id: UniqueId,
     pub started: Instant,
@@ -177,7 +177,7 @@ impl InProgress {
         }
     }
 
-    /// Those that a watch may join, the oldest of them, in any order.
+    /// The exchanges that a watch may join, the oldest of them, in any order.
     pub(crate) fn watchable(&self, may_join: impl Fn(&TracedRequest<'_>) -> bool) -> Vec<Watchable> {
         let entries = self.0.borrow();
         let all = entries.entries.iter().flatten();

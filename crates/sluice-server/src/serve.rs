@@ -68,7 +68,7 @@ use gate::Gate;
 use request::Request;
 use waiting::Wait;
 
-/// What answers the requests of a worker's connections.
+/// The service that answers the requests of a worker's connections.
 pub(crate) struct ExchangeService {
     context: Rc<Context>,
     // Workers must not contend for one reference count.

@@ -54,7 +54,7 @@ pub struct Settings {
     pub unknown_hosts: UnknownHosts,
     /// Limits of connections, heads and bodies.
     pub limits: Limits,
-    /// The directory for stored request bodies; `None` for that of temporary files (`TMPDIR`, or `/tmp`).
+    /// The directory for stored request bodies; `None` for the directory of temporary files (`TMPDIR`, or `/tmp`).
     pub spool_directory: Option<PathBuf>,
     /// The directory for what the server keeps over a restart.
     pub state_directory: StateDirectory,
@@ -109,7 +109,7 @@ impl Settings {
         access_logs.chain(self.server_log.file.as_deref())
     }
 
-    /// The users as whom scripts may run.
+    /// The users that scripts may have.
     #[must_use]
     pub fn script_users(&self) -> ScriptUserSettings {
         let mut named: Vec<User> = Vec::new();

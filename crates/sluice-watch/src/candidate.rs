@@ -1,4 +1,4 @@
-//! A watch that may show a connection or an exchange: what it has been shown, and its trigger.
+//! A watch that may show a connection or an exchange: the part that was shown so far, and the trigger.
 //!
 //! Not here: when it is decided (`subject`), and what it asks for (`spec`).
 
@@ -16,7 +16,7 @@ use crate::watch::Queue;
 pub(crate) struct Candidate {
     pub(crate) queue: Arc<Queue>,
     pub(crate) is_shown: bool,
-    /// What the trigger waits for has happened; or there is none.
+    /// Whether the trigger has fired, or there is none.
     pub(crate) is_triggered: bool,
     /// Bytes that may still be shown.
     pub(crate) octets_left: usize,

@@ -36,17 +36,17 @@ pub struct Filter {
     /// The id of the exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// It took longer than so many milliseconds.
+    /// The time, in milliseconds, that the request exceeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slower_than_ms: Option<u64>,
 }
 
-/// What is known of a request so far. `None` is not known yet; of a request that has ended (`is_ended`), it is known that there is none.
+/// The known properties of a request. `None`: not known yet or, if the request `is_ended`, absent.
 #[derive(Clone, Debug, Default)]
 pub struct TracedAttributes {
     /// The client's address, as text.
     pub client: Option<String>,
-    /// What the site is called: its hosts, which may be globs (`*.example.org`).
+    /// The hosts of the site, which may be globs (`*.example.org`).
     pub site: Option<Vec<String>>,
     /// The path, as the client sent it, without its query.
     pub path: Option<String>,
@@ -62,11 +62,11 @@ pub struct TracedAttributes {
     pub id: Option<String>,
     /// How long it has taken so far.
     pub time: Duration,
-    /// Nothing more will be known.
+    /// Whether these properties are final.
     pub is_ended: bool,
 }
 
-/// What is known of a request when its head is complete.
+/// The properties of a request that are known when its head is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct TracedRequest<'a> {
     /// The client's address.
@@ -80,7 +80,7 @@ pub struct TracedRequest<'a> {
 }
 
 impl TracedRequest<'_> {
-    /// The same, to add to.
+    /// The same properties as attributes, to which others can be added.
     #[must_use]
     pub fn to_attributes(&self) -> TracedAttributes {
         TracedAttributes {
@@ -127,11 +127,11 @@ impl std::fmt::Write for AddressText {
 /// Whether a request matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterMatch {
-    /// It does.
+    /// The request matches.
     Matches,
-    /// It does not, whatever comes.
+    /// The request does not match, whatever follows.
     Differs,
-    /// That depends on what is not known yet.
+    /// The answer depends on properties that are not known yet.
     Undecided,
 }
 

@@ -16,7 +16,7 @@ use crate::watch::{Queue, Watch, Watcher};
 /// Watches at once at most.
 const WATCHES_MAX: usize = 16;
 
-/// Of them, those of pages: the others are for the control socket, whatever browsers do.
+/// Watches of pages at once at most. The others are reserved for the control socket, whatever browsers do.
 const PAGE_WATCHES_MAX: usize = 12;
 
 /// From this number on, subjects that wait for the tick are removed earlier if they have ended.
@@ -32,7 +32,7 @@ pub struct Hub {
     pub(crate) ring_bytes: Arc<AtomicUsize>,
     /// Connections and exchanges that were watched.
     subjects: AtomicU64,
-    /// What must not be shown.
+    /// The masks of secrets.
     masks: Mutex<Masks>,
 }
 
@@ -42,12 +42,12 @@ struct Watches {
     changes: u64,
 }
 
-/// There are too many watches: so many.
+/// The bound that another watch would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// In all.
+    /// The bound on all watches.
     All,
-    /// Of pages.
+    /// The bound on watches of pages.
     OfPages,
 }
 
@@ -115,19 +115,19 @@ impl Hub {
         Ok(Watch::new(Arc::clone(self), queue))
     }
 
-    /// What is watched now.
+    /// The specs of the active watches.
     #[must_use]
     pub fn specs(&self) -> Vec<Spec> {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         watches.list.iter().map(|queue| queue.spec.clone()).collect()
     }
 
-    /// Sets what must not be shown of the connections and exchanges that begin from now on.
+    /// Sets the masks of secrets for the connections and exchanges that begin from now on.
     pub fn set_masks(&self, masks: Masks) {
         *self.masks.lock().unwrap_or_else(PoisonError::into_inner) = masks;
     }
 
-    /// What must not be shown.
+    /// The masks of secrets.
     #[must_use]
     pub fn masks(&self) -> Masks {
         self.masks.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -58,7 +58,7 @@ impl Secrets {
         Secrets(Rc::new(Inner { list, search }))
     }
 
-    /// The same and others.
+    /// These secrets and others.
     #[must_use]
     pub fn and<'a>(&'a self, others: impl IntoIterator<Item = &'a [u8]>) -> Secrets {
         let known = self.0.list.iter().map(|known| &**known);
@@ -77,7 +77,7 @@ impl Secrets {
         }
     }
 
-    /// As `mask`, of a text.
+    /// Masks the secrets in a text, as `mask` does.
     #[must_use]
     pub fn masked(&self, text: String) -> String {
         let Some(found) = self.find(&mut Node::default(), text.as_bytes()) else {
@@ -88,7 +88,7 @@ impl Secrets {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What is a secret of these bytes, or its end; and the state of the search behind them.
+    /// Finds the bytes of secrets, also of one whose beginning came before these bytes. `node` is the state of the search, and is advanced.
     fn find(&self, node: &mut Node, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
         let search = self.search()?;
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What a watcher asks for.
+//! The specification of a watch: items, requests, bounds.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::filter::{Filter, TracedAttributes};
 use crate::item::{Item, Items};
 
-/// What a watch shows, and of which requests.
+/// The items that a watch shows, and the requests of which it shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
@@ -63,7 +63,7 @@ impl Default for Spec {
     }
 }
 
-/// What must happen to a request before it is shown: one of the conditions that are given.
+/// The conditions under which a request is shown. One of those that are given suffices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trigger {

@@ -1,4 +1,4 @@
-//! Who is shown what: watches, filters, triggers, bounds.
+//! Events and the watches that they are shown to: filters, triggers, bounds.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -186,7 +186,7 @@ pub(crate) struct Serve {
     /// The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect.
     #[arg(long, value_name = "stream|record", value_parser = parse_mailbox, default_value = "stream")]
     mailbox: Mailbox,
-    /// Who is shown what the log says about an error, with the last lines that a failed script wrote to its standard error: local
+    /// Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local
     /// (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are
     /// listened on, otherwise off].
     #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
@@ -276,7 +276,7 @@ impl ConfigFile {
     /// The file that was named, or the default one.
     ///
     /// # Errors
-    /// One line: there is no default file, or it may be another user's.
+    /// One line: there is no default file, or another user of the machine can write to it.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
         sluice_config::choose_file(self.file.as_deref())
     }
@@ -353,7 +353,7 @@ impl Demo {
         }
     }
 
-    /// Its addresses, with TLS if wanted.
+    /// The addresses, with TLS if wanted.
     ///
     /// # Errors
     /// One line: no certificate can be made.
@@ -532,7 +532,7 @@ fn are_loopback(listen: &[ListenAddress]) -> bool {
         .all(|listen| listen.ip().is_some_and(|ip| ip.is_loopback()))
 }
 
-/// Who is shown what the log says about an error, if nobody has said.
+/// The default of `detail`: error details are for local clients, and for nobody if other machines can connect.
 fn default_detail(listen: &[ListenAddress]) -> ErrorDetail {
     match are_loopback(listen) {
         true => ErrorDetail::Local,

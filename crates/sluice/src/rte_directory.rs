@@ -7,10 +7,10 @@ use sluice_settings::{Action, Engine, EngineSettings, RouteSettings, ScriptSetti
 /// The paths of the route.
 const PATH: &str = "/rte/*";
 
-/// Its engines.
+/// The engines, by the suffix of a script.
 const ENGINES: [(&str, Engine); 3] = [(".py", Engine::Python), (".pl", Engine::Perl), (".php", Engine::Php)];
 
-/// The script settings of a directory. An engine that is missing is no mistake: requests for its scripts get 503.
+/// The script settings of a directory. Engines may be missing: requests for their scripts get 503.
 pub(crate) fn script(directory: &Path) -> ScriptSettings {
     let mut script = ScriptSettings::rte(ScriptSource::Directory(directory.to_owned()));
     let engines = ENGINES.into_iter().map(|(suffix, engine)| (suffix.to_owned(), engine));

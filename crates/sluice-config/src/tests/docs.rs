@@ -11,7 +11,7 @@ use super::super::root::ROOT;
 use super::super::route::{self, Role};
 use super::{Invented, template};
 
-/// What a part of a configuration may stand after.
+/// Texts after which a part of a configuration is valid.
 const BEFORE: [&str; 7] = [
     "",
     "[[site]]\nroot = 'htdocs'\n",
@@ -23,7 +23,7 @@ const BEFORE: [&str; 7] = [
     "[[listen]]\naddress = '127.0.0.1:0'\n",
 ];
 
-/// What a part needs after it.
+/// Texts that a part of a configuration may need after it.
 const AFTER: [&str; 2] = ["", "\n[[site]]\nroot = 'htdocs'\n"];
 
 /// A comment on the line before a block that shows a mistake, or no configuration of Sluice.

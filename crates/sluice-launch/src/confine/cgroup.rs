@@ -54,14 +54,14 @@ pub struct CgroupLimits {
     pub processes_max: Option<u64>,
     /// Percent of the time of one processor (`cpu.max`).
     pub cpu_percent: Option<u64>,
-    /// Its share of the processors when they are busy, beside 100 of others (`cpu.weight`), 1 to 10000.
+    /// The share of the processors when they are busy, relative to 100 of other cgroups (`cpu.weight`), 1 to 10000.
     pub cpu_weight: Option<u64>,
 }
 
 /// The cgroups of one server. Dropping it ends the processes that are left in them, and removes them.
 #[derive(Debug)]
 pub struct Cgroups {
-    /// That of the server, in which its own is.
+    /// The server's cgroup, the parent of `own`.
     base: PathBuf,
     own: OwnDirectory,
     free: Mutex<Vec<Leaf>>,
@@ -80,7 +80,7 @@ pub struct ScriptCgroup {
     leaf: Option<Leaf>,
     all: Arc<Cgroups>,
     has_limits: bool,
-    /// It was found without processes, and none was killed.
+    /// The cgroup was found without processes, and none was killed.
     is_reusable: AtomicBool,
 }
 
@@ -225,7 +225,7 @@ impl Drop for Cgroups {
 }
 
 impl ScriptCgroup {
-    /// Its directory, for the system call that creates a process in it.
+    /// The directory, for the system call that creates a process in it.
     pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.leaf.as_ref().map(|leaf| leaf.directory.as_fd())
     }
@@ -369,7 +369,7 @@ pub fn cgroup_problem(limits: &CgroupLimits) -> Option<NoCgroups> {
         .find_map(|controller| missing(&base, controller))
 }
 
-/// The cgroup in which those of this server are.
+/// The cgroup that contains the cgroups of this server.
 fn base() -> Result<PathBuf, NoCgroups> {
     let own = own_cgroup().ok_or_else(|| NoCgroups("no cgroup2 file system is mounted".into()))?;
     Ok(match own.ends_with(SERVER) {

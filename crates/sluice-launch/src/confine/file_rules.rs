@@ -28,11 +28,11 @@ const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
 
-/// What a path for reading allows.
+/// The rights of a path for reading.
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
-/// What a path for writing allows: not to execute what was written.
+/// The rights of a path for writing: files that were written there cannot be executed.
 const WRITE: u64 = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | CHANGE_DIRECTORY | REFER;
-/// What a device allows.
+/// The rights of a device.
 const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEVICE;
 /// The rights that a rule for a file, not a directory, may have.
 const OF_FILES: u64 = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE;
@@ -42,7 +42,7 @@ const RIGHTS: [u64; 6] = [0, 0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff];
 /// Processes outside cannot be signalled (`LANDLOCK_SCOPE_SIGNAL`), since version 6.
 const SCOPE_SIGNAL: u64 = 1 << 1;
 
-/// What interpreters and shared libraries need, for reading and executing. The files of `/etc` are those of the C library
+/// Paths that interpreters and shared libraries need, for reading and executing. The files of `/etc` are those of the C library
 /// (users, hosts, time, services), of TLS libraries, and of interpreters; `python3` stands for all of its versions.
 const BASE: [&str; 37] = [
     "/usr",
@@ -83,7 +83,7 @@ const BASE: [&str; 37] = [
     "/etc/services",
     "/etc/timezone",
 ];
-/// As `BASE`, of TLS libraries: the directory beside holds private keys.
+/// Paths that TLS libraries need, each by itself because a directory beside them holds private keys.
 const TLS_BASE: [&str; 2] = ["/etc/ssl/certs", "/etc/ssl/openssl.cnf"];
 
 /// Devices that hold nothing of anybody.
@@ -139,7 +139,7 @@ struct PathBeneath {
 }
 
 impl FileRules {
-    /// With further paths to write to. `None` if this kernel has no Landlock.
+    /// Makes the rules ready for a start, with further paths to write to. `None` if this kernel has no Landlock.
     pub(crate) fn prepare<'a>(&'a self, writable: &'a [&'a CStr]) -> Option<PreparedRules<'a>> {
         static ALL: LazyLock<Vec<(CString, u64)>> = LazyLock::new(base);
         let version = landlock_version() as usize;

@@ -62,7 +62,7 @@ static FILTER: [libc::sock_filter; INSTRUCTIONS as usize] = [
     plain(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()),
 ];
 
-/// What prctl(2) takes.
+/// A filter program, as prctl(2) takes it.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Filter(pub(crate) libc::sock_fprog);

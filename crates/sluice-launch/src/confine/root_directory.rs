@@ -4,10 +4,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What other users may do in a directory.
+/// The changes that other users may make in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// Nothing: files that exist there are those of root.
+    /// None: all files there belong to root.
     Nothing,
     /// Add names, and remove their own (the sticky bit): what root creates there stays.
     AddNames,

@@ -85,7 +85,7 @@ impl TemporaryDirectories {
         Ok(directory)
     }
 
-    /// Makes a directory below that of the server, and that if there is none.
+    /// Makes a directory below the server's own one, which is made first if it does not exist.
     fn create_below(&self, own: &mut Option<OwnDirectory>) -> io::Result<PathBuf> {
         // The users of scripts must be able to pass through it.
         const PASSABLE: u32 = 0o711;
@@ -109,7 +109,7 @@ impl Drop for TemporaryDirectories {
 }
 
 impl TemporaryDirectory {
-    /// Its path, absolute if that of its parent is.
+    /// The path, absolute if that of the parent is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

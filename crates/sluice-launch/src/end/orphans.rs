@@ -84,7 +84,7 @@ pub fn end_orphans() {
 
 /// The orphans at one time.
 pub(crate) struct Orphans {
-    /// Those that had not exited.
+    /// The orphans that had not exited.
     pub pids: Vec<i32>,
     /// Some had exited and were reaped. Their children may have become orphans after the list was read.
     pub has_reaped: bool,

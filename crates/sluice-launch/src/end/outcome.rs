@@ -1,4 +1,4 @@
-//! What becomes of a start, and of a process, as the server learns it from its launcher.
+//! The outcome of a start, and of a process, as the server learns it from its launcher.
 
 use std::error::Error;
 use std::fmt;
@@ -27,17 +27,17 @@ pub enum StartError {
 /// The end of a script process, and of all that it has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// How it ended.
+    /// How the process ended.
     pub exit: Exit,
-    /// What it has used.
+    /// The resources that the process has used.
     pub usage: Usage,
     /// How often the kernel has killed processes of its cgroup because they used more memory than its limit.
     pub memory_kills: u64,
     /// How often processes of its cgroup could not start another one because of its limit.
     pub processes_refused: u64,
-    /// What could not be ended or reaped, as text for the log.
+    /// Processes that could not be ended or reaped, as text for the log.
     pub problem: Option<String>,
-    /// Its launcher has died, and the process with it. How it ended is an assumption then.
+    /// The launcher of the process has died, and the process with it. `exit` is an assumption then.
     pub is_lost: bool,
 }
 

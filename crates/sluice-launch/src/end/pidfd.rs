@@ -11,13 +11,13 @@ use std::time::Duration;
 /// How a process ended (wait(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It exited with this code, 0 to 255.
+    /// The process exited with this code, 0 to 255.
     Code(i32),
-    /// It was killed by this signal.
+    /// The process was killed by this signal.
     Signal(i32),
 }
 
-/// What a process has used until its end, with those of its children that it has waited for (getrusage(2)).
+/// The resources that a process has used until its end, with those of its children that it has waited for (getrusage(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time of its own code.
@@ -47,10 +47,10 @@ pub fn reap(pidfd: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
     Ok(reap_with_usage(pidfd)?.map(|(exit, _)| exit))
 }
 
-/// As [`reap`], with what the process has used.
+/// Reaps a child as [`reap`] does, and returns the resources that it has used.
 ///
 /// # Errors
-/// As of [`reap`].
+/// The same as for [`reap`].
 pub fn reap_with_usage(pidfd: BorrowedFd<'_>) -> io::Result<Option<(Exit, Usage)>> {
     wait(pidfd, libc::WEXITED | libc::WNOHANG)
 }

@@ -1,7 +1,7 @@
-//! What the kernel says of a script process: its state, the system call that it waits in, its children (proc(5)).
+//! The state of a script process in the kernel's view: the system call that it waits in, its children (proc(5)).
 //!
-//! Only a parent, or root, may read that of every process, so the launcher reads it and the server interprets it. Here: reading. Not here:
-//! what it means (sluice-script).
+//! Only a parent, or root, may read this of every process, so the launcher reads it and the server interprets it. Here: reading. Not here:
+//! the interpretation (sluice-script).
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -12,7 +12,7 @@ const CHILDREN_MAX: usize = 3;
 /// Bytes of each text, at most.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// What is known of a process at a moment. What the kernel does not say is missing.
+/// The state of a process at one moment. Texts that the kernel does not provide are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     /// `/proc/PID/stat`.
@@ -30,11 +30,11 @@ pub struct Observation {
 /// An open file of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedFile {
-    /// Its link in `/proc/PID/fd`.
+    /// The target of the link in `/proc/PID/fd`.
     pub link: String,
-    /// Its device.
+    /// The device.
     pub device: u64,
-    /// Its number on the device.
+    /// The inode number on the device.
     pub inode: u64,
     /// Whether it is a pipe.
     pub is_pipe: bool,
@@ -43,9 +43,9 @@ pub struct ObservedFile {
 /// A child of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedChild {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 

@@ -1,6 +1,6 @@
-//! What a script process has outside of its own memory until it is reaped: its descendants, its cgroup, its temporary files.
+//! The resources of a script process outside of its own memory until it is reaped: descendants, cgroup, temporary files.
 //!
-//! Not here: how its descendants are found (`session`, `cgroup`), and when it is ended (`service`).
+//! Not here: how the descendants are found (`session`, `cgroup`), and when the process is ended (`service`).
 
 use std::os::fd::{AsFd, OwnedFd};
 

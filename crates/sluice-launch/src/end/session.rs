@@ -27,7 +27,7 @@ use crate::end::rlimit_mark;
 /// for a disk.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time after which a search is enough that has found nothing, although other processes exited during it: on a busy machine those of
+/// The time after which an empty search is accepted although other processes exited during it: on a busy machine processes of
 /// other scripts do so all the time.
 const SEARCH_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -101,8 +101,8 @@ pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
     }
 }
 
-/// Sends SIGTERM to processes, if they are few, and waits until they have exited, no longer than `TERM_TIMEOUT`. `is_member` says again
-/// whether a number is that of a process that is meant: it may have passed to another one.
+/// Sends SIGTERM to processes, if they are few, and waits until they have exited, no longer than `TERM_TIMEOUT`. `is_member` checks
+/// again whether a number still belongs to a process of the session: it may have passed to another one.
 pub(crate) fn terminate(pids: &[i32], is_member: impl Fn(i32) -> bool) {
     if pids.len() > TERM_PROCESSES_MAX {
         return;
@@ -120,19 +120,19 @@ pub(crate) fn terminate(pids: &[i32], is_member: impl Fn(i32) -> bool) {
 /// Whether another process can do the work of a script process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// None can.
+    /// No other process can.
     Alone,
-    /// One of its session that has not exited, or one that holds its standard output open, such as a daemon that it started.
+    /// A process of its session that has not exited can, or one that holds its standard output open, such as a daemon that it started.
     Helped,
-    /// That could not be found out now: the kernel does not say, another search was under way, or there are too many processes. To be treated
-    /// as `Helped`, and asked again.
+    /// The answer is unknown for now: the kernel does not say, another search was under way, or there are too many processes. The caller treats
+    /// it as `Helped`, and asks again.
     Unknown,
 }
 
 /// Whether another process can do the work of a script process. Its own threads do not count.
 ///
-/// Reads the descriptors of those that it has started; only if they answer nothing, those of every process that the server may read, for no
-/// longer than a second, and for one script at a time: not for an event loop.
+/// Reads the descriptors of the processes that it has started. Only if these give no answer, reads those of every process that the server may
+/// read, for no longer than a second, and for one script at a time: not for an event loop.
 #[must_use]
 pub fn company(leader: i32) -> Company {
     let Ok(output) = fs::read_link(format!("/proc/{leader}/fd/1")) else {
@@ -218,7 +218,7 @@ fn has_open(pid: i32, name: &Path) -> bool {
     })
 }
 
-/// What is known of all processes that a script has started.
+/// The signs by which all processes that a script has started are recognized.
 #[derive(Clone, Copy)]
 struct Family<'a> {
     session: i32,
@@ -243,14 +243,14 @@ impl Family<'_> {
 
 /// One search for the processes of a session.
 struct Pass {
-    /// Those that have not exited.
+    /// The processes that have not exited.
     members: Vec<i32>,
     /// No process can have escaped the search. One that exits during it hands its children to the main thread, whose list was read before.
     is_conclusive: bool,
 }
 
 impl Pass {
-    /// `zombies` are those of the pass before, and then of this one: the children of such a process were handed on before this pass.
+    /// `zombies` are the zombies of the pass before, and then of this one: the children of such a process were handed on before this pass.
     fn of(family: Family<'_>, zombies: &mut HashSet<i32>) -> Pass {
         let (mut unvisited, has_reaped, are_all) = match orphans::list() {
             Ok(Some(orphans)) => (orphans.pids, orphans.has_reaped, false),
@@ -344,7 +344,7 @@ fn wait_for_exits(pidfds: &[OwnedFd], timeout: Duration) {
     }
 }
 
-/// What /proc/PID/stat says of a process.
+/// The fields of /proc/PID/stat that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     session: i32,

@@ -57,7 +57,7 @@ pub(crate) struct Plan<'a> {
     /// Whether a program with another user could still get capabilities from a file, because those of root keep theirs.
     pub(crate) empties_bounding_set: bool,
     pub(crate) is_offline: bool,
-    /// What the child must do itself; set when it is cloned.
+    /// Steps that the child must do itself; set when it is cloned.
     pub(crate) undone: Cell<Undone>,
     /// The server's process id.
     pub(crate) server: libc::pid_t,

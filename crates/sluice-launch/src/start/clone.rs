@@ -59,12 +59,12 @@ impl SignalSet {
     }
 }
 
-/// What the call that created a child has not done, so that the child must.
+/// Steps that the clone has not done, so that the child must.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Undone {
     /// The signals whose disposition is to be reset.
     pub(crate) signals: SignalSet,
-    /// It is not in its cgroup.
+    /// Whether the child is still outside its cgroup.
     pub(crate) is_outside_cgroup: bool,
 }
 
@@ -133,10 +133,10 @@ impl Cloner {
         Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
     }
 
-    /// As [`Cloner::clone`], by the system call `clone3`.
+    /// Creates a child as [`Cloner::clone`] does, by the system call `clone3`.
     ///
     /// # Safety
-    /// As [`Cloner::clone`].
+    /// The same as for [`Cloner::clone`].
     #[cfg(target_arch = "x86_64")]
     unsafe fn clone3(
         &mut self,

@@ -34,7 +34,7 @@ static HAS_BOUNDING_SET: LazyLock<bool> = LazyLock::new(has_bounding_set);
 /// A start, and what follows it.
 type Job = Box<dyn FnOnce(&mut Starter) + Send>;
 
-/// What a launcher needs for its starts.
+/// The settings of a launcher for its starts.
 #[derive(Debug)]
 pub struct LauncherSettings {
     /// The number of its threads. Recommended: half as many as there are cores, and at least two.
@@ -42,9 +42,9 @@ pub struct LauncherSettings {
     /// One thread reaches most of the start rate of a machine, two nearly all of it, because the programs themselves
     /// need the processor too. The second thread also keeps one slow disk from delaying every script.
     pub threads: usize,
-    /// The cgroups of its processes; `None`: they stay in that of the server.
+    /// The cgroups of its processes; `None`: they stay in the server's cgroup.
     pub cgroups: Option<Arc<Cgroups>>,
-    /// Below this directory are those for the temporary files of processes that have one of their own.
+    /// The directory below which are the directories for the temporary files of processes that have one of their own.
     pub temporary_files: PathBuf,
 }
 
@@ -61,7 +61,7 @@ impl Launcher {
     /// Starts the threads of a launcher without cgroups.
     ///
     /// # Errors
-    /// As of [`Launcher::start_with`].
+    /// The same as for [`Launcher::start_with`].
     pub fn start(threads: usize) -> io::Result<Launcher> {
         Launcher::start_with(LauncherSettings {
             threads,
@@ -325,8 +325,8 @@ fn environment_pointers(environment: &[u8], temporary: Option<&Temporary>) -> Re
     Ok(pointers)
 }
 
-/// HOME, USER and LOGNAME of a program that runs as the owner of its file, whom only this process knows. Those that its environment has
-/// are kept.
+/// HOME, USER and LOGNAME of a program that runs as the owner of its file, because only this process knows the owner. Variables that its
+/// environment has are kept.
 fn owner_variables(program: &Program) -> Vec<CString> {
     let (RunAs::Owner(_), Some(user)) = (&program.run_as, &program.credentials) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a confined start needs: made before the clone, because the child only makes system calls.
+//! Preparations for a confined start, made before the clone, because the child only makes system calls.
 //!
 //! Here: the cgroup, the directory for temporary files with the places where it is mounted, the priorities and the rules for
 //! files of one program. Not here: what they mean (`cgroup`, `temporary`, `root_and_tmp`, `priority`, `file_rules`), and the order in
@@ -24,7 +24,7 @@ use crate::users::own_user::own_uid;
 /// Where programs put temporary files if they do not ask for TMPDIR. The first one must exist.
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// What the processes of all starts share.
+/// Cgroups and temporary directories for the processes of all starts.
 #[derive(Debug)]
 pub(crate) struct Means {
     /// `None` if the server has no cgroups.
@@ -32,7 +32,7 @@ pub(crate) struct Means {
     pub(crate) temporary: TemporaryDirectories,
 }
 
-/// What one start needs besides its channels.
+/// The resources of one start besides its channels.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) cgroup: Option<ScriptCgroup>,

@@ -31,13 +31,13 @@ pub struct Program {
     pub mailbox: Mailbox,
     /// The memory buffer (a memfd), which becomes descriptor 4; the caller passes a duplicate. `None`: `/dev/null` does.
     pub memory: Option<OwnedFd>,
-    /// As whom it is to run: a wish, of which a [`crate::UserPolicy`] makes the credentials.
+    /// The wished user, from which a [`crate::UserPolicy`] makes the credentials.
     pub run_as: RunAs,
-    /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get those of the policy.
+    /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get the credentials of the policy.
     pub credentials: Option<Credentials>,
     /// The resource limits of the process.
     pub limits: ProcessLimits,
-    /// What else it may use and reach; `None`: what the server may.
+    /// Further limits on what the process may use and reach; `None`: the same as the server.
     pub confinement: Option<Arc<Confinement>>,
 }
 
@@ -79,8 +79,8 @@ pub struct Started {
     pub stderr: OwnedFd,
     /// The write end of descriptor 3, CGIPLUSIN.
     pub cgiplusin: OwnedFd,
-    /// Its cgroup, if the launcher has cgroups. To be kept until the process is reaped.
+    /// The cgroup, if the launcher has cgroups. To be kept until the process is reaped.
     pub cgroup: Option<ScriptCgroup>,
-    /// Its directory for temporary files. To be dropped when the process and its descendants have ended.
+    /// The directory for temporary files. To be dropped when the process and its descendants have ended.
     pub temporary: Option<TemporaryDirectory>,
 }

@@ -19,16 +19,16 @@ const GROUPS_MAX: usize = 1 << 16;
 pub struct Account {
     /// The login name.
     pub name: Vec<u8>,
-    /// Its number.
+    /// The number of the user.
     pub uid: u32,
-    /// Its primary group.
+    /// The primary group.
     pub gid: u32,
     /// The home directory.
     pub home: Vec<u8>,
 }
 
 impl Account {
-    /// The groups of which it is a member: its primary one, and those of group(5).
+    /// The groups of the user: the primary one, and the groups of group(5).
     #[must_use]
     pub fn groups(&self) -> Vec<u32> {
         let Ok(name) = CString::new(self.name.as_slice()) else {

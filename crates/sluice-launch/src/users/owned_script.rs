@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 pub(crate) struct OwnedScript {
     pub(crate) is_regular: bool,
     pub(crate) file: Entry,
-    /// Its own directory, the one above, and so on up to the permitted one.
+    /// The directory of the file, the one above, and so on up to the permitted one.
     pub(crate) directories: Vec<Entry>,
 }
 

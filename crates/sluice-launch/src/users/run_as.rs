@@ -1,4 +1,4 @@
-//! As whom a script process runs: what the server wishes, and what the launcher permits.
+//! The user of a script process: the wish of the server, and the decision of the launcher.
 //!
 //! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor. Not
 //! here: the change of the user (`credentials`, `child`).
@@ -9,7 +9,7 @@ use std::fmt;
 use crate::start::program::Program;
 use crate::users::credentials::Credentials;
 
-/// As whom a program is to run.
+/// The wished user of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RunAs {
     /// The user of scripts that the policy has; without one, the launcher's own.
@@ -21,16 +21,16 @@ pub enum RunAs {
     Owner(CString),
 }
 
-/// Why a program may not run as it is to: the check that failed, for the log.
+/// Why a program may not run as the wished user: the check that failed, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
-/// Decides as whom a program runs. It belongs to the launcher, and never comes from the server.
+/// Decides the user of a program. It belongs to the launcher, and never comes from the server.
 pub trait UserPolicy: fmt::Debug + Send + Sync {
     /// The user of a program; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
     ///
     /// # Errors
-    /// The program may not run as it is to.
+    /// The program may not run as the wished user.
     fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal>;
 }
 

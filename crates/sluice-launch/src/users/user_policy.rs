@@ -1,4 +1,4 @@
-//! The policy of an administrator: as whom scripts may run.
+//! The policy of an administrator: the users that scripts may have.
 //!
 //! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script
 //! runs as root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there. Not here:
@@ -20,10 +20,10 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// The bits that change the user or group of a program.
 const SET_IDS: u32 = 0o6000;
 
-/// As whom scripts may run. `Default`: as the user of the process that starts them, and nobody else.
+/// The users that scripts may have. `Default`: only the user of the process that starts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptUsers {
-    /// The user of scripts whose route names none. `None`: that of the process that starts them.
+    /// The user of scripts whose route names none. `None`: the user of the process that starts them.
     pub usual: Option<Credentials>,
     /// The users that routes name, each with its name as in the configuration.
     pub named: Vec<NamedUser>,
@@ -34,7 +34,7 @@ pub struct ScriptUsers {
 /// A user that a route names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedUser {
-    /// As in the configuration.
+    /// The name as in the configuration.
     pub name: String,
     /// The user with its groups.
     pub credentials: Credentials,
@@ -49,7 +49,7 @@ pub struct CurrentUsers(RwLock<Arc<ScriptUsers>>);
 pub struct OwnerPolicy {
     /// The lowest number of a user.
     pub uid_min: u32,
-    /// Whether every user with an account and such a number may. Otherwise those of `users`, and the members of `groups`.
+    /// Whether every user with an account and such a number may. Otherwise only `users` and the members of `groups` may.
     pub is_for_all: bool,
     /// Users by name or number.
     pub users: Vec<Credentials>,
@@ -74,11 +74,11 @@ pub(crate) enum FailedCheck {
     Outside,
     /// The file, or the directory so many levels above its own, cannot be opened without following links; the `errno` value.
     Unreadable(Where, i32),
-    /// It is no regular file.
+    /// The file is not a regular file.
     NotAFile,
-    /// It has a bit that changes user or group.
+    /// The file has a bit that changes user or group.
     SetId(u32),
-    /// Others may write it; its mode.
+    /// Others may write the file or directory; its mode.
     Writable(Where, u32),
     /// This directory belongs to this other user.
     OtherOwner(Where, u32),
@@ -86,7 +86,7 @@ pub(crate) enum FailedCheck {
     BelowMinimum(u32, u32),
     /// This owner has no account.
     NoAccount(u32),
-    /// The primary group of this owner is that of root.
+    /// The primary group of this owner is root's.
     RootGroup(u32),
     /// The policy permits other owners only.
     NotPermitted(u32),
@@ -125,7 +125,7 @@ impl UserPolicy for ScriptUsers {
 }
 
 impl ScriptUsers {
-    /// The user for a wish. `None`: that of this process.
+    /// The user for a wish. `None`: the user of this process.
     fn user_of(&self, wish: &RunAs) -> Result<Option<Credentials>, FailedCheck> {
         let chosen = match wish {
             RunAs::Usual => match &self.usual {

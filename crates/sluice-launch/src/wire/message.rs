@@ -1,8 +1,8 @@
-//! What server and launcher say to each other.
+//! Messages between server and launcher.
 //!
 //! ```text
 //! server                                          launcher
-//!   ├── Launch: number, program, descriptors ───────▶│  as whom it may run is decided here
+//!   ├── Launch: number, program, descriptors ───────▶│  the user is decided here
 //!   │◀─────────── Started: pid, descriptors ─────────┤  or NotStarted
 //!   ├── Signal: number, SIGTERM or SIGKILL ─────────▶│
 //!   ├── Observe, Company: number, question ─────────▶│  what the kernel says of the process
@@ -10,7 +10,7 @@
 //!   │◀─────────── Ended: how, usage, survivors ──────┤  it is reaped, and all that it has started has ended
 //! ```
 //! The server chooses the numbers. Each message is one record of a SOCK_SEQPACKET socket. The launcher may have privileges that the server has
-//! not, so it checks each field as if somebody else had written it: numbers are those of processes that it has started for this
+//! not, so it checks each field as if somebody else had written it: numbers belong to processes that it has started for this
 //! server; nothing names another process.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -56,7 +56,7 @@ pub(crate) enum Request {
 /// A message of the launcher.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// With the server's ends of its channels.
+    /// The program runs; the descriptors are the server's ends of its channels.
     Started {
         number: u64,
         pid: i32,

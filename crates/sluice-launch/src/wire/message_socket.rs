@@ -23,7 +23,7 @@ const CONTROL_BYTES: usize = 64;
 /// A message that has arrived.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    /// Its length in the buffer.
+    /// The length in the buffer.
     pub(crate) bytes: usize,
     pub(crate) fds: Vec<OwnedFd>,
     /// Descriptors are missing: this process has no room for more, or there were far too many.

@@ -1,7 +1,7 @@
 //! A program in a message to the launcher: written by the server, and checked field by field by the launcher, which trusts none.
 //!
 //! A program that is too large for a message is in a memory file that nobody can change any more. Not here: the other messages
-//! (`message`), and as whom a program may run (`run_as`).
+//! (`message`), and the user of a program (`run_as`).
 
 use std::ffi::CString;
 use std::fs::File;
@@ -183,7 +183,7 @@ pub(crate) fn read(from: &mut Reader<'_>, fds: Vec<OwnedFd>) -> Result<(Program,
     Ok((program, mark.unwrap_or_default()))
 }
 
-/// Whether a mark can be that of one process: all processes that have it in their environment are killed. Any other marks nothing.
+/// Whether a mark can belong to one process: all processes that have it in their environment are killed. Other marks are ignored.
 fn is_mark(mark: &str, environment: &[u8]) -> bool {
     let is_random = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'-');
     MARK_BYTES.contains(&mark.len())

@@ -83,7 +83,7 @@ struct State {
     socket: Option<Arc<OwnedFd>>,
     /// The socket to the next launcher.
     next: Option<OwnedFd>,
-    /// What has found no room in the socket, or no launcher.
+    /// Messages that wait for room in the socket, or for a launcher.
     queue: VecDeque<Queued>,
     processes: HashMap<u64, Entry>,
     questions: HashMap<u64, SyncSender<Answer>>,
@@ -96,7 +96,7 @@ struct State {
 enum Entry {
     Starting(Done),
     Running(Option<OnEnd>),
-    /// Its end, for who will want to know.
+    /// The process has ended, and nobody has asked for that yet.
     Ended(End),
 }
 
@@ -305,7 +305,7 @@ impl Probe {
         }
     }
 
-    /// What the process does. `None` if that is not known. Blocks: not for an event loop.
+    /// The state of the process. `None` if it is unknown. Blocks: not for an event loop.
     #[must_use]
     pub fn observe(&self) -> Option<Observation> {
         let Some(launcher) = &self.launcher else {
@@ -356,7 +356,7 @@ impl State {
         }
     }
 
-    /// The launcher is gone: what it was to do, and whom that concerns.
+    /// Drops the launcher, which is gone. Returns the calls that report this to those who wait.
     fn lose(&mut self) -> Vec<Box<dyn FnOnce() + Send>> {
         self.socket = None;
         self.questions.clear();
@@ -451,7 +451,7 @@ impl Shared {
         }
     }
 
-    /// What is done between two waits. Returns the socket, and whether messages wait. `None` at the end.
+    /// Works between two waits. Returns the socket, and whether messages wait. `None` at the end.
     fn turn(&self) -> Option<(Option<Arc<OwnedFd>>, bool)> {
         let mut state = self.lock();
         if state.is_closed {

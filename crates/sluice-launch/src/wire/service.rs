@@ -50,11 +50,11 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of the socket among the events.
 const SOCKET: u64 = u64::MAX;
 
-/// What a launcher needs to serve a server.
+/// The settings of a launcher that serves a server.
 pub struct ServiceSettings {
-    /// Its threads, and what it starts programs with.
+    /// The threads of the launcher, its cgroups and temporary files.
     pub launcher: LauncherSettings,
-    /// Decides as whom programs run.
+    /// Decides the users of programs.
     pub policy: Arc<dyn UserPolicy>,
     /// Script processes at once; further ones are refused. The bound on a server that is out of control: one that is not has
     /// lower limits of its own.
@@ -89,7 +89,7 @@ struct Shared {
 enum Script {
     Starting,
     Running(Belongings),
-    /// It has exited; its descendants are being ended.
+    /// The process has exited; its descendants are being ended.
     Ending,
 }
 
@@ -126,7 +126,7 @@ impl Service {
     /// Serves until the server is gone, then ends all of its script processes.
     ///
     /// # Errors
-    /// The server has sent something that is no message. Its script processes have ended then, too.
+    /// The server has sent an invalid message. Its script processes have ended then, too.
     pub fn run(self) -> Result<(), ServiceError> {
         let served = self.serve();
         self.shared.close();

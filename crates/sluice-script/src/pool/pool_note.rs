@@ -1,4 +1,4 @@
-//! What WATCH shows of a request that asks a pool for a process: which it gets, or why it waits.
+//! The events of WATCH about a request that asks a pool for a process: the process that it gets, or why it waits.
 //!
 //! Not here: the decision (`pool`), and how it is carried out (`shared_pool`).
 

@@ -37,7 +37,7 @@ pub struct Pools {
     origin: Box<str>,
 }
 
-/// By the text of a script's path: a hash of its components takes longer.
+/// The pools by the text of the script's path: a hash of its components takes longer.
 #[derive(Default)]
 struct PoolsByScript(Mutex<HashMap<OsString, Arc<SharedPool>>>);
 

@@ -62,7 +62,7 @@ pub(crate) struct Pool {
     queue: Queue,
     last_number: u64,
     backoff: Backoff,
-    /// That of starts in advance, after failures of any start.
+    /// The delay of starts in advance, after failures of any start.
     backoff_in_advance: Backoff,
     last_departure: Option<Departure>,
     is_closed: bool,
@@ -375,7 +375,7 @@ impl Pool {
         actions
     }
 
-    /// Since when its oldest idle process has been idle. `None` if there is none of these.
+    /// The time since which its oldest idle process has been idle. `None` if there is no such process.
     pub(crate) fn idle_since(&self, which: Idle) -> Option<Instant> {
         let idle = || self.processes.iter().filter_map(|slot| slot.idle_since);
         let kept = match which {
@@ -451,7 +451,7 @@ impl Pool {
         self.processes.iter().filter(|slot| slot.is_busy()).count()
     }
 
-    /// What follows when a process has left: waiters get idle processes, or start one, and processes are started that `min` lacks.
+    /// Fills the place of a process that has left: waiters get idle processes, or start one, and processes are started up to `min`.
     fn fill(&mut self, now: Instant, room: Room<'_>, actions: &mut Vec<Action>) {
         while let Some(action) = self.hand_idle(now) {
             actions.push(action);

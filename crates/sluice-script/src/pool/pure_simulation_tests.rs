@@ -18,7 +18,7 @@ struct World {
     /// About to end.
     ending: Vec<ProcessId>,
     waiting: Vec<Ticket>,
-    /// Those that were retired.
+    /// Processes that were retired.
     retired: HashSet<ProcessId>,
     random: u64,
 }

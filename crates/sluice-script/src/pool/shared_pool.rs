@@ -44,7 +44,7 @@ const REPORTED_WAIT: Duration = Duration::from_secs(1);
 
 /// One script's pool, shared by all workers.
 pub(crate) struct SharedPool {
-    /// Its label, with the script's file for messages; and what outlives the pool.
+    /// The record, which outlives the pool. Its label has the script's file, for messages.
     pub(crate) record: Arc<PoolRecord>,
     settings: PoolSettings,
     kill_grace: Duration,
@@ -78,7 +78,7 @@ struct Waiter {
 }
 
 impl SharedPool {
-    /// Without processes.
+    /// Creates a pool without processes.
     pub(crate) fn new(
         script: &Script,
         settings: &ScriptSettings,
@@ -276,7 +276,7 @@ impl SharedPool {
         self.settings.memory_bytes_max.and_then(|_| private_bytes(pid))
     }
 
-    /// Its state, for WATCH.
+    /// The state, for WATCH.
     pub(crate) fn view(&self) -> PoolView {
         self.lock().pool.view()
     }
@@ -310,7 +310,7 @@ impl SharedPool {
         drop(advance);
     }
 
-    /// Its script was found.
+    /// Notes that the script was found.
     pub(crate) fn note_there(&self) {
         self.lock().pool.set_there();
     }

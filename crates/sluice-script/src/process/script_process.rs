@@ -66,7 +66,7 @@ const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 /// A script process, as all but its reaper see it.
 pub(crate) struct Process {
     pub pid: i32,
-    /// What the kernel says of it.
+    /// The probe that observes it.
     pub probe: Probe,
     pub sentinels: Sentinels,
     /// The file that was started, for messages: the script, or the engine that runs it.
@@ -80,10 +80,10 @@ pub(crate) struct Process {
     pub record_bytes_max: Option<usize>,
     started: Instant,
     kill_grace: Duration,
-    /// What it may use and reach; `None` if that is what the server may.
+    /// Limits on what it may use and reach; `None`: the same as the server.
     confinement: Option<Arc<Confinement>>,
     commands: watch::Sender<Command>,
-    /// Its standard error, which the reaper reads.
+    /// The standard error, which the reaper reads.
     pub errors: UnreadErrors,
     state: Mutex<State>,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Process {
 enum Command {
     /// Let the process run.
     Run,
-    /// Its work is done: stop it if it has not ended by itself by then.
+    /// Stop the process if it has not ended by itself by then: its work is done.
     FinishBy(Instant),
     /// Stop it now.
     Stop,
@@ -103,7 +103,7 @@ enum Command {
 struct State {
     /// Set once it is reaped.
     exit: Option<Exit>,
-    /// What it has used; set with `exit`.
+    /// The resources that it has used; set with `exit`.
     usage: Usage,
     /// The limit that has ended it, if one has; set with `exit`.
     limit: Option<Box<str>>,
@@ -136,7 +136,7 @@ struct State {
 
 /// The server's ends of a process's descriptors.
 pub(crate) struct Channels {
-    /// For the request body. `None` if standard input is a file or /dev/null.
+    /// The pipe for the request body. `None` if standard input is a file or /dev/null.
     pub input: Option<Input>,
     pub mailbox: Mailbox,
     pub cgiplusin: RequestPipe,
@@ -225,7 +225,7 @@ pub(crate) struct ProcessSpec {
     pub mailbox: settings::Mailbox,
     pub record_bytes_max: usize,
     pub kill_grace: Duration,
-    /// What the process may use and reach; `None` if that is what the server may.
+    /// Limits on what the process may use and reach; `None`: the same as the server.
     pub confinement: Option<Arc<Confinement>>,
 }
 
@@ -268,13 +268,13 @@ impl Process {
         self.stop(cause);
     }
 
-    /// Its work is done: it is stopped unless it ends by itself in this time.
+    /// Stops the process, whose work is done, unless it ends by itself in this time.
     pub(crate) fn finish(&self, within: Duration) {
         self.lock().end_cause.get_or_insert(EndCause::Served);
         self.order_end(within);
     }
 
-    /// It is of no more use, and has been asked to end: it is stopped unless it does in this time.
+    /// Stops the process, which is not needed any more and has been asked to end, unless it does in this time.
     pub(crate) fn retire(&self, within: Duration, reason: Reason) {
         let mut state = self.lock();
         state.is_ended_by_server = true;
@@ -294,8 +294,8 @@ impl Process {
         });
     }
 
-    /// It works for this exchange now; its error lines are logged with the id. Those of earlier exchanges may name other clients,
-    /// and do not explain a fault in this one. `script` is the file that an engine runs.
+    /// Notes the exchange that the process works for; its error lines are logged with the id. Earlier lines are forgotten: they may name other
+    /// clients, and do not explain a fault in this exchange. `script` is the file that an engine runs.
     pub(crate) fn begin_exchange(&self, id: UniqueId, script: Option<&Path>) {
         let mut state = self.lock();
         state.script = script.map(|script| script.to_string_lossy().into());
@@ -307,7 +307,7 @@ impl Process {
         state.watched_lines = None;
     }
 
-    /// Its work for the exchange is over.
+    /// Notes that the work for the exchange is over.
     pub(crate) fn end_exchange(&self) {
         let mut state = self.lock();
         let script = state.script.take();
@@ -315,7 +315,7 @@ impl Process {
         state.waiter = None;
     }
 
-    /// Nobody waits for its reply any more.
+    /// Notes that nobody waits for its reply any more.
     pub(crate) fn note_draining(&self) {
         self.lock().is_draining = true;
     }
@@ -337,7 +337,7 @@ impl Process {
         LineSource::new(script.as_deref(), &self.program, exchange)
     }
 
-    /// Its exit status, once it is reaped.
+    /// The exit status, once the process is reaped.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.lock().exit
     }
@@ -405,7 +405,7 @@ impl Process {
         }
     }
 
-    /// What is known of it now, for the log line of a failed exchange.
+    /// The present state of the process, for the log line of a failed exchange.
     pub(crate) fn describe(&self) -> ProcessState {
         let mut state = self.lock();
         state.is_exit_described |= state.exit.is_some();

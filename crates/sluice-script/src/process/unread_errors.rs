@@ -1,4 +1,4 @@
-//! Whether a process has written to its standard error what nobody has read yet, and the request to read it.
+//! Unread output on the standard error of a process: whether there is any, and the request to read it.
 //!
 //! The reaper of a process reads its standard error when the event loop says so, which may be after the end of the reply. Where a line must
 //! come with its exchange, the reaper is asked to read at once. Not here: what becomes of the lines (`stderr`), the reaper (`process`).
@@ -17,7 +17,7 @@ pub(crate) struct UnreadErrors {
 }
 
 impl UnreadErrors {
-    /// Of a process whose pipe is not registered yet.
+    /// The errors of a process whose pipe is not registered yet.
     pub(crate) fn new() -> UnreadErrors {
         UnreadErrors {
             pipe: OnceLock::new(),

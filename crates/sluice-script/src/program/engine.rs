@@ -296,7 +296,7 @@ fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEn
     })
 }
 
-/// What the server tells an engine on its command line.
+/// The options by which the server configures an engine on its command line.
 fn options(engine: &Engine, settings: &EngineSettings) -> impl Iterator<Item = String> {
     let app = settings.app.iter().map(|app| format!("--app={app}"));
     let fresh = settings.is_forking.then(|| "--fresh=fork".to_owned());

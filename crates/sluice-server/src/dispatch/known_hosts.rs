@@ -33,7 +33,7 @@ struct Entry {
 /// A host that is served, and its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownHost {
-    /// As `sluice_http::host::host` reads it.
+    /// The host as `sluice_http::host::host` reads it.
     pub host: Rc<str>,
     /// The number of its site.
     pub site: usize,
@@ -65,7 +65,7 @@ impl<C> Hosts<C> {
 }
 
 impl<C> KnownHosts<C> {
-    /// What this field has led to before, on this listener and by this configuration.
+    /// The host and site that this field has led to before, on this listener and by this configuration.
     pub(crate) fn find(&self, config: &Rc<C>, listener: usize, field: &[u8]) -> Option<KnownHost> {
         let hosts = self.0.borrow();
         if hosts.config.as_ptr() != Rc::as_ptr(config) {

@@ -19,7 +19,7 @@ use sluice_script::program::engine::{ENGINE_STAMP, EngineProgram};
 use sluice_script::program::stamp::Stamp;
 use sluice_script::route::{Script, ScriptRoute};
 
-/// What runs the file of a script.
+/// The program that runs the file of a script.
 pub(super) enum Runner {
     Itself,
     Interpreter(PathBuf),
@@ -28,7 +28,7 @@ pub(super) enum Runner {
 }
 
 impl Runner {
-    /// That of a file that a path has led to.
+    /// The runner of a file that a path has led to.
     pub(super) fn of_found_file(route: &ScriptRoute, file: &Path, metadata: &Metadata) -> Runner {
         let name = name_of(file);
         if route.settings.mode.has_engine() {
@@ -38,7 +38,7 @@ impl Runner {
         Runner::interpreter(route, &name)
     }
 
-    /// That of a file that the configuration names.
+    /// The runner of a file that the configuration names.
     pub(super) fn of_named_file(route: &ScriptRoute, file: &Path) -> Runner {
         let name = name_of(file);
         match route.settings.mode.has_engine() {
@@ -47,7 +47,7 @@ impl Runner {
         }
     }
 
-    /// That of a script among files, by its suffix in lower case.
+    /// The runner of a script among files, by its suffix in lower case.
     pub(super) fn of_suffix(route: &ScriptRoute, suffix: &str) -> Runner {
         if route.settings.mode.has_engine() {
             return Runner::Engine(route.engines.of_suffix(suffix).cloned());
@@ -105,7 +105,7 @@ pub(super) fn check(
     })
 }
 
-/// What the system says about the file of a script; the fault if it says nothing.
+/// The metadata of the file of a script; the fault if the system refuses them.
 pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
     std::fs::metadata(file).map_err(|error| fault_of(file, error))
 }

@@ -31,9 +31,9 @@ use crate::dispatch::suffix_scripts::SuffixScripts;
 
 /// A route of a site, ready for use.
 pub(crate) struct Route {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
-    /// What the administrator says about it.
+    /// The administrator's comment.
     pub comment: Option<String>,
     pub pattern: Pattern,
     pub when: Conditions,
@@ -76,7 +76,7 @@ pub(crate) struct RouteFiles {
     pub records: Option<Records>,
     /// The scripts among its files.
     pub scripts: Option<SuffixScripts>,
-    /// What is tried where a path leads to nothing.
+    /// The attempts if a file does not exist.
     pub fallback: Vec<Fallback>,
 }
 
@@ -324,7 +324,7 @@ impl RouteKind {
         }
     }
 
-    /// What is tried where a path of the route leads to nothing.
+    /// The attempts if a path of the route leads to no file.
     pub(crate) fn fallback(&self) -> &[Fallback] {
         match self {
             RouteKind::Files(files) => &files.fallback,

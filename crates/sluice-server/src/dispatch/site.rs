@@ -23,7 +23,7 @@ const ORIGINALS: &str = "*.orig";
 
 /// A virtual host, ready for use.
 pub(crate) struct Site {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
     hosts: Vec<String>,
     /// The addresses on which it is served, for people; empty for all.

@@ -42,7 +42,7 @@ pub(crate) fn join(context: &Context) {
     }
 }
 
-/// What is known of a request. Which script answers it is known to its task.
+/// The attributes of a request. The script that answers it is known to its task only.
 fn attributes(context: &Context, view: &RequestView, listener: Option<usize>) -> TracedAttributes {
     let config = context.config();
     let site = listener.and_then(|listener| {

@@ -32,16 +32,16 @@ struct FaultKind {
     status: Option<StatusCode>,
 }
 
-/// What has become of a line.
+/// The outcome for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logged {
-    /// It is in the server log, if that has this level.
+    /// The line is in the server log, if that has this level.
     At(tracing::Level),
     /// There were too many.
     Suppressed,
 }
 
-/// What causes a 404.
+/// The cause of a 404.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A route, or a symbolic link that is not followed: the administrator may have to change something.

@@ -20,7 +20,7 @@ use crate::rule::network::Network;
 const ENTRIES: &str =
     "\"any-user\", \"user:ann bob\", \"group:staff\", \"net:192.0.2.0/24\", \"certificate:CN=ann\" or \"all\"";
 
-/// The access rules of a route, or an exception from those of an earlier one.
+/// The access rules of a route, or an exception from an earlier route's access rules.
 #[derive(Clone, Debug)]
 pub enum AccessUse {
     /// Everybody may have the answer: an exception from what an earlier route says.
@@ -203,21 +203,21 @@ pub struct AccessRule {
     pub require: Require,
     /// The entries, at least one.
     pub entries: Vec<AccessEntry>,
-    /// The entries with `!`: whom one of them means is refused whatever the others say.
+    /// The entries with `!`. Users and clients that one of them matches are refused, whatever the other entries say.
     pub but: Vec<AccessEntry>,
 }
 
 /// How many of the entries of a rule must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Require {
-    /// One of them.
+    /// One of them must hold.
     #[default]
     Any,
     /// Each of them.
     All,
 }
 
-/// An entry: whom it means. Of several names in one entry one must fit.
+/// An entry of a rule. If it has several names, one must match.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccessEntry {
     /// Everybody, without a password.

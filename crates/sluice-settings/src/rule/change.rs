@@ -25,7 +25,7 @@ pub struct Adjustments {
     pub cache: Option<CacheUse>,
     /// Whether the client needs a certificate; `None` for the site's setting.
     pub client_certificates: Option<CertificateUse>,
-    /// Who may have the answer.
+    /// The access rules.
     pub access: Access,
     /// Whether scripts get the field Authorization (HTTP_AUTHORIZATION).
     pub pass_authorization: Option<bool>,
@@ -40,14 +40,14 @@ pub struct Adjustments {
 /// Whether a client needs a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateUse {
-    /// It may have none.
+    /// The client may have no certificate.
     #[default]
     Optional,
-    /// Without a verified one its requests are refused.
+    /// Requests without a verified certificate are refused.
     Required,
 }
 
-/// Limits of a request body that override those of the server (`Limits`).
+/// Limits of a request body that override the server's (`Limits`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyBounds {
     /// Largest body, bytes.
@@ -59,7 +59,7 @@ pub struct BodyBounds {
 }
 
 impl BodyBounds {
-    /// These limits, and the server's where there are none.
+    /// These limits, and the server's limits where these are not set.
     #[must_use]
     pub fn within(self, limits: &Limits) -> BodyLimits {
         let server = limits.body();

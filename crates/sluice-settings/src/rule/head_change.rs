@@ -21,9 +21,9 @@ pub struct HeadChanges {
 /// How long a response may be cached (RFC 9111 §5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// For this time.
+    /// The response may be cached for this time.
     Age(Duration),
-    /// For a year, without revalidation on reload (RFC 8246), because the URL changes with the content.
+    /// The response may be cached for a year, without revalidation on reload (RFC 8246), because the URL changes with the content.
     Immutable,
     /// The response may be cached, but must be revalidated before each use.
     NoCache,

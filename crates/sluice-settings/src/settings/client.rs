@@ -21,7 +21,7 @@ pub struct ProxySettings {
 pub struct DnsSettings {
     /// How long a script may wait for the name of its client, from the start of the lookup.
     pub timeout: Duration,
-    /// The name server; `None` for those of the system.
+    /// The name server; `None` for the name servers of the system.
     pub server: Option<SocketAddr>,
 }
 

@@ -29,7 +29,7 @@ pub struct ScriptSettings {
     pub request_body: RequestBody,
     /// Whether the keywords of an ISINDEX query become command line arguments (RFC 3875 §4.4); CGI only.
     pub passes_arguments: bool,
-    /// The variables besides those of the request.
+    /// The variables that are added to the request's.
     pub variables: ScriptVariables,
     /// The channel for output and its limits.
     pub output: ScriptOutput,
@@ -145,7 +145,7 @@ impl Mode {
     }
 }
 
-/// The variables of a script besides those of the request.
+/// The variables of a script that are added to the request's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptVariables {
     /// Put before the names of all variables of the request (`WWW_`), or empty.

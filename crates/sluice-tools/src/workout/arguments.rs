@@ -1,4 +1,4 @@
-//! The command line of `sluice workout`. Not here: what its values lead to (`plan`).
+//! The command line of `sluice workout`. Not here: the run that its values make (`plan`).
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ const THREADS_MAX: u64 = 256;
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Workout {
-    /// What to request. Several URLs of one server are requested in rotation.
+    /// The URL to request. Several URLs of one server are requested in rotation.
     #[arg(value_name = "URL", required = true)]
     pub(super) urls: Vec<String>,
     /// Another path of that server, with its query; may be repeated. With -p the path `/` of a URL is not requested by itself.
@@ -67,7 +67,7 @@ pub struct Workout {
     /// Send this file as the body of each request.
     #[arg(long, value_name = "FILE")]
     pub(super) body: Option<PathBuf>,
-    /// What must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those
+    /// The part that must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those
     /// of any length.
     #[arg(long, value_enum, default_value_t = Comparison::Body)]
     pub(super) compare: Comparison,

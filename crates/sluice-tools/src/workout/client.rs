@@ -32,7 +32,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// Its name in TLS (RFC 7301).
+    /// The name in TLS (RFC 7301).
     pub(super) fn alpn(self) -> &'static [u8] {
         match self {
             Protocol::Http1 => b"http/1.1",
@@ -66,7 +66,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What TLS needs to know of the server.
+/// The client's settings for TLS, and the name of the server.
 #[derive(Clone, Debug)]
 pub(super) struct Tls {
     pub(super) client: Arc<ClientConfig>,
@@ -155,7 +155,7 @@ fn with_cause(error: &hyper::Error) -> String {
     text
 }
 
-/// What is needed to open a connection.
+/// The target of a connection, and its protocols.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
     pub(super) address: Address,

@@ -1,4 +1,4 @@
-//! What a run does: the command line, checked and completed.
+//! The plan of a run: the command line, checked and completed.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -221,7 +221,7 @@ fn fields(lines: &[String]) -> Result<HeaderMap, String> {
     Ok(fields)
 }
 
-/// The host of the requests: that of the Host field, or that of the URL.
+/// The host of the requests: from the Host field, or from the URL.
 fn authority(target: &Target, host: Option<&HeaderValue>) -> Result<Authority, String> {
     let text = match host {
         None => target.authority.as_str(),

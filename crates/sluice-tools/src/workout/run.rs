@@ -61,7 +61,7 @@ impl Measured {
     }
 }
 
-/// What the tasks of all threads share.
+/// The state that the tasks of all threads share.
 struct Shared {
     plan: Plan,
     endpoint: Endpoint,
@@ -167,7 +167,7 @@ async fn prepare(plan: &Plan) -> Result<(Endpoint, Vec<Reference>), String> {
     Ok((endpoint, references))
 }
 
-/// What may be the cause of a first reply that is not valid.
+/// A possible cause of a first reply that is not valid; empty if none is known.
 fn hint(plan: &Plan, failure: &Failure) -> &'static str {
     let is_in_clear = plan.tls.is_none() && plan.protocol == Protocol::Http2;
     match failure {
@@ -235,7 +235,7 @@ async fn first_reply(
     Ok(reference)
 }
 
-/// What a thread has measured.
+/// The measurements of a thread.
 struct OfThread {
     tally: Tally,
     processor: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What one thread has counted, and the sum of all threads.
+//! Counts of one thread, and the sum of all threads.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const KINDS_MAX: usize = 12;
 /// Counts of a run, or of a part of it.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
-    /// Of complete replies, whether or not they were the same as the first one.
+    /// The times of complete replies, whether or not they were the same as the first one.
     pub(super) latencies: Histogram,
     /// Complete replies by path.
     pub(super) replies: Vec<u64>,

@@ -23,9 +23,9 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
 /// The certificates that are accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trust<'a> {
-    /// Those of the system's authorities, or of the file that SSL_CERT_FILE names.
+    /// Certificates of the system's authorities, or of those in the file that SSL_CERT_FILE names.
     System,
-    /// Those of the authorities in this PEM file.
+    /// Certificates of the authorities in this PEM file.
     File(&'a Path),
     /// Any.
     Anything,

@@ -17,7 +17,7 @@ const UNCERTAIN: [&str; 4] = [
     "application/octet-stream",
 ];
 
-/// What may stand before a text in UTF-8: its byte order mark.
+/// The byte order mark of UTF-8, which may precede a text.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The mask of one body.
@@ -26,11 +26,11 @@ pub struct BodyMask(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Nothing is masked: it is an image, for example.
+    /// The body has no secrets: it is an image, for example.
     Shown,
-    /// All of it is: it cannot be read.
+    /// The whole body is masked, because it cannot be read.
     Hidden,
-    /// Its first bytes say what it is.
+    /// The first bytes will show the kind.
     Unknown(Masks),
     /// Each masks what it knows. They see the bytes as they are, not as another one has left them.
     Layers(Vec<Layer>),

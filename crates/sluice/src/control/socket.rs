@@ -64,7 +64,7 @@ impl Control {
     /// Listens on a socket that the supervisor has bound.
     ///
     /// # Errors
-    /// One line: it is no unix socket.
+    /// One line: it is not a unix socket.
     pub(crate) fn on(socket: OwnedFd, hub: &Arc<Hub>) -> Result<Control, String> {
         let listener = UnixListener::from_std(socket.into()).map_err(|error| format!("control: {error}"))?;
         let (sender, requests) = mpsc::channel(COMMANDS_MAX);
@@ -150,7 +150,7 @@ fn bind(path: &Path) -> Result<BoundControl, String> {
     })
 }
 
-/// What a connection needs of the server.
+/// The parts of the server that a connection uses.
 #[derive(Clone)]
 struct Server {
     requests: mpsc::Sender<CommandRequest>,
@@ -162,7 +162,7 @@ struct Connection {
     reader: BufReader<tokio::io::Take<OwnedReadHalf>>,
     writer: OwnedWriteHalf,
     peer: UCred,
-    /// Its place among the commands at once.
+    /// The permit that counts this command among those in progress.
     slot: OwnedSemaphorePermit,
 }
 

@@ -153,7 +153,7 @@ fn icon() -> RouteSettings {
     }
 }
 
-/// What runs scripts on this machine; tests substitute a machine of their own.
+/// The interpreters and engines of this machine; tests substitute a machine of their own.
 struct Found<'a> {
     is_interpreter: &'a dyn Fn(&str) -> bool,
     is_engine: &'a dyn Fn(&str) -> bool,

@@ -16,7 +16,7 @@ use super::files::MIXED;
 /// The paths of the route.
 const PATH: &str = "/pages/*";
 
-/// What is tried where there is no file.
+/// The paths that are tried if a file does not exist.
 const CANDIDATES: [&str; 2] = ["/pages/$1.html", "/pages/index.sh"];
 
 /// Writes the files.

@@ -156,9 +156,9 @@ impl PassedFds {
 /// An event of the supervisor, for its server process.
 pub(super) enum SupervisorEvent {
     Message(Message),
-    /// It is to hear that the workers answer.
+    /// A report is due that the workers answer.
     AliveDue,
-    /// It has ended.
+    /// The supervisor has ended.
     Gone,
 }
 
@@ -203,7 +203,7 @@ impl Link {
         &self.start.supervisor
     }
 
-    /// What happens next. Waits forever without a supervisor.
+    /// Waits for the next event of the supervisor; without a supervisor, forever.
     pub(super) async fn next(link: Option<&mut Link>) -> SupervisorEvent {
         let Some(Link { channel, alive, .. }) = link else {
             return std::future::pending().await;

@@ -17,7 +17,7 @@ pub(super) struct Activated {
 
 struct Passed {
     socket: OwnedFd,
-    /// Its name (FileDescriptorName= in systemd.socket(5)), for messages.
+    /// The name (FileDescriptorName= in systemd.socket(5)), for messages.
     name: String,
     address: Option<ListenAddress>,
 }
@@ -26,7 +26,7 @@ impl Activated {
     /// The sockets that were passed to this process, if there are any. Call it once, before other descriptors are made.
     ///
     /// # Errors
-    /// One line: a descriptor that was passed is no listening stream socket.
+    /// One line: a descriptor that was passed is not a listening stream socket.
     pub(super) fn take_passed() -> Result<Activated, String> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let count = count(

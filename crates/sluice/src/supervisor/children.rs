@@ -36,7 +36,7 @@ pub(super) struct Ended {
 
 /// The children that are not to be killed.
 pub(super) struct Children {
-    /// Those of before the supervisor: a shell that has replaced itself by this program may have started some.
+    /// Children that are older than the supervisor: a shell that has replaced itself by this program may have started some.
     strangers: HashSet<i32>,
     own: HashSet<i32>,
 }

@@ -24,7 +24,7 @@ pub(super) struct ServerUser {
 }
 
 impl ServerUser {
-    /// The one of these settings. `None` if it is that of the supervisor.
+    /// The user of the server process by these settings. `None` if it is the supervisor's.
     pub(super) fn of(settings: &Settings) -> Option<ServerUser> {
         let user = settings.users.server.clone().filter(|_| sluice_launch::is_root())?;
         Some(ServerUser {

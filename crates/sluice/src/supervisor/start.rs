@@ -165,7 +165,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
     })
 }
 
-/// The signals of the administrator, and that of children.
+/// The signals of the administrator, and SIGCHLD.
 fn listen() -> Result<(Signals, Signal), String> {
     let listen = || Ok((Signals::listen()?, signal(SignalKind::child())?));
     listen().map_err(|error: std::io::Error| format!("signals: {error}"))

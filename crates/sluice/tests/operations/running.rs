@@ -1,4 +1,4 @@
-//! What runs in a server, and the orders of the administrator to it: over the control socket, in `sluice status` and `sluice top`.
+//! The state of a running server, and commands to it: over the control socket, in `sluice status` and `sluice top`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};

@@ -24,12 +24,12 @@ const STARTED_WELL_AFTER: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessId(pub(super) u64);
 
-/// For whom a process is.
+/// The request for which a process is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applicant {
     /// The worker of the request.
     pub worker: usize,
-    /// What an engine is to run.
+    /// The script, if an engine is to run it.
     pub script: Option<ScriptId>,
     /// The client, if its requests are counted.
     pub client: Option<ClientId>,
@@ -43,9 +43,9 @@ pub(super) struct Slot {
     pub(super) in_use: usize,
     /// `None` while it works for a request, or is being started.
     pub(super) idle_since: Option<Instant>,
-    /// The same of the time before its present exchange.
+    /// The value of `idle_since` before the present exchange.
     pub(super) was_idle_since: Option<Instant>,
-    /// Since when the process that it has replaced was idle; it has had no request since then.
+    /// The time since which the process that it has replaced was idle; it has had no request since then.
     pub(super) unused_since: Option<Instant>,
     /// When it was given its last request.
     pub(super) busy_since: Instant,
@@ -60,39 +60,39 @@ pub(super) struct Slot {
     pub(super) requests_max: u64,
     /// When it is replaced. `None` for never.
     pub(super) ends_at: Option<Instant>,
-    /// What it has run, if it is an engine.
+    /// The scripts that the process has run, if it is an engine.
     pub(super) recent: RecentScripts,
     /// Why it is to be replaced. It serves until its successor is ready.
     pub(super) due: Option<Reason>,
-    /// Since when.
+    /// The time since which it is to be replaced.
     pub(super) due_since: Option<Instant>,
     /// The process that is being started to replace it.
     pub(super) successor: Option<ProcessId>,
-    /// It was started in advance.
+    /// The state of a start in advance.
     pub(super) advance: Advance,
     /// Why it gets no further request, if so.
     pub(super) stale: Option<Reason>,
-    /// It is about to end; it counts until it has ended.
+    /// The process is about to end; it counts until it has ended.
     pub(super) is_ending: bool,
 }
 
 /// How far a process is that was not started for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advance {
-    /// It was started for one.
+    /// The process was started for a request.
     No,
-    /// It is being started.
+    /// The process is being started.
     Starting,
-    /// It is ready, and has not replied to anything yet.
+    /// The process is ready, and has not replied to anything yet.
     Ready,
 }
 
 /// Whether a process uses more memory than it may between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryUse {
-    /// It does not, or that is not known.
+    /// The use is within the limit, or unknown.
     Fits,
-    /// It does.
+    /// The use is above the limit.
     TooMuch,
 }
 

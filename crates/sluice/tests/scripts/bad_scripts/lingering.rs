@@ -9,7 +9,7 @@ use sluice_testing::{DEADLINE, Ending, Server, Setup, spawn, warnings_and_errors
 /// Enough time for a shell to start, even on a busy machine.
 const IMPATIENT: &str = "reply_timeout = \"500ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
 
-/// What a shell script does first so that, in CGIplus, its output is the reply to its request.
+/// The first command of a shell script: it reads the request so that, in CGIplus, the output is the reply to it.
 const READ: &str = "[ -z \"$CGIPLUSEOF\" ] || read -r request <&3; ";
 
 #[test]
