@@ -16,13 +16,12 @@ use sluice_settings::Precompressed;
 use sluice_watch::Subject;
 
 use crate::cache::entry::Cached;
-use crate::cache_work::CacheWork;
+use crate::cache_work::{CacheWork, PendingVariant};
 use crate::file_events::{note, response_text};
 use crate::found::{Found, Stored, not_found};
 use crate::open_files::{Permit, Sent};
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation, VARY};
-use crate::variants::on_demand::PendingVariant;
 
 /// The methods of files and directories.
 pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];

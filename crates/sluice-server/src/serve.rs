@@ -35,6 +35,7 @@ pub(crate) mod retire;
 mod route_of_fault;
 mod waiting;
 mod watched;
+mod watched_decision;
 mod watched_routes;
 #[cfg(test)]
 mod watched_tests;
@@ -118,7 +119,7 @@ impl Service for ExchangeService {
                 return PendingResponse::now(finish(response, exchange, under_way));
             }
         };
-        exchange.note_site(&request, connection);
+        note_site(&mut exchange, &request, connection);
         let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
             Ok(response) => response,
             Err(Wait::Refused(fault)) => refuse::request(&mut exchange, &request, &fault),
@@ -166,6 +167,14 @@ async fn unless_ended<T>(
         answer.as_mut().poll(context)
     })
     .await
+}
+
+/// Has an exchange note the site of its request.
+fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
+    watched_decision::site(exchange, request, connection.listener());
+    if exchange.client.is_https && request.target_path().is_some() {
+        exchange.note_hsts(request.site().hsts.as_ref());
+    }
 }
 
 /// Completes the response.

@@ -151,12 +151,17 @@ impl Request {
         self.config.site(self.site)
     }
 
+    /// The path that it asks for. `None` if it is not about a path of the site.
+    pub(crate) fn target_path(&self) -> Option<&str> {
+        match &self.asked_for {
+            AskedFor::Target(target) => Some(&target.path),
+            AskedFor::Server | AskedFor::Https(..) => None,
+        }
+    }
+
     /// The path, for messages.
     pub(crate) fn path(&self) -> &str {
-        match &self.asked_for {
-            AskedFor::Target(target) => &target.path,
-            AskedFor::Server | AskedFor::Https(..) => "*",
-        }
+        self.target_path().unwrap_or("*")
     }
 
     /// The target as it was sent, for messages.

@@ -2,8 +2,8 @@
 //!
 //! Not here: waiting (`carry_out`).
 
+use sluice_files::cache_work::PendingVariant;
 use sluice_files::listing::page::ListingRequest;
-use sluice_files::variants::on_demand::PendingVariant;
 use sluice_http::fault::Fault;
 
 use crate::serve::agent::PendingAnswer;
