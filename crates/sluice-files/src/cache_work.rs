@@ -26,7 +26,7 @@ use crate::variants::on_demand::{Compression, Original};
 /// Longest wait for a variant. After it the file is sent as it is.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the cache does for a file that is to be sent.
+/// The work of the cache for a file that is to be sent.
 #[derive(Default)]
 pub(crate) enum CacheWork {
     #[default]
@@ -143,7 +143,7 @@ impl Selected {
 /// A response that waits for a variant.
 pub struct PendingVariant {
     name: String,
-    /// What is sent without the variant.
+    /// The file, which is sent without the variant.
     selected: Selected,
     variant: Awaited,
 }

@@ -29,7 +29,7 @@ pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIO
 /// A file in the representation that was selected for a request (RFC 9110 §12).
 pub struct Selected {
     pub(crate) found: Found,
-    /// What the cache does for it once it is to be sent.
+    /// The work of the cache, which is done when the file is sent.
     pub(crate) work: CacheWork,
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,

@@ -15,10 +15,10 @@ use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
 use crate::dispatch::known_hosts::KnownHosts;
+use crate::fault_log::FaultLog;
 use crate::in_progress::InProgress;
 use crate::overall::Overall;
 use crate::reverse_dns::ReverseDns;
-use crate::serve::fault_log::FaultLog;
 use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.

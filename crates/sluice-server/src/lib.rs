@@ -12,6 +12,7 @@ pub mod confinement;
 mod context;
 mod descriptors;
 mod dispatch;
+mod fault_log;
 mod in_progress;
 pub mod inspector;
 mod late_watch;

@@ -1,7 +1,7 @@
 //! Compresses variants of files for the cache: in a blocking thread, once for all requests that want the variant.
 //!
-//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets a variant (`variants`), the table of compressions in progress (`in_flight`), and the
-//! compression itself (`encoding::encoder` of sluice-http).
+//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets
+//! a variant (`variants`), the table of compressions in progress (`in_flight`), and the compression itself (`encoding::encoder` of sluice-http).
 
 use std::fs::File;
 use std::io;
@@ -44,7 +44,7 @@ pub(super) struct Task<'a> {
 pub(super) enum Planned {
     /// It is in the cache.
     Ready(Arc<Cached>),
-    /// It is compressed once the file is sent.
+    /// To be compressed when the file is sent.
     Compress(Box<Compression>),
     /// The request gets another representation.
     Unavailable,

@@ -36,7 +36,7 @@ const LOCAL_REDIRECTS_MAX: u16 = 10;
 /// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time.
 ///
 /// # Errors
-/// What the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
+/// The thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
 /// because conditions and ranges of its request do not fit the file (412, 416).
 pub(crate) fn answer(
     gate: &Gate,

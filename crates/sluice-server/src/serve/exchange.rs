@@ -28,11 +28,11 @@ use sluice_watch::{Facts, Item, Phase, RequestFacts, Subject};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
+use crate::fault_log::Cause;
 use crate::in_progress::{EntryNumber, NewEntry, NewRequest};
 use crate::serve::cache_control;
 use crate::serve::client::Client;
 use crate::serve::decide::Decision;
-use crate::serve::fault_log::Cause;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::watched;
 use crate::traffic_counts::Answered;

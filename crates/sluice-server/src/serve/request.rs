@@ -48,7 +48,7 @@ pub(crate) struct Request {
     pub identity: Identity,
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
-    /// What was decided, while the request waits at the gate.
+    /// The decision, while the request waits at the gate.
     pub held: Option<Box<Decision<'static>>>,
 }
 

@@ -14,8 +14,8 @@ use sluice_log::STATUS_CLIENT_LEFT;
 use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Phase};
 
+use crate::fault_log::Logged;
 use crate::serve::exchange::{Exchange, RequestLine};
-use crate::serve::fault_log::Logged;
 
 /// The modules that events name.
 pub(crate) mod module {

@@ -1,4 +1,4 @@
-//! What WATCH is shown of a decision: the site of the request, and what answers.
+//! The events of a decision for WATCH: the site of the request, and what answers.
 //!
 //! Each function costs one comparison while nobody watches. Not here: the routes that are tried (`watched_routes`), the rest of an exchange (`watched`).
 
@@ -39,7 +39,7 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     });
 }
 
-/// What answers.
+/// The answer.
 pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, decision: &Decision<'_>) {
     let subject = &exchange.subject;
     if subject.is_none() {
