@@ -6,7 +6,6 @@
 use std::ffi::CString;
 use std::fmt;
 
-use crate::start::program::Program;
 use crate::users::credentials::Credentials;
 
 /// As whom a program is to run.
@@ -27,11 +26,11 @@ pub struct Refusal(pub String);
 
 /// Decides as whom a program runs. It belongs to the launcher, and never comes from the server.
 pub trait UserPolicy: fmt::Debug + Send + Sync {
-    /// The user of a program; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
+    /// The user of a program that is to run so; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
     ///
     /// # Errors
     /// The program may not run as it is to.
-    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal>;
+    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal>;
 }
 
 /// The policy without other users: every program runs as the launcher.
@@ -39,8 +38,8 @@ pub trait UserPolicy: fmt::Debug + Send + Sync {
 pub struct SameUser;
 
 impl UserPolicy for SameUser {
-    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
-        match &program.run_as {
+    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
+        match run_as {
             RunAs::Usual => Ok(None),
             RunAs::User(name) => Err(Refusal(format!(
                 "this server runs no scripts as another user (user {name})"

@@ -16,11 +16,11 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::end::outcome::{End, StartError};
 use crate::end::pidfd::{Exit, Signal, Usage};
 use crate::end::proc_state::{Observation, ObservedChild, ObservedFile};
 use crate::end::session::Company;
 use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::outcome::{End, StartError};
 use crate::start::program::Program;
 use crate::users::run_as::Refusal;
 use crate::wire::codec::{Malformed, Reader, Writer};

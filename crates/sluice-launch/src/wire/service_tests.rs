@@ -8,8 +8,8 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::end::outcome::StartError;
 use crate::end::pidfd::{Exit, Signal};
+use crate::start::outcome::StartError;
 use crate::users::run_as::{RunAs, SameUser};
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Reply, Request};
