@@ -6,10 +6,12 @@
 use std::ffi::CString;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::users::credentials::Credentials;
 
 /// As whom a program is to run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunAs {
     /// The user of scripts that the policy has; without one, the launcher's own.
     #[default]
@@ -21,7 +23,7 @@ pub enum RunAs {
 }
 
 /// Why a program may not run as it is to: the check that failed, for the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal(pub String);
 
 /// Decides as whom a program runs. It belongs to the launcher, and never comes from the server.

@@ -167,6 +167,33 @@ fn wrong_numbers_of_descriptors_are_refused() {
 }
 
 #[test]
+fn values_beyond_their_bounds_are_refused() {
+    let confined = |nice, umask| {
+        let mut program = program(&["/bin/true"]);
+        program.confinement = Some(Arc::new(crate::Confinement {
+            nice,
+            umask: Some(umask),
+            ..crate::Confinement::default()
+        }));
+        program
+    };
+    let mut record = program(&["/bin/true"]);
+    record.mailbox = Mailbox::Record {
+        record_bytes_max: (64 << 20) + 1,
+    };
+    for (program, refused) in [
+        (confined(19, 0o777), None),
+        (confined(20, 0o777), Some("nice")),
+        (confined(19, 0o1000), Some("the umask")),
+        (record, Some("the mailbox")),
+    ] {
+        let files = vec![tempfile::tempfile().unwrap().into()];
+        let read = Request::read(&start_message(&program), files);
+        assert_eq!(read.err(), refused.map(Malformed));
+    }
+}
+
+#[test]
 fn a_malformed_message_ends_the_launcher_and_its_scripts() {
     let scene = Scene::start(10);
     scene.launch(1, &program(&["/bin/sleep", "1000"]));
