@@ -32,7 +32,7 @@ pub enum Command {
     },
     /// End a request in progress.
     End {
-        /// Its id.
+        /// The id of the request.
         id: String,
     },
     /// Read the configuration again (SIGHUP).
@@ -48,7 +48,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Its name on the command line.
+    /// The command's name on the command line.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Command {
 pub struct CommandResult {
     /// Whether the command was carried out.
     pub ok: bool,
-    /// What happened, as in the server log.
+    /// The lines of the server log about it.
     pub messages: Vec<String>,
     /// The state, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +123,7 @@ pub struct ServerReport {
     /// The process that serves; the same if there is no supervisor.
     #[serde(default)]
     pub server_pid: u32,
-    /// What the supervisor knows, if there is one.
+    /// The knowledge of the supervisor, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<History>,
     /// The configuration file; `None` if the command line says everything.
@@ -136,7 +136,7 @@ pub struct ServerReport {
     pub scripts: Scripts,
 }
 
-/// What a supervisor knows of the server processes that it has started.
+/// The server processes that a supervisor has started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// The process id of the supervisor.

@@ -20,13 +20,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct CommandRequest {
     /// The command.
     pub command: Command,
-    /// Who gives it, for the log.
+    /// The giver of the command, for the log.
     pub requester: Requester,
     /// Where the result goes.
     pub answer: oneshot::Sender<CommandResult>,
 }
 
-/// Who gives a command.
+/// The giver of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A user of the system, over the control socket.

@@ -38,7 +38,7 @@ pub(crate) struct ServerState {
     pub launcher: Arc<RemoteLauncher>,
     /// The access logs.
     pub log: Log,
-    /// What the scripts of all workers may hold together.
+    /// The bounds on scripts of all workers together.
     pub resources: Arc<Resources>,
     /// The proofs of users, and wrong passwords.
     pub access: Arc<AccessControl>,

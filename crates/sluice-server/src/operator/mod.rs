@@ -124,7 +124,7 @@ impl Operator {
         self.scripts_with(&requests).await
     }
 
-    /// As `scripts`, with these requests.
+    /// The same as `scripts`, with these requests.
     pub async fn scripts_with(&self, requests: &Requests) -> Scripts {
         let by_id: HashMap<&str, &Request> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
         let mut scripts = self.state.resources.report();
@@ -202,7 +202,7 @@ impl Operator {
     /// exchange.
     ///
     /// # Errors
-    /// It has no processes.
+    /// The script has no processes.
     pub fn retire(&self, script: &str) -> Result<Retired, OrderError> {
         let config = self.state.config.load();
         let by_file = self.state.resources.retire(&path_of(script));
@@ -235,7 +235,7 @@ impl Operator {
         Ok(request(&view, worker, Instant::now(), &self.masks()))
     }
 
-    /// What must not be shown, as in WATCH.
+    /// The secrets that must not be shown, as in WATCH.
     fn masks(&self) -> Masks {
         self.state.watches.masks()
     }
@@ -318,7 +318,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// What a request does, by its step.
+/// The state of a request, by its step.
 pub(crate) fn state_of(step: Step) -> State {
     match step {
         Step::Deciding => State::Deciding,
@@ -349,7 +349,7 @@ fn counts(sums: HashMap<String, usize>, most: usize) -> Vec<Count> {
     counts
 }
 
-/// What was ended.
+/// A text about a request that was ended.
 #[must_use]
 pub fn ended_text(request: &Request) -> String {
     let Request {

@@ -1,4 +1,4 @@
-//! What supervisor and server process say to each other.
+//! The messages between supervisor and server process.
 //!
 //! ```text
 //! supervisor                                server process
@@ -33,7 +33,7 @@ pub(crate) enum ToServer {
     Reload(Reload),
     /// The result of a command that the supervisor has carried out or refused.
     Result {
-        /// Who has given it.
+        /// The givers of the command.
         causes: Vec<Cause>,
         /// The result, whose messages are for the log.
         result: Box<CommandResult>,
@@ -71,7 +71,7 @@ pub(crate) enum ToLauncher {
 /// A message of a launcher to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromLauncher {
-    /// It answers.
+    /// The launcher answers.
     Alive,
 }
 
@@ -87,11 +87,11 @@ pub(crate) struct Start {
     pub(crate) replaces: bool,
     /// Whether the control socket is among the descriptors.
     pub(crate) has_control: bool,
-    /// What the supervisor knows, for `sluice status`.
+    /// The server processes before this one, for `sluice status`.
     pub(crate) supervisor: History,
     /// How often the server process says that its workers answer, in milliseconds. `None` for never.
     pub(crate) alive_interval_ms: Option<u64>,
-    /// What a program that is tried would take over, as JSON: it says whether it can read that. `None` if it is not tried.
+    /// For a program that is tried, what it would take over, as JSON: it says whether it can read that. `None` if it is not tried.
     #[serde(default)]
     pub(crate) left: Option<String>,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Start {
 /// Settings that have changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reload {
-    /// Who wanted it; the first one names it in the log.
+    /// The reasons for the reload; the first one names it in the log.
     pub(crate) causes: Vec<Cause>,
     /// Each address, in the order of the settings.
     pub(crate) listen: Vec<Listen>,
@@ -114,7 +114,7 @@ pub(crate) struct Listen {
     pub(crate) sockets: usize,
 }
 
-/// Who wants a change.
+/// The reason for a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
     /// A signal to the supervisor.
@@ -126,9 +126,9 @@ pub(crate) enum Cause {
 /// A message of a server process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromServer {
-    /// It serves.
+    /// The server process serves.
     Started,
-    /// It cannot start: one line for the administrator.
+    /// Startup failed; the text is one line for the administrator.
     Failed(String),
     /// A program that is only tried could take over, and has this version of the messages.
     Tried { version: u32 },
@@ -138,6 +138,6 @@ pub(crate) enum FromServer {
     NewCertificates { is_done: bool },
     /// A command that the supervisor carries out. The result has this number as a cause.
     Command { number: u64, command: Command },
-    /// Its workers answer.
+    /// The workers answer.
     Alive,
 }

@@ -155,9 +155,9 @@ impl PassedFds {
 /// An event of the supervisor, for its server process.
 pub(super) enum SupervisorEvent {
     Message(Message),
-    /// It is to hear that the workers answer.
+    /// The supervisor is to hear that the workers answer.
     AliveDue,
-    /// It has ended.
+    /// The supervisor has ended.
     Gone,
 }
 
@@ -202,7 +202,7 @@ impl Link {
         &self.start.supervisor
     }
 
-    /// What happens next. Waits forever without a supervisor.
+    /// The next event. Waits forever without a supervisor.
     pub(super) async fn next(link: Option<&mut Link>) -> SupervisorEvent {
         let Some(Link { channel, alive, .. }) = link else {
             return std::future::pending().await;

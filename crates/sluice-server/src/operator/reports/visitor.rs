@@ -16,7 +16,7 @@ const LIVE_MAX: usize = 64;
 /// Makes the input different from that of other MACs.
 const PURPOSE: &[u8] = b"sluice report action\0";
 
-/// Who asks.
+/// A visitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Visitor {
     User(Box<str>),
@@ -24,7 +24,7 @@ pub(crate) enum Visitor {
     Client(IpAddr),
 }
 
-/// As the log has it: `user ann`, `client 127.0.0.1`.
+/// The form of the log: `user ann`, `client 127.0.0.1`.
 impl fmt::Display for Visitor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
