@@ -2,6 +2,8 @@
 #
 #   make demo    builds Sluice (without the slowest optimisations: target/demo/sluice) and the C programs, and serves the demo
 #                site at http://127.0.0.1:8080/; make demo LISTEN=127.0.0.1:8081 for another address
+#   make check   what an edit may have broken, within a minute: form, rules, lints, and unit tests of what has changed since the
+#                last commit (CHECK=main: since the branch began)
 #   make test    checks and runs everything: lints, unit, property, model, integration and SDK tests
 #   make test-fresh  both commands on a minimal Debian 12, in a chroot that is removed afterwards; as root
 #   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug
@@ -36,20 +38,24 @@ SOAK_SECONDS ?= 600
 CHAOS_SECONDS ?= 600
 CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
+CHECK ?= HEAD
 
-.PHONY: demo test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
-	clean test-rust test-models test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
+.PHONY: demo check test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
+	clean server test-build test-rust test-models test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
 
-# The profile `demo` (Cargo.toml) builds in half the time of `release`. Reverse DNS, the only optional feature, is left out.
+# The profile `demo` (Cargo.toml) builds in half the time of `release`.
 demo:
 	@tools/needs rust cc
 	@echo "Step 1 of 3: the C library and its programs (a few seconds)"
 	@$(MAKE) --no-print-directory --silent -C sdk/c all
 	@echo "Step 2 of 3: the server, target/demo/sluice (a first build takes two to three minutes on two cores)"
-	@$(CARGO) build --profile demo --locked --bin sluice --no-default-features
+	@$(CARGO) build --profile demo --locked --bin sluice
 	@tools/needs python3 perl || echo "The demo site goes without the scripts in these languages."
 	@echo "Step 3 of 3: serving the demo site at http://$(LISTEN)/ (Ctrl-C ends it)"
 	@target/demo/sluice demo --listen $(LISTEN)
+
+check:
+	@tools/check $(CHECK)
 
 # SLUICE_TEST_REQUIRE_ALL: a test that cannot run fails; without it, it is skipped with a message.
 test: export SLUICE_TEST_REQUIRE_ALL = 1
@@ -59,7 +65,9 @@ test:
 	@tools/needs libphp php php-cgi adminer dokuwiki
 	@tools/needs libpam libldap pam-matrix slapd ldapmodify hg radicale
 	@tools/needs apparmor_parser groff logrotate mandoc systemd-analyze
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-packaging test-fuzz test-h2spec test-models
+	@$(MAKE) --no-print-directory lint sdk test-build
+	@$(MAKE) --no-print-directory -j2 --output-sync=target SERVER_IS_BUILT=1 test-rust test-sdk test-bench test-packaging test-h2spec
+	@$(MAKE) --no-print-directory SERVER_IS_BUILT=1 test-conformance test-models
 	@echo "All tests passed."
 
 # Both commands of the README, on a minimal Debian 12.
@@ -126,35 +134,40 @@ lint:
 	@$(CARGO) fmt --all --check
 	@$(CARGO) run --quiet --locked --package tidy
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@$(CARGO) clippy --locked --package sluice --no-default-features -- -D warnings
-	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	@$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings
 	@tools/check-musl
 
-# Unit, property and integration tests; the last with the real binary.
+# The server and all tests, compiled once. `cargo build` would compile most of it again, because tests use more features of tokio.
+test-build:
+	@echo "Building the server and its tests"
+	@$(CARGO) test --locked --workspace --tests --no-run --quiet
+
+# target/debug/sluice
+server:
+	@[ "$(SERVER_IS_BUILT)" = 1 ] || $(CARGO) build --locked --bin sluice
+
+# Unit, property and integration tests; the last with the real binary, and four at once, because most of the time they wait. Of examples in doc
+# comments there is one, in sluice-membuf; rustdoc would read every other crate for nothing.
 test-rust:
-	@$(CARGO) test --locked --workspace
+	@RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --locked --workspace --tests
+	@$(CARGO) test --locked --package sluice-membuf --doc
 
 # What packages contain, without building one.
-test-packaging:
-	@$(CARGO) build --locked --bin sluice
+test-packaging: server
 	@packaging/check $(TARGET)/debug/sluice
 
-# The committed inputs of the fuzz targets, through their checks; the fuzzing engine is not needed.
+# The committed inputs of the fuzz targets, through their checks; the fuzzing engine is not needed. `test-rust` does it, too.
 test-fuzz:
-	@$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --target-dir target
+	@$(CARGO) test --locked --package sluice-fuzz
 
 # Every interleaving of the memory buffer's two sides, within bounds.
 test-models:
 	@RUSTFLAGS="--cfg loom" $(CARGO) test --locked --package sluice-membuf --lib --release --target-dir target/loom loom
 
 # The conformance of HTTP/2.
-test-h2spec:
-	@$(CARGO) build --locked --bin sluice
+test-h2spec: server
 	@tools/h2spec target/debug/sluice
 
-test-sdk: sdk
-	@$(CARGO) build --locked --bin sluice
+test-sdk: sdk server
 	@python3 -B -m unittest discover -s sdk/testing/tests
 	@$(MAKE) --no-print-directory -C sdk/c test
 	@$(MAKE) --no-print-directory -C sdk/python test
@@ -164,15 +177,14 @@ test-sdk: sdk
 	@$(MAKE) --no-print-directory -C sdk/shell test
 	@$(MAKE) --no-print-directory -C sdk/agents test
 
-# The same behaviours in every language and mode (conformance/README.md), and the page that says so; then all of them at once for ten seconds,
-# faults of every kind for a minute, and the bounds of memory.
-test-conformance: sdk
-	@$(CARGO) build --locked --bin sluice
+# The same behaviours in every language and mode (conformance/README.md), and the page that says so; then, for less than
+# a minute together, all of them at once, faults of many kinds, and the bounds of memory. `make soak chaos bounds` are the long forms.
+test-conformance: sdk server
 	@python3 -B -m unittest discover -s conformance/tests
 	@SLUICE=target/debug/sluice conformance/run --check docs/reference/conformance.md
-	@SLUICE=target/debug/sluice conformance/soak --seconds 10 --quiet
-	@SLUICE=target/debug/sluice conformance/chaos --rounds 1 --seconds 75 --clients 16 --column c-cgi --column rte --quiet
-	@SLUICE=target/debug/sluice conformance/bounds --seconds 3 --queue 300 --recycled 50
+	@SLUICE=target/debug/sluice conformance/soak --seconds 5 --quiet
+	@SLUICE=target/debug/sluice conformance/chaos --rounds 1 --seconds 25 --clients 16 --column c-cgi --column rte --quiet
+	@SLUICE=target/debug/sluice conformance/bounds --seconds 2 --queue 300 --recycled 50
 
 # The benchmark's reading of its tools, its arithmetic and its plan; no other server is needed.
 test-bench:

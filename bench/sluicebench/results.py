@@ -62,7 +62,7 @@ class Results:
                 yield key, reason
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        path.write_text(json.dumps(asdict(self), separators=(",", ":")) + "\n")
 
 
 def failure_of(cell: Cell) -> str:

@@ -6,9 +6,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sluice_server::forwarded::read;
+use sluice_http::forwarded::{ForwardedClient, ForwardedField, read};
+use sluice_settings::ProxySettings;
 use sluice_settings::address::Peers;
-use sluice_settings::{ForwardedField, ProxySettings};
 
 use crate::input::Input;
 
@@ -39,7 +39,7 @@ pub fn check(bytes: &[u8]) {
             fields.append(name.clone(), value);
         }
     }
-    let result = read(&settings, &fields);
+    let result = read_trusted(&settings, &fields);
     let found = result.client.map(|address| address.ip());
     assert_eq!(found, found.map(|address| address.to_canonical()));
     if settings.trusted.has_address(address.ip()) {
@@ -52,11 +52,15 @@ pub fn check(bytes: &[u8]) {
         quoted,
     };
     let chain = chain(&client, settings.forwarded, flags >> 4);
-    let result = read(&settings, &after_proxies(&client, &name, &chain));
+    let result = read_trusted(&settings, &after_proxies(&client, &name, &chain));
     assert_eq!(result.client, Some(address), "behind {chain:?}");
     if settings.forwarded == ForwardedField::Forwarded {
         assert_eq!(result.is_https, Some(true));
     }
+}
+
+fn read_trusted(settings: &ProxySettings, fields: &HeaderMap) -> ForwardedClient {
+    read(settings.forwarded, |ip| settings.trusted.has_address(ip), fields)
 }
 
 fn settings(flags: u8) -> ProxySettings {

@@ -47,7 +47,7 @@ pub fn check(bytes: &[u8]) {
             }
         }
     }
-    let mut guessed = BodyMask::of_unknown(&masks, text);
+    let mut guessed = masks.body(None, false);
     apply(text, &lengths, |chunk| guessed.apply(chunk));
     let mut parts = masks.body(Some("multipart/form-data; boundary=b"), false);
     apply(text, &lengths, |chunk| parts.apply(chunk));

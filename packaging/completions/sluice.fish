@@ -48,7 +48,7 @@ complete -c sluice -n "__fish_sluice_needs_command" -f -a "help" -d 'Print this 
 complete -c sluice -n "__fish_sluice_using_subcommand serve" -l listen -d 'Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine only, :8080 every IPv4 address, [::]:8080 every IPv6 address; with port 0 the system chooses the port; unix:/run/x.sock is a unix socket' -r
 complete -c sluice -n "__fish_sluice_using_subcommand serve" -l host -d 'A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses answer to every name' -r
 complete -c sluice -n "__fish_sluice_using_subcommand serve" -l mailbox -d 'The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect' -r
-complete -c sluice -n "__fish_sluice_using_subcommand serve" -l detail -d 'Who is shown what the log says about an error, with the last lines that a failed script wrote to its standard error: local (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are listened on, otherwise off]' -r -f -a "local\t''
+complete -c sluice -n "__fish_sluice_using_subcommand serve" -l detail -d 'Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are listened on, otherwise off]' -r -f -a "local\t''
 all\t''
 off\t''"
 complete -c sluice -n "__fish_sluice_using_subcommand serve" -l workers -d 'Event-loop threads [default: one for each processor]' -r
@@ -120,7 +120,7 @@ complete -c sluice -n "__fish_sluice_using_subcommand log; and __fish_seen_subco
 complete -c sluice -n "__fish_sluice_using_subcommand log; and __fish_seen_subcommand_from reopen" -s h -l help -d 'Print help'
 complete -c sluice -n "__fish_sluice_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "reopen" -d 'Have a running server open its logs again, after they were renamed'
 complete -c sluice -n "__fish_sluice_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c sluice -n "__fish_sluice_using_subcommand watch" -s i -l items -d 'What is shown: a list of items and groups; a - before a name removes it [default: usual]' -r
+complete -c sluice -n "__fish_sluice_using_subcommand watch" -s i -l items -d 'The items to show: a list of items and groups; a - before a name removes it [default: usual]' -r
 complete -c sluice -n "__fish_sluice_using_subcommand watch" -l client -d 'Only requests from this client: its address' -r
 complete -c sluice -n "__fish_sluice_using_subcommand watch" -l site -d 'Only requests to this site: its name' -r
 complete -c sluice -n "__fish_sluice_using_subcommand watch" -s p -l path -d 'Only requests with this path: /cgi-bin/*' -r
@@ -148,7 +148,7 @@ complete -c sluice -n "__fish_sluice_using_subcommand workout" -s t -l threads -
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -l method -d 'The method of the requests [default: GET, or POST with a body]' -r
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -s H -l header -d 'A field of the requests; may be repeated' -r
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -l body -d 'Send this file as the body of each request' -r -F
-complete -c sluice -n "__fish_sluice_using_subcommand workout" -l compare -d 'What must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those of any length' -r -f -a "status\t'The status'
+complete -c sluice -n "__fish_sluice_using_subcommand workout" -l compare -d 'The part that must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those of any length' -r -f -a "status\t'The status'
 length\t'Status and length'
 body\t'Status, length and every byte of the body'"
 complete -c sluice -n "__fish_sluice_using_subcommand workout" -l break -d 'Break the connection off in the middle of each N-th reply on purpose' -r

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import processes
-from .host import bound_open_files, child_environment, free_port, group_of, unprivileged_user
+from .host import bound_open_files, child_environment, free_port, group_of, listening_socket, unprivileged_user
 from .meter import Meter
 from .protocols import H1, OVER_TLS, PROTOCOLS, Protocol, fetch
 
@@ -296,6 +296,12 @@ class Server(abc.ABC):
 
     def spawn_helper(self, command: Sequence[str], stdin: int = subprocess.DEVNULL, user: Optional[str] = None) -> None:
         self._helpers.append(self.spawn(command, stdin, user))
+
+    def serve_on(self, path: Path, command: List[str], processes: int, user: Optional[str]) -> None:
+        """Starts so many helpers that share a listening socket, their descriptor 0."""
+        with listening_socket(path, backlog=511) as listener:
+            for _ in range(processes):
+                self.spawn_helper(command, listener.fileno(), user)
 
     def _make_directory(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

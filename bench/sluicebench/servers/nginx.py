@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from .base import IDLE_SECONDS, Server
-from .host import find_program, listening_socket, open_files, output_of, unprivileged_group, unprivileged_user
+from .host import find_program, open_files, output_of, unprivileged_group, unprivileged_user
 from .protocols import HTTP2, OVER_TLS
 
 # Idle connections to FastCGI programs that each worker keeps open.
@@ -219,15 +219,10 @@ class Nginx(Server):
         if "cgi" in routes:
             # One process forks the others; its manual recommends to pass a listening socket as descriptor 0.
             command = [find_program("fcgiwrap") or "fcgiwrap", "-c", str(self.program_processes())]
-            self._serve_on(self.directory / "fcgiwrap.sock", command, processes=1, user=unprivileged_user())
+            self.serve_on(self.directory / "fcgiwrap.sock", command, processes=1, user=unprivileged_user())
         if "fastcgi" in routes:
             command = [str(self.fastcgi_program)]
-            self._serve_on(self.directory / "persistent.sock", command, processes=self.program_processes(), user=None)
-
-    def _serve_on(self, path: Path, command: List[str], processes: int, user: Optional[str]) -> None:
-        with listening_socket(path, backlog=511) as listener:
-            for _ in range(processes):
-                self.spawn_helper(command, listener.fileno(), user)
+            self.serve_on(self.directory / "persistent.sock", command, processes=self.program_processes(), user=None)
 
 
 def version_number(text: str) -> Tuple[int, ...]:

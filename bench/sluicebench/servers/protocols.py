@@ -66,7 +66,7 @@ def make_certificate(certificate: Path, key: Path) -> str:
     command = [
         find_program("openssl") or "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
         "-nodes", "-sha256", "-days", str(CERTIFICATE_DAYS), "-subj", "/CN=127.0.0.1",
-        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate),
+        "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", str(key), "-out", str(certificate),
     ]  # fmt: skip
     try:
         done = subprocess.run(

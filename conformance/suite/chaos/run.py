@@ -153,7 +153,7 @@ def check(server, chaos, before, took):
         findings.append(f"/dev/shm: {after.shared - before.shared}")
     if after.spool:
         findings.append(f"left in the spool: {after.spool[:5]}")
-    testing.wait_until(lambda: not unlogged(server, chaos), deadline=10)
+    testing.wait_until(lambda: not unlogged(server, chaos))
     wrong, summary = chaos.books.check(log_lines(server), chaos.windows)
     print("; ".join(f"{number} {what}" for what, number in summary.items()))
     return findings + wrong

@@ -67,7 +67,7 @@ def logged(server, soak):
         return found
 
     # A thread of the server writes the log.
-    wait_until(lambda: len(count()) >= len(soak.sent), deadline=10)
+    wait_until(lambda: len(count()) >= len(soak.sent))
     lines = count()
     missing = [f"{marker} ({kind})" for marker, kind in soak.sent.items() if lines[marker] == 0]
     twice = [marker for marker, number in lines.items() if number > 1]

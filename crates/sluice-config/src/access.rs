@@ -19,7 +19,7 @@ use super::table::Table;
 /// The longest time for which a verified password is remembered, and for which further ones are refused: a day.
 const DAY_MILLIS: u64 = 86_400_000;
 
-/// What `agent` names.
+/// The value of `agent`.
 enum AgentName {
     Path(String),
     Own(OwnAgentKind),

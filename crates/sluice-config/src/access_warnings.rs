@@ -21,7 +21,7 @@ const OTHERS: u32 = 0o006;
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     let rules: Vec<&AccessSettings> = routes
-        .filter_map(|route| match &route.changes.access {
+        .filter_map(|route| match &route.changes.access.own {
             Some(AccessUse::Limited(access)) => Some(&**access),
             _ => None,
         })
@@ -71,7 +71,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// Entries with several names that may be one name with blanks, as those of Active Directory: an agent has other names than files.
+/// Entries with several names that may be one name with blanks, as in Active Directory: an agent has other names than files.
 fn names_with_blanks(access: &AccessSettings) -> Vec<String> {
     if access.source.agent.is_none() {
         return Vec::new();
@@ -102,7 +102,7 @@ fn loopback_of_proxy(settings: &Settings, access: &AccessSettings) -> Option<Str
 
 /// A route counts the requests of each user, and the site has no access rules that would make one known.
 fn throttle_without_users(site: &SiteSettings) -> Option<String> {
-    let is_limited = |route: &RouteSettings| matches!(route.changes.access, Some(AccessUse::Limited(_)));
+    let is_limited = |route: &RouteSettings| matches!(route.changes.access.own, Some(AccessUse::Limited(_)));
     if site.routes.iter().any(is_limited) {
         return None;
     }
@@ -143,7 +143,7 @@ fn open_reports(site: &SiteSettings) -> Vec<String> {
     let limited = site
         .routes
         .iter()
-        .filter_map(|route| match (&route.action, &route.changes.access) {
+        .filter_map(|route| match (&route.action, &route.changes.access.own) {
             (Action::Reports, Some(AccessUse::Limited(access))) => Some(access),
             _ => None,
         });

@@ -1,4 +1,4 @@
-//! What a route changes for whatever answers: fields of the response, expiry, limits on the request body.
+//! Changes that a route makes whatever answers: fields of the response, expiry, limits on the request body.
 //!
 //! Field changes parse themselves (`sluice_settings::rule`) and say what is wrong with a text; here the message gets its place.
 
@@ -21,8 +21,9 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub(super) fn finish(self) -> Arc<[FieldChange]> {
-        [self.remove, self.set, self.add].into_iter().flatten().collect()
+    pub(super) fn finish(self) -> Vec<Arc<[FieldChange]>> {
+        let changes: Arc<[FieldChange]> = [self.remove, self.set, self.add].into_iter().flatten().collect();
+        if changes.is_empty() { Vec::new() } else { vec![changes] }
     }
 }
 

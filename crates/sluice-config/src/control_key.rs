@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::document::{decode, read_config};
 
-/// What a configuration file says about the control socket.
+/// The control socket that a configuration file names.
 pub struct NamedSocket {
     /// The value of the key; `None` if it was not found.
     pub socket: Option<ControlSocket>,

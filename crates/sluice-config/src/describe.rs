@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
-    AccessLog, Action, CacheUse, Convert, Engine, Fallback, ListenAddress, LogLevel, LogTarget, Mode, PoolSettings,
+    AccessLog, Action, CacheUse, Convert, Engine, Fallback, ListenAddress, LogLevel, LogTarget, PoolSettings,
     RecordSettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings, SuffixScripts,
     UnknownHosts,
 };
@@ -287,14 +287,14 @@ fn describe_processes(script: &ScriptSettings) -> String {
         (min, max) if min == max => format!("{max} processes"),
         (min, max) => format!("{min} to {max} processes"),
     };
-    let what = if script.mode == Mode::Rte { "engine" } else { "script" };
+    let what = if script.mode.has_engine() { "engine" } else { "script" };
     match script.mode.keeps_process() {
         true => format!("{processes} per {what}, idle {}", format_duration(pool.idle)),
         false => format!("{processes} per {what}"),
     }
 }
 
-/// What bounds the processes of a pool beside their number, each as in the configuration: `requests = 500`.
+/// The limits of a pool, except the number of processes, each as in the configuration: `requests = 500`.
 fn pool_lines(script: &ScriptSettings) -> Vec<String> {
     let (pool, usual) = (&script.pool, PoolSettings::new(script.mode));
     let number = |number: Option<usize>| number.map(|number| number.to_string());

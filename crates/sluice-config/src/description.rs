@@ -3,36 +3,37 @@
 
 /// A section without the type that it is read into: what the reference page and the answers to unknown keys need of it.
 pub trait Described: Sync {
-    /// As `Section::title`.
+    /// The name, see `Section::title`.
     fn title(&self) -> &'static str;
-    /// As `Section::text`.
+    /// The purpose, see `Section::text`.
     fn text(&self) -> &'static str;
-    /// Its keys.
+    /// The keys of the section.
     fn keys(&self) -> Vec<Entry>;
 }
 
 /// A key without the type of its section.
 pub struct Entry {
-    /// As `Key::name`.
+    /// The name, see `Key::name`.
     pub name: &'static str,
-    /// What its value may be, as the reference page shows it.
+    /// The allowed values, as the reference page shows them.
     pub value: String,
-    /// As `Key::default`.
+    /// The default, see `Key::default`.
     pub default: &'static Fallback,
-    /// As `Key::text`.
+    /// The description, see `Key::text`.
     pub text: &'static str,
-    /// As `Key::example`.
+    /// A value as written in the file, see `Key::example`.
     pub example: &'static str,
     /// The section that is its value, if it is one.
     pub below: Option<&'static dyn Described>,
 }
 
-/// What holds when a key is absent.
+/// The value that applies when a key is absent.
+#[derive(Clone, Copy)]
 pub enum Fallback {
     /// The same as with this value.
     Value(&'static str),
     /// In words, where no value says it.
     Words(&'static str),
-    /// Nothing: the key is required.
+    /// There is no default: the key is required.
     Required,
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_http::target;
 use sluice_settings::rule::{Pattern, Replacement};
-use sluice_settings::{Action, DirectorySettings, Fallback, Mode, ScriptSettings, ScriptSource, SuffixScripts};
+use sluice_settings::{Action, DirectorySettings, Fallback, ScriptSettings, ScriptSource, SuffixScripts};
 
 use super::description::Fallback::Words;
 use super::document::At;
@@ -18,10 +18,7 @@ use super::key::{Key, Kind};
 use super::route;
 use super::table::{Table, expect_directory, require_star};
 
-/// The keys that say what a directory is, which belong to one action.
-pub(super) const DIRECTORY_KEYS: [&str; 4] = ["files", "directory", "scripts", "fallback"];
-
-/// The candidate of a fallback that is no path.
+/// The value in `fallback` that means the next route. Other values are paths.
 const NEXT_ROUTE: &str = "next";
 
 /// The keys of a directory while they are read.
@@ -40,9 +37,9 @@ pub(super) struct Draft {
 
 /// The directory that a route names beside `files`.
 pub(super) enum RouteDirectory {
-    /// That of `directory`.
+    /// The value of `directory`.
     Named(PathBuf),
-    /// The one that the path of the route stands for below the root of the site.
+    /// The directory that the path of the route stands for below the root of the site.
     BelowRoot(PathBuf),
     /// The value of `directory` is wrong, which has been reported.
     Wrong,
@@ -52,7 +49,7 @@ pub(super) enum RouteDirectory {
 /// The value of `scripts`.
 struct Suffixes {
     all: Vec<String>,
-    /// What runs them, if it is not the file itself: interpreters or, in mode `rte`, engines.
+    /// The interpreters or, in mode `rte`, the engines, by suffix. Scripts with other suffixes run themselves.
     runners: Vec<(String, At<String>)>,
 }
 
@@ -136,7 +133,7 @@ impl Draft {
         let source = ScriptSource::Directory(settings.path.clone());
         let script = self.script;
         settings.scripts = self.suffixes.map(|suffixes| {
-            let script = script.unwrap_or_else(|| ScriptSettings::new(source.clone(), Mode::Cgi));
+            let script = script.unwrap_or_else(|| ScriptSettings::cgi(source.clone()));
             suffixes.finish(ScriptSettings { source, ..script }, route)
         });
         settings.fallback = self.fallback;
@@ -148,21 +145,19 @@ impl Suffixes {
     fn finish(self, mut script: ScriptSettings, route: &Table<'_>) -> SuffixScripts {
         let Suffixes { all, runners } = self;
         let document = route.document;
-        match script.mode {
-            Mode::Rte => {
-                if let Some(suffix) = all
-                    .iter()
-                    .find(|suffix| runners.iter().all(|(other, _)| other != *suffix))
-                {
-                    let message =
-                        format!("\"{suffix}\" needs an engine in mode = \"rte\", as in {{ \".php\" = \"php\" }}");
-                    route.refuse("scripts", &message);
-                }
-                script.engines.by_suffix = read_engines("scripts", runners, document);
-                script.engines.sdk = document.sdk();
-                report_missing_engines(&script, document, route.line_of("scripts"));
+        if script.mode.has_engine() {
+            if let Some(suffix) = all
+                .iter()
+                .find(|suffix| runners.iter().all(|(other, _)| other != *suffix))
+            {
+                let message = format!("\"{suffix}\" needs an engine in mode = \"rte\", as in {{ \".php\" = \"php\" }}");
+                route.refuse("scripts", &message);
             }
-            Mode::Cgi | Mode::Cgiplus => script.interpreters = read_interpreters("scripts", runners, document),
+            script.engines.by_suffix = read_engines("scripts", runners, document);
+            script.engines.sdk = document.sdk();
+            report_missing_engines(&script, document, route.line_of("scripts"));
+        } else {
+            script.interpreters = read_interpreters("scripts", runners, document);
         }
         SuffixScripts { suffixes: all, script }
     }

@@ -30,13 +30,13 @@ pub(crate) struct Document<'a> {
     pub(crate) name: &'a str,
     /// The keys that such a file may have.
     pub(crate) keys: &'static dyn Described,
-    /// Its text.
+    /// The text of the file.
     pub(crate) text: &'a str,
     /// Directory of the file, absolute: relative paths in the file start there.
     pub(crate) directory: &'a Path,
     /// Says what is at a path; tests substitute a file system of their own.
     pub(crate) inspect: &'a dyn Fn(&Path) -> FileKind,
-    /// What is said about the engines of a route that cannot be started.
+    /// Names the engines of a route that cannot be started, a line for each.
     pub(crate) missing_engines: &'a dyn Fn(&EngineSettings) -> Vec<String>,
     /// Reads a template that the configuration names. The error is a reason that follows the path: `cannot be read: …`.
     pub(crate) read_template: &'a dyn Fn(&Path) -> Result<String, String>,
@@ -62,15 +62,15 @@ pub(super) struct SourceFiles(pub(super) Source);
 /// The real file system, for documents that no source is named for.
 static DISK: SourceFiles = SourceFiles(Source::DISK);
 
-/// What the files of a configuration have in common.
+/// The findings and facts that the files of a configuration share.
 #[derive(Default)]
 struct Report {
     /// The files in the order of their lines.
     files: RefCell<Vec<NumberedFile>>,
     mistakes: RefCell<Vec<(usize, String)>>,
-    /// The mistakes that are none if what they name comes to exist.
+    /// Missing programs and directories: mistakes for `check`, while a server starts without them.
     missing: RefCell<Vec<(usize, String)>>,
-    /// The same for what is left out until the configuration is read again.
+    /// Settings that are left out until the configuration is read again: mistakes for `check`, too.
     skipped: RefCell<Vec<(usize, String)>>,
     /// The directory of the engines. `None` if the configuration names none.
     sdk: RefCell<Option<PathBuf>>,
@@ -92,11 +92,11 @@ struct NumberedFile {
 pub(crate) struct At<T> {
     /// The value.
     pub(crate) value: T,
-    /// Its line, from 1.
+    /// The line, from 1.
     pub(crate) line: usize,
 }
 
-/// What is at a path.
+/// The kind of file at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// A directory.
@@ -107,7 +107,7 @@ pub(crate) enum FileKind {
     File,
     /// A device, a socket or the like.
     Other,
-    /// Nothing, or nothing accessible: the system's reason.
+    /// The path does not exist or is not accessible: the system's reason.
     Missing(String),
 }
 
@@ -229,7 +229,7 @@ impl<'a> Document<'a> {
         self.report.missing.borrow_mut().push((line, message.into()));
     }
 
-    /// What does not exist, with its line, for a server that starts without it; it is no mistake any more.
+    /// Takes the messages about missing programs and directories, each with its file and line. They are no longer mistakes then.
     pub(crate) fn take_missing(&self) -> Vec<String> {
         self.located(self.report.missing.take())
     }
@@ -239,7 +239,7 @@ impl<'a> Document<'a> {
         self.report.skipped.borrow_mut().push((line, message.into()));
     }
 
-    /// What is left out, as of `take_missing`.
+    /// Takes the messages about settings that are left out, as [`Document::take_missing`] does.
     pub(crate) fn take_skipped(&self) -> Vec<String> {
         self.located(self.report.skipped.take())
     }
@@ -367,7 +367,7 @@ impl Report {
 }
 
 impl SourceFiles {
-    /// What is at a path. A file of a bundle is one, although this process may not see it.
+    /// The kind of file at a path. A file of a bundle counts as a file even if this process cannot see it.
     pub(super) fn kind(&self, path: &Path) -> FileKind {
         match self.0.has(path) {
             true => FileKind::File,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sluice_settings::{Engine, Mode, ScriptSettings};
+use sluice_settings::{Engine, ScriptSettings};
 
 use super::description::Fallback::{Required, Words};
 use super::document::{At, Document, FileKind};
@@ -248,7 +248,7 @@ pub(super) fn read_engines(
 /// Reports keys of engines in another mode or with another engine, and a mode `rte` without an engine. `key` is the one that names
 /// engines by suffix.
 pub(super) fn check_engines(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
-    if script.mode != Mode::Rte {
+    if !script.mode.has_engine() {
         for name in ["engine", "app", "fresh", "virtualenv", "php_value", "php_admin_value"] {
             table.refuse(name, "only mode = \"rte\" has engines: add that, or remove this");
         }
@@ -286,7 +286,7 @@ pub(super) fn check_engines(script: &ScriptSettings, table: &Table<'_>, key: &'s
 
 /// Reports an application in a form that its engine does not have, or whose file does not exist.
 pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, table: &Table<'_>) {
-    if script.mode != Mode::Rte || table.has("interpreters") {
+    if !script.mode.has_engine() || table.has("interpreters") {
         return;
     }
     let Some(engine) = &script.engines.engine else {
@@ -359,9 +359,9 @@ fn module_of(directory: &Path, file: &str, inspect: &dyn Fn(&Path) -> FileKind) 
     name.replace('/', ".")
 }
 
-/// Reports engines that cannot be started: a mistake for `check`, but a server starts without them. The line is that of their key.
+/// Reports engines that cannot be started, at the line of their key: a mistake for `check`, but a server starts without them.
 pub(super) fn report_missing_engines(script: &ScriptSettings, document: &Document<'_>, line: usize) {
-    if script.mode == Mode::Rte {
+    if script.mode.has_engine() {
         for missing in (document.missing_engines)(&script.engines) {
             document.report_missing(line, missing);
         }

@@ -2,10 +2,10 @@
 //!
 //! The names are those of nginx, Apache, lighttpd, Caddy and WASD. Not here: misspelt keys of our own (`suggest`).
 
-/// What to write instead of some keys in one section, where it differs from the answer elsewhere.
+/// A hint for some keys in one section, where it differs from the hint elsewhere.
 struct InSection {
     title: &'static str,
-    /// As those of `Foreign`.
+    /// The names, written as those of `Foreign`.
     names: &'static [&'static str],
     hint: &'static str,
 }
@@ -81,7 +81,7 @@ static IN_SECTIONS: &[InSection] = &[
     },
 ];
 
-/// What to write instead of some keys.
+/// A hint for some keys of other servers: what to write instead.
 struct Foreign {
     /// Their names, in lower case and without `_`, `-` and `$`.
     names: &'static [&'static str],
@@ -420,14 +420,14 @@ static FOREIGN: &[Foreign] = &[
     },
 ];
 
-/// What to write instead of a key of another server, whichever section it is in. `None` if the name is unknown.
+/// The hint for a key of another server, whichever section it is in. `None` if the name is unknown.
 pub(super) fn key(name: &str) -> Option<&'static str> {
     let name = simplified(name);
     let found = FOREIGN.iter().find(|foreign| foreign.names.contains(&name.as_str()));
     found.map(|foreign| foreign.hint)
 }
 
-/// What to write instead of a key in the section with this title, where the name alone would give another answer.
+/// The hint for a key in the section with this title, where the name alone would give another one.
 pub(super) fn key_in(title: &str, name: &str) -> Option<&'static str> {
     let name = simplified(name);
     let mut here = IN_SECTIONS.iter().filter(|section| section.title == title);
@@ -435,7 +435,7 @@ pub(super) fn key_in(title: &str, name: &str) -> Option<&'static str> {
         .map(|section| section.hint)
 }
 
-/// What to write instead of several tables of a name of which there is one only.
+/// The hint for several tables with a name that may be used only once.
 pub(super) fn tables(name: &str) -> Option<&'static str> {
     (name == "server").then_some(VIRTUAL_HOST)
 }

@@ -15,9 +15,9 @@ const FILES_MAX: usize = 1000;
 /// A file to include.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IncludeFile {
-    /// Its path, absolute.
+    /// The absolute path.
     pub(super) path: PathBuf,
-    /// Its name in messages: relative to the place from which the main file was named.
+    /// The name in messages: relative to the place from which the main file was named.
     pub(super) name: String,
     /// The line of the key `include`.
     pub(super) line: usize,

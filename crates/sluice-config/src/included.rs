@@ -20,7 +20,7 @@ use super::suggest;
 use super::syntax;
 use super::table::Table;
 
-/// Its keys are also described in the section of the main file, except `host` and `route`.
+/// The keys of an included file. All but `host` and `route` are described in the section of the main file, too.
 pub(super) static INCLUDED: Section<Root> = Section {
     title: "an included file",
     text: "A file that `include` names: sites, and routes for sites of other files. Relative paths in it start from its own directory.",

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sluice_settings::{Engine, Mode};
+use sluice_settings::Engine;
 
 use super::description::Fallback::Words;
 use super::document::{At, Document, FileKind};
@@ -17,11 +17,10 @@ pub(super) const INTERPRETERS: Key<Draft> = Key {
     name: "interpreters",
     kind: Kind::Pairs(|script, pairs, written| {
         let document = written.document();
-        match script.settings.mode {
-            Mode::Rte => script.settings.engines.by_suffix = read_engines(written.name, pairs, document),
-            Mode::Cgi | Mode::Cgiplus => {
-                script.settings.interpreters = read_interpreters(written.name, pairs, document);
-            }
+        if script.settings.mode.has_engine() {
+            script.settings.engines.by_suffix = read_engines(written.name, pairs, document);
+        } else {
+            script.settings.interpreters = read_interpreters(written.name, pairs, document);
         }
         Ok(())
     }),

@@ -1,4 +1,4 @@
-//! What a key of the configuration is: its name, its kind of value, its setter, its default and its description, in one entry.
+//! A key of the configuration: its name, kind of value, setter, default and description, in one entry.
 //!
 //! Each section has a static list of such entries, in the file that interprets the section (`listen`, `site`, `script` …).
 //! `section` reads a section with its list; the reference page (`reference`) and the answers to unknown keys (`suggest`) are made
@@ -16,13 +16,13 @@ use sluice_settings::notation::{format_duration, format_size};
 
 /// A key of a section that is read into an `S`.
 pub(crate) struct Key<S: 'static> {
-    /// Its name within the section.
+    /// The name within the section.
     pub(crate) name: &'static str,
-    /// What its value may be, and what is done with it.
+    /// The kind of value, with its setter.
     pub(crate) kind: Kind<S>,
-    /// What holds without it.
+    /// The value that applies when the key is absent.
     pub(crate) default: Fallback,
-    /// What it does, in whole sentences.
+    /// The description, in whole sentences.
     pub(crate) text: &'static str,
     /// A value as written in the file, other than the default.
     pub(crate) example: &'static str,
@@ -30,11 +30,11 @@ pub(crate) struct Key<S: 'static> {
 
 /// A section that is read into an `S`.
 pub(crate) struct Section<S: 'static> {
-    /// Its name in messages and in the reference, such as `[[site.route]].script`; empty for the top of the file.
+    /// The name in messages and in the reference, such as `[[site.route]].script`; empty for the top of the file.
     pub(crate) title: &'static str,
-    /// What it is for.
+    /// The purpose of the section.
     pub(crate) text: &'static str,
-    /// Its keys, in the order in which they are read and the reference shows them.
+    /// The keys, in the order in which they are read and the reference shows them.
     pub(crate) keys: &'static [Key<S>],
 }
 
@@ -44,7 +44,7 @@ pub(crate) type Set<S, T> = fn(&mut S, T, &Written<'_>) -> Result<(), String>;
 /// A word that a key takes, and what it sets.
 pub(crate) type Word<S> = (&'static str, fn(&mut S));
 
-/// What the value of a key may be, and its setter.
+/// The kinds of values that keys take, each with its setter.
 pub(crate) enum Kind<S: 'static> {
     /// Any text.
     Text(Set<S, String>),
@@ -66,9 +66,9 @@ pub(crate) enum Kind<S: 'static> {
     Pairs(Set<S, Vec<(String, At<String>)>>),
     /// A whole number.
     Number {
-        /// What is counted.
+        /// The unit, such as `processes`.
         unit: &'static str,
-        /// What is allowed.
+        /// The least and greatest value.
         bounds: Bounds,
         /// The setter.
         set: fn(&mut S, u64),
@@ -90,12 +90,13 @@ pub(crate) enum Kind<S: 'static> {
 }
 
 /// The least and the greatest value that a number may have.
+#[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     /// The least.
     pub(crate) least: u64,
     /// The greatest.
     pub(crate) most: u64,
-    /// What to write instead, or the reason; empty for none.
+    /// A value to write instead, or the reason for the bounds; empty for none.
     pub(crate) hint: &'static str,
 }
 
@@ -121,7 +122,7 @@ pub(crate) trait Below<S>: Sync {
     fn description(&self) -> &'static dyn Described;
     /// Reads a table of that section, and puts the result into `parent`.
     fn read(&self, parent: &mut S, table: &Table<'_>);
-    /// What `false` in place of the section sets; `None` if `false` is a mistake.
+    /// The setter for `false` in place of the section; `None` if `false` is a mistake.
     fn off(&self) -> Option<fn(&mut S)>;
 }
 
@@ -129,13 +130,30 @@ pub(crate) trait Below<S>: Sync {
 pub(crate) struct Nested<S: 'static, T: 'static> {
     /// The section.
     pub(crate) section: &'static Section<T>,
-    /// What `false` in place of the section sets, if that may be written.
+    /// The setter for `false` in place of the section, if that may be written.
     pub(crate) off: Option<fn(&mut S)>,
     /// Makes the `T` that holds the defaults.
     pub(crate) begin: fn(&S, &Table<'_>) -> T,
     /// Puts it into the `S` when the section has been read. Checks of several keys together belong here.
     pub(crate) end: fn(&mut S, T, &Table<'_>),
 }
+
+// Derived, these would ask the same of `S`.
+impl<S> Clone for Key<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Key<S> {}
+
+impl<S> Clone for Kind<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Kind<S> {}
 
 impl<S> Described for Section<S> {
     fn title(&self) -> &'static str {
@@ -163,7 +181,7 @@ impl<S> Described for Section<S> {
 }
 
 impl<S> Kind<S> {
-    /// What may be written, with its unit and bounds, for the reference page.
+    /// The allowed values, with unit and bounds, for the reference page.
     fn shown(&self) -> String {
         let millis = |bound| format_duration(Duration::from_millis(bound));
         match self {
@@ -195,7 +213,7 @@ impl<S> Kind<S> {
         }
     }
 
-    /// What must be written, for messages.
+    /// The required kind of value, for messages.
     pub(super) fn form(&self) -> String {
         match self {
             Kind::Number { unit, .. } => format!("a number of {unit}"),

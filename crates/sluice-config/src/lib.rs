@@ -97,18 +97,18 @@ pub fn load(path: &Path) -> Result<Settings, ConfigErrors> {
     read(path, &Source::DISK, |_| {})
 }
 
-/// As `load`, for a server, which starts although programs and directories are missing: `warn` gets a line about each.
+/// Reads a configuration file as `load` does, for a server. Programs and directories may be missing: `warn` gets a line about each.
 ///
 /// # Errors
-/// As of `load`, but for what is missing.
+/// Every mistake in the file, except missing programs and directories.
 pub fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     load_from(path, &Source::DISK, warn)
 }
 
-/// As `load_to_run`, with the files of a source, which the settings keep for certificates and keys.
+/// Reads a configuration as `load_to_run` does, from the files of a source, which the settings keep for certificates and keys.
 ///
 /// # Errors
-/// As of `load_to_run`.
+/// The same as for `load_to_run`.
 pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     read(path, source, |document| {
         let missing = document.take_missing().into_iter();

@@ -19,7 +19,7 @@ const ROTATION: [&str; 3] = ["rotate", "rotate_size", "keep"];
 /// `[log]` or `[site.log]` while it is read.
 pub(super) struct Logs {
     pub(super) access: AccessLog,
-    /// In `[log]` only.
+    /// The settings of the server log, which only `[log]` has.
     server: ServerLog,
     /// The key `diagnostics` as in the file.
     diagnostics: Option<At<String>>,

@@ -1,4 +1,4 @@
-//! What the server itself shows for a site: media types of files, templates of directory listings and of error pages.
+//! Pages and media types that a site gets from the server: templates of directory listings and of error pages, types of files.
 //!
 //! Templates are parsed here, so that a mistake in one is reported before the site serves anything. Not here: the keys (`site`), and
 //! what a template may contain (docs/guides/listings-and-error-pages.md).

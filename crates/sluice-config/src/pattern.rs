@@ -30,7 +30,7 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
     check_segments(pattern)
 }
 
-/// What to write instead of the words of a `location` of nginx, or of a regular expression.
+/// Suggests a path or regex for the words of a `location` of nginx, or for a regular expression written as a path.
 fn nginx_location(pattern: &str) -> Option<String> {
     let (operator, rest) = pattern.split_once(' ').unwrap_or(("", pattern));
     let rest = rest.trim_start();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_settings::rule::{Changes, Pattern, Replacement};
+use sluice_settings::rule::{Adjustments, Pattern, Replacement};
 use sluice_settings::{Action, RefusalSettings};
 
 use super::description::Fallback::{Required, Value, Words};
@@ -126,11 +126,11 @@ const REQUIRED_FIELDS: [(u16, &str, &str); 3] = [
 ];
 
 /// Reports a refusal whose status requires a field that the route does not set.
-pub(super) fn check_refusal(action: Option<&Action>, changes: &Changes, route: &Table<'_>) {
+pub(super) fn check_refusal(action: Option<&Action>, changes: &Adjustments, route: &Table<'_>) {
     let Some(Action::Refuse(refusal)) = action else { return };
     let required = REQUIRED_FIELDS.iter().find(|(status, ..)| *status == refusal.status);
     if let Some((_, field, example)) = required
-        && !changes.fields.iter().any(|change| change.name() == field)
+        && !changes.head.field_changes().any(|change| change.name() == field)
     {
         let message = format!(
             "a {} response must have the field {field}: write headers = {{ set = {{ {field} = \"{example}\" }} }} beside it, or another status",

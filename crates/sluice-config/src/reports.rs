@@ -1,13 +1,13 @@
 //! `reports = true` of `[[site.route]]`: what such a route needs beside it.
 
 use sluice_settings::Action;
-use sluice_settings::rule::{AccessEntry, AccessRule, AccessUse, Changes, Pattern, Require};
+use sluice_settings::rule::{AccessEntry, AccessRule, AccessUse, Adjustments, Pattern, Require};
 
-use super::route::ACTIONS;
+use super::route::actions;
 use super::table::Table;
 
 /// Reports a route with reports whose paths or access rules do not fit, and one whose reports are off.
-pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes: &Changes, table: &Table<'_>) {
+pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes: &Adjustments, table: &Table<'_>) {
     match action {
         Some(Action::Reports) => {}
         // Another action, or a mistake about several, is reported elsewhere.
@@ -30,7 +30,7 @@ pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes:
             "every report has a name of its own: write path = \"/-/*\", or another path that ends with \"/*\"",
         );
     }
-    if let Some(AccessUse::Limited(access)) = &changes.access
+    if let Some(AccessUse::Limited(access)) = &changes.access.own
         && [&access.read, &access.write].into_iter().any(admits_everybody)
     {
         table.refuse(
@@ -40,8 +40,8 @@ pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes:
         );
     }
     // A mistake in `access` itself is reported there.
-    let is_limited = matches!(changes.access, Some(AccessUse::Limited(_)));
-    let is_wrong = changes.access.is_none() && table.has("access");
+    let is_limited = matches!(changes.access.own, Some(AccessUse::Limited(_)));
+    let is_wrong = changes.access.own.is_none() && table.has("access");
     if !is_limited && !is_wrong {
         table.refuse(
             "reports",
@@ -66,6 +66,6 @@ fn is_off(table: &Table<'_>) -> bool {
 }
 
 fn is_alone(table: &Table<'_>) -> bool {
-    let mut others = ACTIONS.into_iter().filter(|name| *name != "reports");
+    let mut others = actions().filter(|name| *name != "reports");
     !others.any(|name| table.has(name))
 }

@@ -110,7 +110,7 @@ impl Root {
     }
 }
 
-/// What holds for a section that is absent.
+/// The default of a section that is absent.
 const DEFAULTS: Fallback = Words("the defaults of its keys");
 
 pub(super) static ROOT: Section<Root> = Section {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_settings::rule::{
-    AccessUse, CertificateUse, Changes, Conditions, LimitUse, Pattern, RateSettings, Replacement,
+    Access, AccessUse, Adjustments, CertificateUse, Conditions, LimitUse, Pattern, RateSettings, Replacement,
 };
 use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, FollowLinks, RouteSettings};
 
@@ -15,7 +15,7 @@ use super::access::{self, ACCESS};
 use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
 use super::conditions::{self, CONDITIONS};
 use super::description::Fallback::Words;
-use super::directory::{self, DIRECTORY, DIRECTORY_KEYS, FALLBACK, SCRIPTS};
+use super::directory::{self, DIRECTORY, FALLBACK, SCRIPTS};
 use super::document::At;
 use super::files::{self, FILES};
 use super::key::{Key, Kind, Nested, Section};
@@ -28,33 +28,71 @@ use super::script_draft;
 use super::table::Table;
 use super::throttle::{self, THROTTLE};
 
-/// The keys of actions. A route has one action at most; those of a directory (`DIRECTORY_KEYS`) belong to one.
-pub(super) const ACTIONS: [&str; 9] = [
-    "files",
-    "directory",
-    "scripts",
-    "fallback",
-    "script",
-    "redirect",
-    "refuse",
-    "reports",
-    "rewrite",
+/// The role of a key in a route. Messages, the check of the action and a test of the guide are made of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It says which requests the route matches.
+    Matches,
+    /// A part of one action: serving a directory.
+    Serves,
+    /// It is an action, of which a route has one.
+    Acts,
+    /// It changes something in whatever answers.
+    Changes,
+    /// It adds to the rest of the route.
+    Adds,
+}
+
+/// The keys of a route with their roles, in the order in which the reference shows them.
+static KEYS: [(Role, Key<Draft>); 25] = [
+    (Role::Matches, PATH),
+    (Role::Matches, REGEX),
+    (Role::Matches, WHEN),
+    (Role::Serves, DIRECTORY),
+    (Role::Serves, SCRIPTS),
+    (Role::Serves, FALLBACK),
+    (Role::Serves, FILES_KEY),
+    (Role::Acts, SCRIPT_KEY),
+    (Role::Acts, REDIRECT_KEY),
+    (Role::Acts, REFUSE_KEY),
+    (Role::Acts, REPORTS),
+    (Role::Acts, REWRITE),
+    (Role::Changes, HEADERS_KEY),
+    (Role::Changes, EXPIRES),
+    (Role::Changes, LIMITS),
+    (Role::Changes, LOG),
+    (Role::Adds, COMMENT),
+    (Role::Changes, COMPRESS),
+    (Role::Changes, CACHE),
+    (Role::Changes, CLIENT_CERTIFICATES),
+    (Role::Changes, ACCESS_KEY),
+    (Role::Changes, PASS_AUTHORIZATION),
+    (Role::Changes, THROTTLE_KEY),
+    (Role::Changes, RATE),
+    (Role::Adds, FOLLOW_LINKS),
 ];
 
-/// The keys that change something in whatever answers.
-const CHANGES: [&str; 11] = [
-    "headers",
-    "expires",
-    "limits",
-    "compress",
-    "cache",
-    "client_certificates",
-    "access",
-    "pass_authorization",
-    "throttle",
-    "rate",
-    "log",
-];
+/// The keys alone.
+static KEYS_ALONE: [Key<Draft>; KEYS.len()] = {
+    let mut keys = [PATH; KEYS.len()];
+    let mut index = 0;
+    while index < keys.len() {
+        keys[index] = KEYS[index].1;
+        index += 1;
+    }
+    keys
+};
+
+/// The names of the keys with one of these roles.
+pub(super) fn names(roles: &[Role]) -> impl Iterator<Item = &'static str> {
+    let has_role = |(role, _): &&(Role, Key<Draft>)| roles.contains(role);
+    KEYS.iter().filter(has_role).map(|(_, key)| key.name)
+}
+
+/// The names of the keys of actions.
+pub(super) fn actions() -> impl Iterator<Item = &'static str> {
+    names(&[Role::Serves, Role::Acts])
+}
 
 /// A route while it is read.
 pub(super) struct Draft {
@@ -63,7 +101,7 @@ pub(super) struct Draft {
     root_path: Option<PathBuf>,
     /// The directory that it serves, if it does.
     pub(super) served: directory::Draft,
-    /// What `files` says.
+    /// The value of `files`.
     files: Option<DirectorySettings>,
     /// `None` if it is absent or wrong.
     pattern: Option<At<Pattern>>,
@@ -71,7 +109,7 @@ pub(super) struct Draft {
     /// The action that was read last; `None` if it is absent or wrong.
     action: Option<Action>,
     follow_links: Option<FollowLinks>,
-    changes: Changes,
+    changes: Adjustments,
     comment: Option<String>,
 }
 
@@ -90,7 +128,7 @@ impl Draft {
             when: Conditions::default(),
             action: None,
             follow_links: None,
-            changes: Changes::default(),
+            changes: Adjustments::default(),
             comment: None,
         }
     }
@@ -139,7 +177,7 @@ impl Draft {
             }),
             _ => None,
         };
-        let action_key = ACTIONS.into_iter().find(|name| table.has(name));
+        let action_key = actions().find(|name| table.has(name));
         let parsed = ParsedRoute {
             line,
             action_line: action_key.map_or(table.line, |name| table.line_of(name)),
@@ -152,18 +190,20 @@ impl Draft {
 
     /// Checks that there is one action, and that it goes with the pattern.
     fn finish_action(&mut self, table: &Table<'_>) {
-        let of_directory = DIRECTORY_KEYS.into_iter().find(|name| table.has(name));
-        let is_other = |name: &&str| !DIRECTORY_KEYS.contains(name) && (*name != "script" || !table.has("scripts"));
-        let others = ACTIONS.into_iter().filter(is_other).filter(|name| table.has(name));
+        let of_directory = names(&[Role::Serves]).find(|name| table.has(name));
+        // `script` beside `scripts` says how those run.
+        let is_other = |name: &&str| table.has(name) && (*name != "script" || !table.has("scripts"));
+        let others = names(&[Role::Acts]).filter(is_other);
         let named: Vec<&str> = of_directory.into_iter().chain(others).collect();
         match named.as_slice() {
-            [] if CHANGES.into_iter().any(|name| table.has(name)) => self.action = Some(Action::Pass),
+            [] if names(&[Role::Changes]).any(|name| table.has(name)) => self.action = Some(Action::Pass),
             // The key that was meant is misspelt, which is reported.
             [] if table.has_unknown(&ROUTE) => {}
-            [] => table.report(
-                "[[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, \
-                 refuse = { status = 403 }, reports = true or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",
-            ),
+            [] => table.report(&format!(
+                "[[site.route]] does nothing: give it an action ({}), as in files = {{ directory = \"…\" }}, or something to change ({})",
+                actions().collect::<Vec<_>>().join(", "),
+                names(&[Role::Changes]).collect::<Vec<_>>().join(", "),
+            )),
             [one] => {
                 let needs_star = of_directory.is_some() || *one == "script";
                 if let (Some(At { value: Pattern::Regex(_), line }), true) = (&self.pattern, needs_star) {
@@ -198,7 +238,7 @@ impl Draft {
             Some(Action::Redirect { .. }) => Some("a redirect"),
             Some(Action::Refuse(_)) => Some("an error"),
             Some(Action::Reports) => Some("a report"),
-            _ => None,
+            Some(Action::Files(_) | Action::Script(_) | Action::Rewrite(_) | Action::Pass) | None => None,
         };
         if let Some(answer) = without_content {
             table.refuse("compress", &format!("{answer} is not compressed: remove this"));
@@ -226,40 +266,13 @@ impl Draft {
 pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
     text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
-           has an answer decides: `directory` or `files`, `script`, `redirect`, `refuse` or `reports`. Matching routes that only `rewrite` the path or change \
-           something (`headers`, `expires`, `limits`, `compress`, `cache`, `client_certificates`, `access`, `pass_authorization`, `throttle`, `rate`, `log`) take effect, and the next routes are tried; a later \
-           change overrides an earlier one. [Routes](../guides/routes.md) has examples; `sluice check --explain URL` shows what \
-           happens to a request.",
-    keys: &[
-        PATH,
-        REGEX,
-        WHEN,
-        DIRECTORY,
-        SCRIPTS,
-        FALLBACK,
-        FILES_KEY,
-        SCRIPT_KEY,
-        REDIRECT_KEY,
-        REFUSE_KEY,
-        REPORTS,
-        REWRITE,
-        HEADERS_KEY,
-        EXPIRES,
-        LIMITS,
-        LOG,
-        COMMENT,
-        COMPRESS,
-        CACHE,
-        CLIENT_CERTIFICATES,
-        ACCESS_KEY,
-        PASS_AUTHORIZATION,
-        THROTTLE_KEY,
-        RATE,
-        FOLLOW_LINKS,
-    ],
+           has an answer decides. Matching routes that only rewrite the path or change something take effect, and the next routes are tried; a later \
+           change overrides an earlier one. [Routes](../guides/routes.md#order-of-evaluation) lists actions and changes, with examples; \
+           `sluice check --explain URL` shows what happens to a request.",
+    keys: &KEYS_ALONE,
 };
 
-/// What is said about `follow_links` of a site and of a route.
+/// The description of `follow_links` of a site and of a route.
 pub(super) const FOLLOW_LINKS_TEXT: &str = "Whether [symbolic links](../guides/routes.md#symbolic-links) that leave a directory are \
     followed, for files, listings and scripts. `false`: what they lead to does not exist (404, and the log says why). `\"same-owner\"`: \
     if a link belongs to the owner of what it leads to. `true`: always.";
@@ -430,7 +443,7 @@ const HEADERS_KEY: Key<Draft> = Key {
         section: &HEADERS,
         off: None,
         begin: |_: &Draft, _| Fields::default(),
-        end: |route, fields, _| route.changes.fields = fields.finish(),
+        end: |route, fields, _| route.changes.head.fields = fields.finish(),
     }),
     default: Words("none"),
     text: "Changes the head of every response to matching requests, whatever answers, error pages included (except Content-Type and \
@@ -441,7 +454,7 @@ const HEADERS_KEY: Key<Draft> = Key {
 const EXPIRES: Key<Draft> = Key {
     name: "expires",
     kind: Kind::Text(|route, text, _| {
-        route.changes.expiry = Some(changes::parse_expiry(&text)?);
+        route.changes.head.expiry = Some(changes::parse_expiry(&text)?);
         Ok(())
     }),
     default: Words("none"),
@@ -513,11 +526,11 @@ const ACCESS_KEY: Key<Draft> = Key {
     name: "access",
     kind: Kind::Table(&Nested {
         section: &ACCESS,
-        off: Some(|route: &mut Draft| route.changes.access = Some(AccessUse::Open)),
+        off: Some(|route: &mut Draft| route.changes.access = Access::of(AccessUse::Open)),
         begin: |_: &Draft, _| access::Draft::default(),
         end: |route, access, table| {
             let settings = access.finish(table);
-            route.changes.access = settings.map(|settings| AccessUse::Limited(Arc::new(settings)));
+            route.changes.access.own = settings.map(|settings| AccessUse::Limited(Arc::new(settings)));
         },
     }),
     default: Words("everybody, or as an earlier route says"),

@@ -16,7 +16,7 @@ pub(super) struct ParsedRoute {
     pub(super) action_line: usize,
     /// `None` if it is wrong.
     pub(super) action: Option<Action>,
-    /// Its pattern; `None` if it is wrong.
+    /// The pattern; `None` if it is wrong.
     pub(super) path: Option<Pattern>,
     pub(super) when: Conditions,
 }
@@ -61,7 +61,13 @@ pub(super) fn check(document: &Document<'_>, routes: &[ParsedRoute], root: SiteR
 impl ParsedRoute {
     /// Whether the next routes are tried after it.
     fn continues(&self) -> bool {
-        matches!(self.action, Some(Action::Rewrite(_) | Action::Pass)) || self.may_continue()
+        match self.action {
+            Some(Action::Rewrite(_) | Action::Pass) => true,
+            Some(
+                Action::Files(_) | Action::Script(_) | Action::Redirect { .. } | Action::Refuse(_) | Action::Reports,
+            )
+            | None => self.may_continue(),
+        }
     }
 
     /// Whether the next routes are tried for paths that lead to nothing.
@@ -105,7 +111,15 @@ impl ParsedRoute {
             Some(Action::Script(script)) if script.source == ScriptSource::Root => Some(format!("{path}/*")),
             // Everything below a refused path is refused.
             Some(Action::Refuse(_)) => Some(format!("{path}/*")),
-            _ => None,
+            Some(
+                Action::Files(_)
+                | Action::Script(_)
+                | Action::Redirect { .. }
+                | Action::Reports
+                | Action::Rewrite(_)
+                | Action::Pass,
+            )
+            | None => None,
         };
         // `/a/*` also matches `/a`.
         let bare = self.path.as_ref().and_then(Pattern::bare).map(str::to_owned);

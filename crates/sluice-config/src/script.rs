@@ -91,7 +91,7 @@ impl Draft {
             }
             (None, Some(file)) => {
                 table.refuse("app", "an application has directory = \"…\" instead of file");
-                if settings.mode == Mode::Rte {
+                if settings.mode.has_engine() {
                     require_source(table.document, "file", &file);
                 } else {
                     require_program(table.document, "file", &file, &settings.interpreters);
@@ -137,7 +137,7 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
             "only a cgi script is started for each request and has arguments: remove it, or write mode = \"cgi\"";
         table.refuse("arguments", message);
     }
-    if !script.mode.keeps_process() && script.watch.is_some() {
+    if !script.mode.keeps_process() && script.reload_on.is_some() {
         table.refuse(
             "watch",
             "a cgi script is started for each request and always loads what is there: remove it, or write mode = \"cgiplus\"",

@@ -20,7 +20,7 @@ pub(super) struct Draft {
 impl Draft {
     pub(super) fn new() -> Draft {
         Draft {
-            settings: ScriptSettings::new(ScriptSource::Root, Mode::Cgi),
+            settings: ScriptSettings::cgi(ScriptSource::Root),
             directory: None,
             file: None,
             is_mode_known: false,

@@ -71,11 +71,6 @@ impl Server {
                 table.refuse(name, "needs dns_lookup = true: add it, or remove this");
             }
         }
-        if self.is_dns_on && !cfg!(feature = "reverse-dns") {
-            let message =
-                "this program was built without the cargo feature reverse-dns: build it with that, or remove this";
-            table.refuse("dns_lookup", message);
-        }
         Server {
             unknown_hosts_key: table.written("unknown_hosts").map(|written| written.shown()),
             ..self

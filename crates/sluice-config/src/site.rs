@@ -26,7 +26,7 @@ pub const INDEX: &str = "index.html";
 
 /// A site while it is read.
 pub(super) struct Draft {
-    /// Its hosts are filled in at the end.
+    /// The settings of the site. Their hosts are filled in at the end.
     pub(super) settings: SiteSettings,
     /// `None` for any host.
     pub(super) hosts: Option<Vec<At<String>>>,

@@ -1,4 +1,4 @@
-//! What a server says when it starts: which files it has read, what it serves, and where its logs go.
+//! Lines that a server logs when it starts: the files that it has read, its sites, and where its logs go.
 //!
 //! Not here: each site and route (`describe`).
 

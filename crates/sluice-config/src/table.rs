@@ -14,7 +14,7 @@ use super::document::{At, Document, FileKind};
 pub(crate) struct Table<'a> {
     /// The document that it belongs to.
     pub(crate) document: &'a Document<'a>,
-    /// Its name in messages, such as `[[site.route]].script`; empty for the top of the file.
+    /// The name in messages, such as `[[site.route]].script`; empty for the top of the file.
     pub(crate) title: &'static str,
     /// The line of its header; for the top of a file, the file as a whole (`Document::whole`).
     pub(crate) line: usize,
@@ -25,9 +25,9 @@ pub(crate) struct Table<'a> {
 pub(crate) struct Written<'a> {
     /// The section that it belongs to.
     pub(crate) table: &'a Table<'a>,
-    /// Its key.
+    /// The key.
     pub(crate) name: &'static str,
-    /// Its line.
+    /// The line.
     pub(crate) line: usize,
     pub(super) value: &'a DeValue<'a>,
     pub(super) span: Range<usize>,

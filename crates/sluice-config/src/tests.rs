@@ -31,7 +31,7 @@ pub(super) fn read(text: &str) -> Result<Settings, ConfigErrors> {
     )
 }
 
-/// As `read`, with these files to include: their paths below the directory of the main file, and their texts.
+/// Reads a configuration as `read` does, with these files to include: their paths below the directory of the main file, and their texts.
 pub(super) fn read_with(text: &str, included: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
     let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"));
     interpret(document.on(&file_kind, &template, &Invented(included)), |_| {})

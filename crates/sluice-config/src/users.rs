@@ -6,7 +6,7 @@
 use std::fs::read_to_string;
 
 use sluice_launch::{Account, account_by_name, account_by_number, group_by_name};
-use sluice_settings::{Mode, OwnerSettings, ScriptSettings, ScriptUser, Settings, User};
+use sluice_settings::{OwnerSettings, ScriptSettings, ScriptUser, Settings, User};
 
 use super::description::Fallback::{Value, Words};
 use super::key::{Bounds, Key, Kind, Section};
@@ -121,7 +121,7 @@ pub(super) fn check_owners(owners: &OwnerSettings, table: &Table<'_>) {
 
 /// Reports a user that does not go with the rest of a script's keys.
 pub(super) fn check_user(script: &ScriptSettings, table: &Table<'_>) {
-    if script.mode == Mode::Rte && script.confinement.user == ScriptUser::Owner {
+    if script.mode.has_engine() && script.confinement.user == ScriptUser::Owner {
         let message = "the processes of an engine run the scripts of all owners: name one user, or write mode = \"cgi\" or \"cgiplus\"";
         table.refuse("user", message);
     }
@@ -131,7 +131,7 @@ pub(super) fn check_user(script: &ScriptSettings, table: &Table<'_>) {
     }
 }
 
-/// Gives scripts whose route names no user that of all scripts.
+/// Sets the user of all scripts for routes that name none.
 pub(super) fn finish(settings: &mut Settings) {
     let Some(usual) = settings.users.scripts.clone() else {
         return;

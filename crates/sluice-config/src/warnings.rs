@@ -173,7 +173,7 @@ fn clients_of_unix_socket(settings: &Settings, site: &SiteSettings, listen: &Lis
     if settings.proxies.trusted.has_unix() || listen.proxy_protocol.is_some() {
         return None;
     }
-    let depends = |route: &RouteSettings| match &route.changes.access {
+    let depends = |route: &RouteSettings| match &route.changes.access.own {
         _ if route.when.depends_on_client() => Some(format!(
             "{}: when = {{ client = … }}: every client of {} is 127.0.0.1 here",
             route.origin, listen.address

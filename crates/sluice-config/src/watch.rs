@@ -11,7 +11,7 @@ use super::table::Written;
 pub(super) const WATCH: Key<Draft> = Key {
     name: "watch",
     kind: Kind::Texts(|script, paths, written| {
-        script.settings.watch = Some(read_watch(paths, written));
+        script.settings.reload_on = Some(read_watch(paths, written));
         Ok(())
     }),
     default: Words(

@@ -63,11 +63,6 @@ impl FileBody {
         ))
     }
 
-    /// The file that is read.
-    pub(crate) fn file(&self) -> &Arc<File> {
-        &self.reader.file
-    }
-
     /// Bytes that are still to be sent.
     pub(crate) fn left(&self) -> u64 {
         self.reader.left

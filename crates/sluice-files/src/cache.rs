@@ -41,15 +41,6 @@ pub(crate) struct Cache {
     content: ContentStore,
 }
 
-/// The result of a lookup.
-pub(crate) enum CacheLookup {
-    /// May be sent without checking the file.
-    Fresh(Arc<Cached>),
-    /// May be sent after the file was found unchanged.
-    Stale(Arc<Cached>),
-    Miss,
-}
-
 /// Whether the next change of a file will show in its time of modification, because that is long enough ago.
 pub(crate) fn has_reliable_mtime(metadata: &Metadata) -> bool {
     let is_reliable = |modified| conditions::has_reliable_mtime(modified, SystemTime::now());
@@ -126,26 +117,39 @@ impl Cache {
         self.entries.iter().map(entry).collect()
     }
 
-    /// Looks up the file `name` below `directory`, and counts the result.
-    pub(crate) fn find(&self, directory: &Directory, name: &str, cache_use: CacheUse) -> CacheLookup {
+    /// Looks up the file `name` below `directory`, and counts the result: an entry that may be sent without checking the file.
+    ///
+    /// # Errors
+    /// There is no such entry, but perhaps a stale one, which may be sent after the file was found unchanged.
+    pub(crate) fn find(
+        &self,
+        directory: &Directory,
+        name: &str,
+        cache_use: CacheUse,
+    ) -> Result<Arc<Cached>, Option<Arc<Cached>>> {
         let Some(cached) = self.peek(directory, name) else {
             self.tally.count(Event::Miss);
-            return CacheLookup::Miss;
+            return Err(None);
         };
         if cache_use == CacheUse::Permanent || self.is_fresh(&cached) {
             if self.tally.count(Event::Hit).is_multiple_of(HITS_A_SAMPLE) {
                 cached.add_hits(HITS_A_SAMPLE);
             }
-            CacheLookup::Fresh(cached)
+            Ok(cached)
         } else {
             self.tally.count(Event::Stale);
-            CacheLookup::Stale(cached)
+            Err(Some(cached))
         }
     }
 
     /// The entry of a file, fresh or stale. Counts as a use for eviction, but not in the counters.
     pub(crate) fn peek(&self, directory: &Directory, name: &str) -> Option<Arc<Cached>> {
         self.entries.get(&BorrowedKey(directory.id(), name))
+    }
+
+    /// As `peek`, by the key.
+    pub(crate) fn peek_key(&self, key: &Key) -> Option<Arc<Cached>> {
+        self.entries.get(key)
     }
 
     fn is_fresh(&self, cached: &Cached) -> bool {
@@ -161,11 +165,6 @@ impl Cache {
     pub(crate) fn mark_fresh(&self, cached: &Cached) {
         self.tally.count(Event::Unchanged);
         cached.set_checked_at(self.now());
-    }
-
-    /// Whether a file would be kept if it were requested.
-    pub(crate) fn would_admit(&self, metadata: &Metadata) -> bool {
-        metadata.len() <= self.settings.file_bytes_max && has_reliable_mtime(metadata)
     }
 
     /// Whether a requested file is kept; counts the reason if not. A file whose next change might not show in its metadata is

@@ -50,12 +50,10 @@ fn entry_is_found_by_directory_and_name_only() {
     let file = old_file(&place.path().join("a"), b"text");
     let cache = Cache::new(&SETTINGS);
     cache.insert(Key::new(&directory, "a"), &cached("a", &file, b"text"));
-    assert!(
-        matches!(cache.find(&directory, "a", CacheUse::On), CacheLookup::Fresh(cached) if cached.content.bytes() == b"text")
-    );
-    assert!(matches!(cache.find(&directory, "b", CacheUse::On), CacheLookup::Miss));
+    assert!(matches!(cache.find(&directory, "a", CacheUse::On), Ok(cached) if cached.content.bytes() == b"text"));
+    assert!(matches!(cache.find(&directory, "b", CacheUse::On), Err(None)));
     // The same path opened again is another directory, because it may have other rules.
-    assert!(matches!(cache.find(&same_path, "a", CacheUse::On), CacheLookup::Miss));
+    assert!(matches!(cache.find(&same_path, "a", CacheUse::On), Err(None)));
 }
 
 #[test]
@@ -68,7 +66,7 @@ fn entry_becomes_stale_and_its_file_is_compared() {
         ..SETTINGS
     });
     cache.insert(Key::new(&directory, "a"), &cached("a", &file, b"text"));
-    let CacheLookup::Stale(stale) = cache.find(&directory, "a", CacheUse::On) else {
+    let Err(Some(stale)) = cache.find(&directory, "a", CacheUse::On) else {
         panic!("fresh for no time at all")
     };
     assert!(stale.is_current(&file.metadata().unwrap()));
@@ -101,12 +99,7 @@ fn bytes_and_entries_stay_within_the_bounds() {
             cache.insert(Key::new(&directory, &name), &cached(&name, &file, content));
         }
         let kept = (0..100)
-            .filter(|number| {
-                !matches!(
-                    cache.find(&directory, &number.to_string(), CacheUse::On),
-                    CacheLookup::Miss
-                )
-            })
+            .filter(|number| !matches!(cache.find(&directory, &number.to_string(), CacheUse::On), Err(None)))
             .count();
         assert!((1..=most).contains(&kept), "{kept} of at most {most}");
     }
@@ -125,10 +118,7 @@ fn largest_file_is_kept_also_as_the_only_one() {
     for settings in [SETTINGS, for_one] {
         let cache = Cache::new(&settings);
         cache.insert(Key::new(&directory, "a"), &cached("a", &file, &LARGEST));
-        assert!(matches!(
-            cache.find(&directory, "a", CacheUse::On),
-            CacheLookup::Fresh(_)
-        ));
+        assert!(cache.find(&directory, "a", CacheUse::On).is_ok());
     }
 }
 
@@ -170,8 +160,8 @@ async fn fill_keeps_a_file_only_if_it_has_not_changed() {
     let fill = |name: &str, seen: &Metadata| {
         let file = File::open(place.path().join(name)).unwrap();
         let key = Key::new(&directory, name);
-        let fill = Fill::new(key, &Arc::new(file), &representation(name, seen), seen);
-        cache.fill(fill, Cache::read);
+        let fill = Fill::new(&cache, key, &Arc::new(file), &representation(name, seen), seen);
+        fill.read_in_background(Cache::read);
     };
     let seen = old_file(&place.path().join("changed"), b"text").metadata().unwrap();
     old_file(&place.path().join("changed"), b"other text");
@@ -181,13 +171,8 @@ async fn fill_keeps_a_file_only_if_it_has_not_changed() {
     while !cache.lock_filling().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert!(
-        matches!(cache.find(&directory, "same", CacheUse::On), CacheLookup::Fresh(cached) if cached.content.bytes() == b"text")
-    );
-    assert!(matches!(
-        cache.find(&directory, "changed", CacheUse::On),
-        CacheLookup::Miss
-    ));
+    assert!(matches!(cache.find(&directory, "same", CacheUse::On), Ok(cached) if cached.content.bytes() == b"text"));
+    assert!(matches!(cache.find(&directory, "changed", CacheUse::On), Err(None)));
 }
 
 #[tokio::test]
@@ -198,8 +183,14 @@ async fn file_whose_reading_panicked_can_be_read_again() {
     let seen = old_file(&place.path().join("a"), b"text").metadata().unwrap();
     let fill = async |read: fn(&Cache, &File, u64) -> io::Result<Content>| {
         let file = Arc::new(File::open(place.path().join("a")).unwrap());
-        let fill = Fill::new(Key::new(&directory, "a"), &file, &representation("a", &seen), &seen);
-        cache.fill(fill, read);
+        let fill = Fill::new(
+            &cache,
+            Key::new(&directory, "a"),
+            &file,
+            &representation("a", &seen),
+            &seen,
+        );
+        fill.read_in_background(read);
         for _ in 0..1_000_000 {
             if cache.lock_filling().is_empty() {
                 return true;
@@ -209,10 +200,7 @@ async fn file_whose_reading_panicked_can_be_read_again() {
         false
     };
     assert!(fill(|_, _, _| panic!("on purpose")).await);
-    assert!(matches!(cache.find(&directory, "a", CacheUse::On), CacheLookup::Miss));
+    assert!(matches!(cache.find(&directory, "a", CacheUse::On), Err(None)));
     assert!(fill(Cache::read).await);
-    assert!(matches!(
-        cache.find(&directory, "a", CacheUse::On),
-        CacheLookup::Fresh(_)
-    ));
+    assert!(cache.find(&directory, "a", CacheUse::On).is_ok());
 }

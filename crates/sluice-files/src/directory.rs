@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, statat};
+use rustix::fs::{AtFlags, Mode as FileMode, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
 use sluice_http::path_text::{path_of, text_of_path};
@@ -426,7 +426,7 @@ impl OpenDirectory {
     fn open(path: &Path) -> io::Result<OpenDirectory> {
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
+        let descriptor = rustix::fs::open(&path, flags, FileMode::empty())?;
         let opened = OpenDirectory {
             path,
             descriptor,
@@ -464,7 +464,7 @@ impl OpenDirectory {
         let path = path_of(name);
         loop {
             // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
-            match rustix::fs::openat2(&self.descriptor, &*path, flags, Mode::empty(), resolve) {
+            match rustix::fs::openat2(&self.descriptor, &*path, flags, FileMode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 other => return other,
             }

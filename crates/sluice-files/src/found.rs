@@ -12,19 +12,19 @@ use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFail
 
 use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
+use crate::cache::fill::Fill;
 use crate::directory::{Directory, is_withheld, missing_directory};
-use crate::file_events::FileEvents;
 use crate::links::refused_link;
 use crate::open_files::Sent;
-use crate::records::body::RecordBody;
+use crate::records::RecordFile;
 use crate::representation::Representation;
 
 /// The object that a name stands for.
 pub(crate) enum Found {
     Cached(Arc<Cached>),
     // Boxed: a file in the cache, the usual case, is moved through many hands.
-    File(Box<Representation>, Box<FileBody>),
-    Records(Box<Representation>, Box<RecordBody>),
+    File(Box<OpenFile>),
+    Records(Box<RecordFile>),
     /// A variant in another file.
     Precompressed(Box<(Representation, Stored)>),
     /// A variant that is not compressed yet, and that the client has already.
@@ -39,23 +39,52 @@ impl Found {
     pub(crate) fn representation(&self) -> Option<&Representation> {
         match self {
             Found::Cached(cached) => Some(&cached.representation),
-            Found::File(representation, _) | Found::Records(representation, _) | Found::NotModified(representation) => {
-                Some(representation)
-            }
+            Found::File(file) => Some(&file.representation),
+            Found::Records(file) => Some(&file.representation),
+            Found::NotModified(representation) => Some(representation),
             Found::Precompressed(variant) => Some(&variant.0),
             Found::Directory | Found::Other => None,
         }
     }
 
-    /// A file whose bytes are sent unconverted.
-    pub(crate) fn into_stored(self) -> Option<(Representation, Stored)> {
+    /// Whether it has a file open.
+    pub(crate) fn is_open(&self) -> bool {
         match self {
-            Found::Cached(cached) => Some((cached.representation.clone(), Stored::Memory(cached.content.clone()))),
-            Found::File(representation, body) => Some((*representation, Stored::File(*body))),
-            Found::Precompressed(variant) => Some(*variant),
-            Found::Records(..) | Found::NotModified(_) | Found::Directory | Found::Other => None,
+            Found::File(_) | Found::Records(_) => true,
+            Found::Precompressed(variant) => matches!(variant.1, Stored::File(_)),
+            Found::Cached(_) | Found::NotModified(_) | Found::Directory | Found::Other => false,
         }
     }
+
+    /// Takes how the file is read into the cache, if it is; a record file keeps its own.
+    pub(crate) fn take_fill(&mut self) -> Option<Box<Fill>> {
+        match self {
+            Found::File(file) => file.fill.take(),
+            _ => None,
+        }
+    }
+
+    /// A file whose bytes are sent unconverted, and how it is read into the cache, if it is.
+    pub(crate) fn into_stored(self) -> Option<(Representation, Stored, Option<Box<Fill>>)> {
+        match self {
+            Found::Cached(cached) => Some((
+                cached.representation.clone(),
+                Stored::Memory(cached.content.clone()),
+                None,
+            )),
+            Found::File(file) => Some((file.representation, Stored::File(file.body), file.fill)),
+            Found::Precompressed(variant) => Some((variant.0, variant.1, None)),
+            Found::Records(_) | Found::NotModified(_) | Found::Directory | Found::Other => None,
+        }
+    }
+}
+
+/// A file that is read while it is sent.
+pub(crate) struct OpenFile {
+    pub representation: Representation,
+    pub body: FileBody,
+    /// How it is read into the cache, if it is to be kept there.
+    pub fill: Option<Box<Fill>>,
 }
 
 /// A regular file that was opened for a request.
@@ -66,7 +95,6 @@ pub(crate) struct Opened<'a> {
     pub file: File,
     pub metadata: Metadata,
     pub representation: Representation,
-    pub events: FileEvents<'a>,
 }
 
 /// The bytes of a file: in memory, or to be read while they are sent.

@@ -3,13 +3,14 @@
 //! The caller decides which directory a path belongs to, and whether a request may have its file.
 //!
 //! ```text
-//! lookup ──▶ cache ─────────▶ Found ──▶ variants ──▶ Selected ──▶ response
+//! lookup ──▶ cache ─────────▶ Found ──▶ variants ──▶ Selected ──▶ cache_work ──▶ response
 //!       └──▶ directory ─▶ records       file_events: what WATCH shows of it
 //! ```
 #![forbid(unsafe_code)]
 
 pub(crate) mod body;
 pub(crate) mod cache;
+pub(crate) mod cache_work;
 pub mod directory;
 pub mod file_cache;
 pub mod file_events;

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 use sluice_http::fault::{Absent, LinkProblem, RefusedLink};
 use sluice_settings::FollowLinks;
@@ -62,10 +62,10 @@ pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::R
 /// The metadata of the file of a path with links, as far as `follow` allows them.
 fn metadata_behind_links(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<Metadata> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let descriptor = rustix::fs::open(directory, flags, Mode::empty())?;
+    let descriptor = rustix::fs::open(directory, flags, FileMode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let path = OFlags::PATH | OFlags::CLOEXEC;
-    match retry(|| openat2(&descriptor, below, path, Mode::empty(), resolve)) {
+    match retry(|| openat2(&descriptor, below, path, FileMode::empty(), resolve)) {
         Err(Errno::XDEV) => {}
         other => return File::from(other?).metadata(),
     }
@@ -92,7 +92,7 @@ pub(crate) fn open_leaving(
         io::Error::new(io::ErrorKind::NotFound, refused)
     };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let opened = retry(|| openat2(descriptor, name, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS));
+    let opened = retry(|| openat2(descriptor, name, flags, FileMode::empty(), ResolveFlags::NO_MAGICLINKS));
     let file = match opened {
         Ok(file) => File::from(file),
         // What an unreadable directory elsewhere holds is nobody's business.
@@ -128,7 +128,7 @@ pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
     }
     // This link of /proc leads to the open file itself, whatever happens to its path (proc(5)).
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(openat(CWD, own, access | OFlags::CLOEXEC, Mode::empty())?.into())
+    Ok(openat(CWD, own, access | OFlags::CLOEXEC, FileMode::empty())?.into())
 }
 
 /// The path of an open file, without symbolic links.
@@ -181,12 +181,12 @@ impl Walk {
     /// The target of a path. `None` if one of its links has another owner than its target.
     fn resolve(&mut self, start: OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
         let mut at = match path.has_root() {
-            true => openat(CWD, "/", STEP, Mode::empty())?,
+            true => openat(CWD, "/", STEP, FileMode::empty())?,
             false => start,
         };
         let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
         for part in parts.filter(|part| !part.is_empty()) {
-            let next = openat(&at, part, STEP, Mode::empty())?;
+            let next = openat(&at, part, STEP, FileMode::empty())?;
             let status = fstat(&next)?;
             if FileType::from_raw_mode(status.st_mode) != FileType::Symlink {
                 at = next;

@@ -1,11 +1,10 @@
 //! Requests for files: from a path below a directory to the representation that the client gets.
 //!
-//! The name is looked up in the cache, or the file is opened. Not here: which files may be opened (`directory`), for how long
-//! content is kept (`cache`), record files (`records`), selecting a variant (`variants`), the response (`response`), and index
+//! The name is looked up in the cache, or the file is opened. Nothing is read: what the cache has to do is noted in the result. Not here: which files
+//! may be opened (`directory`), for how long content is kept (`cache`), the work for the cache (`cache_work`), record files (`records`), selecting a variant (`variants`), the response (`response`), and index
 //! pages and listings of a directory (sluice-server and `listing`).
 
-use std::cell::Cell;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
@@ -14,19 +13,18 @@ use sluice_http::fault::{ClientFault, Fault};
 use sluice_settings::compression::Compression;
 use sluice_settings::{CacheUse, Precompressed};
 
-use crate::body::{FileBody, WHOLE_BYTES_MAX, read_cached};
+use crate::body::FileBody;
+use crate::cache::Cache;
 use crate::cache::entry::{Cached, Key};
 use crate::cache::fill::Fill;
-use crate::cache::{Cache, CacheLookup};
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
 use crate::file_events::FileEvents;
-use crate::found::{Found, Opened, not_found, open_fault};
+use crate::found::{Found, OpenFile, Opened, not_found, open_fault};
 use crate::records::Records;
 use crate::representation::Representation;
 use crate::response::{METHODS, Selected};
 use crate::types::Types;
-use crate::variants::on_demand::PendingVariant;
 
 /// The files of a directory, and how they are sent.
 #[derive(Clone, Copy)]
@@ -48,32 +46,6 @@ pub struct Files<'a> {
     pub precompressed: Option<Precompressed>,
     /// The events of the lookup, for WATCH.
     pub events: FileEvents<'a>,
-    /// Where to note that a file would be read into the cache, or compressed: it is not, because the request may yet be refused. `None`: it is.
-    pub postponed: Option<&'a Cell<bool>>,
-}
-
-/// The object that a path stands for if no file is sent for it at once.
-pub enum NotSent {
-    /// The client or the server is at fault.
-    Fault(Fault),
-    /// A directory.
-    Directory,
-    /// A file or directory that exists, for OPTIONS.
-    Options,
-    /// A file of which a variant is being compressed.
-    Pending(Box<PendingVariant>),
-}
-
-impl From<Fault> for NotSent {
-    fn from(fault: Fault) -> NotSent {
-        NotSent::Fault(fault)
-    }
-}
-
-impl From<Box<PendingVariant>> for NotSent {
-    fn from(pending: Box<PendingVariant>) -> NotSent {
-        NotSent::Pending(pending)
-    }
 }
 
 /// How a path is written.
@@ -86,42 +58,40 @@ pub enum PathForm {
 }
 
 impl<'a> Files<'a> {
-    /// Looks up a path, and selects the representation that the client gets. Opens the file unless it is fresh in the cache;
-    /// makes no response.
+    /// Looks up a path, and selects the representation that the client gets. `None` if it leads to a directory. Opens the file unless it
+    /// is fresh in the cache; reads none of it, and makes no response.
     ///
     /// # Errors
-    /// What else the path stands for. The client's fault: it does not exist (404), may not be read (403), or the method is not
-    /// one of files (405). The server's: the system refuses (500).
+    /// The client's fault: it does not exist (404), may not be read (403), or the method is not one of files (405). The server's: the
+    /// system refuses (500).
     pub fn look_up(
         &self,
         relative: &str,
         form: PathForm,
         method: &Method,
         fields: &HeaderMap,
-    ) -> Result<Selected, NotSent> {
+    ) -> Result<Option<Selected>, Fault> {
         if !METHODS.contains(method) {
-            return Err(Fault::from(ClientFault::method_not_allowed(method, METHODS)).into());
+            return Err(ClientFault::method_not_allowed(method, METHODS).into());
         }
         let name = relative.trim_matches('/');
         match (self.find(name)?, form) {
-            (Found::Directory, _) if *method == Method::OPTIONS => Err(NotSent::Options),
-            (Found::Directory, _) => Err(NotSent::Directory),
-            (_, PathForm::Directory) | (Found::Other, _) => Err(not_found(name).into()),
-            (_, _) if *method == Method::OPTIONS => Err(NotSent::Options),
-            (found, _) => Ok(self.select(name, found, fields)?),
+            (Found::Directory, _) => Ok(None),
+            (_, PathForm::Directory) | (Found::Other, _) => Err(not_found(name)),
+            (found, _) => Ok(Some(self.select(name, found, fields))),
         }
     }
 
     /// Looks up an index page for GET or HEAD; `None` if there is no such file.
     ///
     /// # Errors
-    /// A variant is being compressed, it may not be read (403), or the system refuses (500).
-    pub fn look_up_index(&self, relative: &str, fields: &HeaderMap) -> Result<Option<Selected>, NotSent> {
+    /// It may not be read (403), or the system refuses (500).
+    pub fn look_up_index(&self, relative: &str, fields: &HeaderMap) -> Result<Option<Selected>, Fault> {
         let name = relative.trim_matches('/');
         match self.find(name) {
             Ok(Found::Directory | Found::Other) | Err(Fault::Client(ClientFault::NotFound(_))) => Ok(None),
-            Ok(found) => Ok(Some(self.select(name, found, fields)?)),
-            Err(fault) => Err(fault.into()),
+            Ok(found) => Ok(Some(self.select(name, found, fields))),
+            Err(fault) => Err(fault),
         }
     }
 
@@ -148,18 +118,17 @@ impl<'a> Files<'a> {
     /// Looks up a name. Opens the file unless it is fresh in the cache.
     ///
     /// # Errors
-    /// The client's fault: it does not exist (404) or may not be read (403). The server's: the system refuses, or a small
-    /// record file is malformed.
+    /// The client's fault: it does not exist (404) or may not be read (403). The server's: the system refuses.
     pub(crate) fn find(&self, name: &str) -> Result<Found, Fault> {
         let cache = self.cache().map(|files| &files.cache);
-        let looked_up = match cache {
-            Some(cache) => cache.find(self.directory, name, self.cache_use),
-            None => CacheLookup::Miss,
+        let in_cache = match cache.map(|cache| cache.find(self.directory, name, self.cache_use)) {
+            Some(Ok(cached)) => {
+                self.events.note(|| self.hit_text(name, &cached));
+                return Ok(Found::Cached(cached));
+            }
+            Some(Err(stale)) => stale,
+            None => None,
         };
-        if let CacheLookup::Fresh(cached) = looked_up {
-            self.events.note(|| self.hit_text(name, &cached));
-            return Ok(Found::Cached(cached));
-        }
         let (file, metadata) = self.directory.open_below(name).map_err(|error| {
             self.events.note(|| {
                 let path = self.directory.path().join(name);
@@ -168,14 +137,15 @@ impl<'a> Files<'a> {
             });
             open_fault(name, error)
         })?;
-        self.events.note(|| self.opened_text(name, &metadata, &looked_up));
+        self.events
+            .note(|| self.opened_text(name, &metadata, in_cache.as_deref()));
         if metadata.is_dir() {
             return Ok(Found::Directory);
         }
         if !metadata.is_file() {
             return Ok(Found::Other);
         }
-        if let (CacheLookup::Stale(cached), Some(cache)) = (looked_up, cache)
+        if let (Some(cached), Some(cache)) = (in_cache, cache)
             && cached.is_current(&metadata)
         {
             cache.mark_fresh(&cached);
@@ -190,25 +160,17 @@ impl<'a> Files<'a> {
             file,
             metadata,
             representation,
-            events: self.events,
         };
-        match (self.records, cache) {
-            (Some(records), _) if Records::contain(&opened.file, &opened.metadata) => records.open(opened, cache),
-            (_, Some(cache)) if cache.admits(&opened.metadata) && !self.is_postponed() => Ok(keep(cache, opened)),
-            _ => {
-                self.events.note(|| self.uncached_text(&opened.metadata));
-                Ok(stream(
-                    opened.representation,
-                    Arc::new(opened.file),
-                    opened.metadata.len(),
-                ))
-            }
+        if let Some(records) = self.records
+            && Records::contain(&opened.file, &opened.metadata)
+        {
+            return Ok(Found::Records(Box::new(records.open(opened, cache))));
         }
-    }
-
-    /// Whether work for the cache waits until the request may have the file; notes that there is some.
-    pub(crate) fn is_postponed(&self) -> bool {
-        self.postponed.inspect(|there_is| there_is.set(true)).is_some()
+        let cache = cache.filter(|cache| cache.admits(&opened.metadata));
+        if cache.is_none() {
+            self.events.note(|| self.uncached_text(&opened.metadata));
+        }
+        Ok(Found::File(Box::new(opened.into_file(cache))))
     }
 
     fn hit_text(&self, name: &str, cached: &Cached) -> String {
@@ -222,16 +184,16 @@ impl<'a> Files<'a> {
         )
     }
 
-    fn opened_text(&self, name: &str, metadata: &Metadata, looked_up: &CacheLookup) -> String {
+    fn opened_text(&self, name: &str, metadata: &Metadata, in_cache: Option<&Cached>) -> String {
         let path = self.directory.path().join(name);
         let what = match metadata {
             _ if metadata.is_dir() => "a directory".to_owned(),
             _ if metadata.is_file() => format!("a file of {} bytes", metadata.len()),
             _ => "neither a file nor a directory".to_owned(),
         };
-        let in_cache = match looked_up {
-            CacheLookup::Stale(cached) if cached.is_current(metadata) => "; in the cache, and unchanged",
-            CacheLookup::Stale(_) => "; in the cache, and changed since",
+        let in_cache = match in_cache {
+            Some(cached) if cached.is_current(metadata) => "; in the cache, and unchanged",
+            Some(_) => "; in the cache, and changed since",
             _ if metadata.is_file() && self.cache().is_some() => "; not in the cache",
             _ => "",
         };
@@ -245,43 +207,31 @@ impl<'a> Files<'a> {
             Some(files) if metadata.len() > files.cache.file_bytes_max() => {
                 format!("it has more than {} bytes", files.cache.file_bytes_max())
             }
-            Some(_) if self.postponed.is_some() => "the access rules are asked first".to_owned(),
             Some(_) => "it has just been changed, and the next change might not show in its date".to_owned(),
         };
         format!("not kept in the cache: {why}; read while it is sent")
     }
 }
 
-/// Keeps a file in the cache: a small one before it is sent, a larger one in the background.
-fn keep(cache: &Arc<Cache>, opened: Opened<'_>) -> Found {
-    let Opened { file, metadata, .. } = opened;
-    let key = Key::new(opened.directory, opened.name);
-    if metadata.len() <= WHOLE_BYTES_MAX
-        && let Some(content) = read_cached(&file, 0, metadata.len())
-    {
-        let content = cache.content_of(content);
-        let cached = Arc::new(Cached::new(opened.representation, content, &metadata));
-        if file.metadata().is_ok_and(|now| cached.is_current(&now)) {
-            opened.events.note(|| "read, and kept in the cache".into());
-            cache.insert(key, &cached);
+impl Opened<'_> {
+    /// A file that is read while it is sent, and into the cache if there is one.
+    fn into_file(self, cache: Option<&Arc<Cache>>) -> OpenFile {
+        let file = Arc::new(self.file);
+        let key = || Key::new(self.directory, self.name);
+        OpenFile {
+            fill: cache.map(|cache| {
+                let fill = Fill::new(cache, key(), &file, &self.representation, &self.metadata);
+                Box::new(fill)
+            }),
+            body: FileBody::new(file, self.metadata.len()),
+            representation: self.representation,
         }
-        return Found::Cached(cached);
     }
-    let file = Arc::new(file);
-    opened
-        .events
-        .note(|| "read while it is sent, and into the cache in the background".into());
-    cache.fill(Fill::new(key, &file, &opened.representation, &metadata), Cache::read);
-    stream(opened.representation, file, metadata.len())
-}
-
-/// A file that is read while it is sent.
-fn stream(representation: Representation, file: Arc<File>, bytes: u64) -> Found {
-    Found::File(Box::new(representation), Box::new(FileBody::new(file, bytes)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::path::Path;
     use std::time::{Duration, SystemTime};
 
@@ -290,7 +240,7 @@ mod tests {
 
     use super::*;
     use sluice_settings::{CacheSettings, CompressionSettings, FileSettings};
-    use sluice_watch::{Facts, Hub, Line, Spec, Subject, WorkerHub};
+    use sluice_watch::{Hub, Line, Spec, Subject, TracedAttributes, WorkerHub};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -312,7 +262,6 @@ mod tests {
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
             events: FileEvents::NONE,
-            postponed: None,
         };
         let form = if path.ends_with('/') {
             PathForm::Directory
@@ -320,14 +269,15 @@ mod tests {
             PathForm::Any
         };
         let looked_up = files.look_up(&path[1..], form, &Method::GET, fields);
-        match looked_up {
-            Ok(selected) => selected
-                .respond(path, &Method::GET, fields)
-                .map_err(|fault| fault.status()),
-            Err(NotSent::Fault(fault)) => Err(fault.status()),
-            Err(NotSent::Directory) => Err(StatusCode::FORBIDDEN),
-            Err(NotSent::Pending(_) | NotSent::Options) => unreachable!("GET without compression"),
-        }
+        let selected = looked_up
+            .map_err(|fault| fault.status())?
+            .ok_or(StatusCode::FORBIDDEN)?;
+        respond(selected, path, fields).map_err(|fault| fault.status())
+    }
+
+    fn respond(selected: Selected, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
+        let responded = selected.respond(path, &Method::GET, fields)?;
+        Ok(responded.ok().expect("GET without compression"))
     }
 
     #[test]
@@ -388,7 +338,7 @@ mod tests {
             .unwrap();
         let hub = Hub::new();
         let watch = hub.watch(Spec::default()).unwrap();
-        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, Facts::default);
+        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, TracedAttributes::default);
         let directory = Directory::open(root.path()).unwrap();
         let cache = FileCache::new(&CacheSettings::default());
         let files = Files {
@@ -400,11 +350,12 @@ mod tests {
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
             events: FileEvents::of(&subject),
-            postponed: None,
         };
         for name in ["old.txt", "old.txt", "new.txt", ".hidden", "none", "cgi-bin/a"] {
             let selected = files.look_up(name, PathForm::Any, &Method::GET, &HeaderMap::new());
-            let _ = selected.map(|selected| selected.respond(name, &Method::GET, &HeaderMap::new()));
+            if let Ok(Some(selected)) = selected {
+                let _ = respond(selected, name, &HeaderMap::new());
+            }
         }
         let taken = watch.take_until(std::time::Instant::now());
         let mut shown = String::new();

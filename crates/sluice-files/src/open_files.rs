@@ -2,7 +2,7 @@
 //!
 //! A connection sends one file in HTTP/1.1, but up to 128 in HTTP/2, for as long as its client is slow. Without a bound few
 //! clients could take all descriptors of the process. So a body that is read while it is sent ([`Sent`]) needs a permit.
-//! Files that are in the cache, or are read at once, need none. The bound is one of the process, as the descriptors are.
+//! So does one that is open while its request waits at the gate. Files that are in the cache, or are read at once, need none. The bound is one of the process, as the descriptors are.
 //! Not here: how many descriptors there are for files (`descriptors` of sluice-server).
 
 use std::sync::Arc;
@@ -31,6 +31,16 @@ struct OpenFiles {
 
 /// The right to have a file open. Dropping this returns it.
 pub(crate) struct Permit(&'static OpenFiles);
+
+impl Permit {
+    /// Takes a permit.
+    ///
+    /// # Errors
+    /// 503: too many files are being sent.
+    pub(crate) fn take() -> Result<Permit, Fault> {
+        FILES.take()
+    }
+}
 
 impl OpenFiles {
     const fn new(max: usize) -> OpenFiles {
@@ -70,10 +80,9 @@ impl<S: Source> Sent<S> {
     /// # Errors
     /// 503: too many files are being sent.
     pub(crate) fn new(source: S) -> Result<Sent<S>, Fault> {
-        let permit = FILES.take()?;
         Ok(Sent {
             source,
-            _permit: permit,
+            _permit: Permit::take()?,
         })
     }
 }

@@ -18,23 +18,50 @@ use sluice_http::body::CHUNK_BYTES;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::{Convert, RecordSettings};
+use sluice_watch::Subject;
 use tokio::runtime::Handle;
 
 use crate::body::{WHOLE_BYTES_MAX, read_at, read_cached, shrank};
-use crate::cache::entry::{Cached, Key};
+use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
 use crate::cache::{Cache, has_reliable_mtime};
+use crate::file_events::note;
 use crate::found::{Found, Opened};
 use crate::records::attempts::Attempts;
 use crate::records::body::RecordBody;
 use crate::records::decoder::Decoder;
 use crate::records::stream_lf::{ORIGINAL_SUFFIX, has_original, rewrite};
+use crate::representation::Representation;
 
 /// The record files of a route: their format, whether their lines are cached, and whether they are rewritten.
 pub struct Records {
     settings: RecordSettings,
     /// Files that the server tried to rewrite.
-    rewritten: Attempts,
+    rewritten: Arc<Attempts>,
+}
+
+/// A record file that is sent as lines.
+pub(crate) struct RecordFile {
+    pub representation: Representation,
+    name: Box<str>,
+    file: Arc<File>,
+    version: FileVersion,
+    format: RecordFormat,
+    /// How its lines get into the cache, if they are to be kept there.
+    fill: Option<Box<Fill>>,
+    /// How it is rewritten, if that is wanted and was not tried before.
+    rewrite: Option<Rewrite>,
+}
+
+/// A file to be rewritten as lines.
+struct Rewrite {
+    attempts: Arc<Attempts>,
+    metadata: Metadata,
+    /// Its directory, opened with the file, so that a directory that replaces it meanwhile is not written to.
+    parent: File,
+    /// The path below the directory of its route.
+    name: String,
+    format: RecordFormat,
 }
 
 impl Records {
@@ -42,7 +69,7 @@ impl Records {
     pub fn new(settings: RecordSettings) -> Records {
         Records {
             settings,
-            rewritten: Attempts::default(),
+            rewritten: Arc::default(),
         }
     }
 
@@ -51,89 +78,152 @@ impl Records {
         !has_original(file, metadata)
     }
 
-    /// The lines of a record file: of a small one at once, of a larger one while they are sent.
-    ///
-    /// # Errors
-    /// A small file is malformed; the server's fault.
-    pub(crate) fn open(&self, mut opened: Opened<'_>, cache: Option<&Arc<Cache>>) -> Result<Found, Fault> {
-        self.rewrite_in_background(&opened);
+    /// A record file that was opened for a request; none of it is read yet.
+    pub(crate) fn open(&self, mut opened: Opened<'_>, cache: Option<&Arc<Cache>>) -> RecordFile {
+        let rewrite = self.rewrite(&opened);
         let RecordSettings { format, convert } = self.settings;
         opened.representation = opened.representation.with_tag_suffix(format);
         // Lines that are not kept are not compressed.
         opened.representation.has_variants &= convert != Convert::Off;
         let cache = cache.filter(|cache| convert != Convert::Off && cache.admits(&opened.metadata));
-        let bytes = opened.metadata.len();
-        if bytes <= WHOLE_BYTES_MAX
-            && let Some(content) = read_cached(&opened.file, 0, bytes)
-        {
-            return self.convert_now(opened, &content, cache);
-        }
-        opened
-            .events
-            .note(|| format!("records of format {format} are converted to lines while they are sent"));
         let file = Arc::new(opened.file);
-        if let Some(cache) = cache {
-            let key = Key::new(opened.directory, opened.name);
-            let fill = Fill::new(key, &file, &opened.representation, &opened.metadata);
-            self.fill_with_lines(cache, fill);
+        let key = || Key::new(opened.directory, opened.name);
+        RecordFile {
+            fill: cache.map(|cache| {
+                let fill = Fill::new(cache, key(), &file, &opened.representation, &opened.metadata);
+                Box::new(fill)
+            }),
+            representation: opened.representation,
+            name: opened.name.into(),
+            file,
+            version: FileVersion::of(&opened.metadata),
+            format,
+            rewrite,
         }
-        let body = RecordBody::new(opened.name, file, bytes, format);
-        Ok(Found::Records(Box::new(opened.representation), Box::new(body)))
+    }
+
+    /// How a file is rewritten, if the settings say so and it was not tried before. The response does not depend on the result.
+    fn rewrite(&self, opened: &Opened<'_>) -> Option<Rewrite> {
+        let (name, metadata) = (opened.name, &opened.metadata);
+        let is_wanted = self.settings.convert == Convert::Rewrite && !name.ends_with(ORIGINAL_SUFFIX);
+        // A file that changed just now may still be being written. Outside a runtime there are no blocking threads.
+        if !is_wanted
+            || !has_reliable_mtime(metadata)
+            || self.rewritten.has(name, metadata)
+            || Handle::try_current().is_err()
+        {
+            return None;
+        }
+        let (parent, _) = split_name(name);
+        match opened.directory.open_without_links(parent) {
+            Ok(parent) => Some(Rewrite {
+                attempts: Arc::clone(&self.rewritten),
+                metadata: metadata.clone(),
+                parent,
+                name: name.to_owned(),
+                format: self.settings.format,
+            }),
+            Err(error) => {
+                if self.rewritten.note(name, metadata) {
+                    tracing::warn!("file {name:?}: not rewritten: its directory: {error}");
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The directory of a file, and its last name.
+fn split_name(name: &str) -> (&str, &str) {
+    name.rsplit_once('/').unwrap_or(("", name))
+}
+
+impl RecordFile {
+    /// Whether its lines will be in the cache as soon as it is read.
+    pub(crate) fn is_kept_at_once(&self) -> bool {
+        self.fill.is_some() && self.bytes() <= WHOLE_BYTES_MAX
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.version.bytes()
+    }
+
+    pub(crate) fn version(&self) -> FileVersion {
+        self.version
+    }
+
+    /// Reads it: the lines of a small file at once; those of a larger one are made while they are sent, and in the background for the cache. Has it
+    /// rewritten, if that is wanted.
+    ///
+    /// # Errors
+    /// A small file is malformed; the server's fault.
+    pub(crate) fn read(mut self: Box<Self>, subject: &Subject) -> Result<Found, Fault> {
+        if let Some(rewrite) = self.rewrite.take() {
+            rewrite.begin();
+        }
+        let bytes = self.bytes();
+        if bytes <= WHOLE_BYTES_MAX
+            && let Some(content) = read_cached(&self.file, 0, bytes)
+        {
+            return self.convert_now(&content, subject).map(Found::Cached);
+        }
+        let format = self.format;
+        note(subject, || {
+            format!("records of format {format} are converted to lines while they are sent")
+        });
+        if let Some(fill) = self.fill.take() {
+            fill.read_in_background(move |cache, file, bytes| {
+                let lines = read_lines(file, bytes, format, cache.file_bytes_max());
+                lines.map(|lines| cache.content_of(lines))
+            });
+        }
+        Ok(Found::Records(self))
     }
 
     /// Converts the content of a small file, and keeps the lines if there is a cache.
-    fn convert_now(&self, opened: Opened<'_>, content: &[u8], cache: Option<&Arc<Cache>>) -> Result<Found, Fault> {
-        let format = self.settings.format;
+    fn convert_now(self, content: &[u8], subject: &Subject) -> Result<Arc<Cached>, Fault> {
+        let format = self.format;
         let lines = lines_of(content, format).map_err(|error| {
-            opened.events.note(|| format!("records of format {format}: {error}"));
-            ServerFault::io(Activity::File(opened.name.into()), error)
+            note(subject, || format!("records of format {format}: {error}"));
+            ServerFault::io(Activity::File(self.name), error)
         })?;
-        opened.events.note(|| {
+        note(subject, || {
             let (bytes, lines) = (content.len(), lines.len());
-            let kept = cache.map_or("", |_| ", kept in the cache");
+            let kept = self.fill.as_ref().map_or("", |_| ", kept in the cache");
             format!("{bytes} bytes of records of format {format} converted to {lines} bytes of lines{kept}")
         });
-        let content = match cache {
-            Some(cache) => cache.content_of(lines),
-            None => Bytes::from(lines).into(),
-        };
-        let cached = Arc::new(Cached::new(opened.representation, content, &opened.metadata));
-        if let Some(cache) = cache
-            && opened.file.metadata().is_ok_and(|now| cached.is_current(&now))
-        {
-            cache.insert(Key::new(opened.directory, opened.name), &cached);
-        }
-        Ok(Found::Cached(cached))
+        Ok(match self.fill {
+            Some(fill) => fill.keep(lines),
+            None => {
+                let content = Bytes::from(lines).into();
+                Arc::new(Cached::of_version(self.representation, content, self.version))
+            }
+        })
     }
 
-    /// Reads the lines of a larger file into the cache in the background.
-    fn fill_with_lines(&self, cache: &Arc<Cache>, fill: Fill) {
-        let format = self.settings.format;
-        cache.fill(fill, move |cache, file, bytes| {
-            let lines = read_lines(file, bytes, format, cache.file_bytes_max());
-            lines.map(|lines| cache.content_of(lines))
-        });
+    /// Its lines, made while they are sent.
+    pub(crate) fn into_lines(self) -> (Representation, RecordBody) {
+        let bytes = self.bytes();
+        let lines = RecordBody::new(&self.name, self.file, bytes, self.format);
+        (self.representation, lines)
     }
+}
 
-    /// Makes a blocking thread rewrite a file, if the settings say so and it was not tried before. The response does not
-    /// depend on the result.
-    fn rewrite_in_background(&self, opened: &Opened<'_>) {
-        let (name, metadata) = (opened.name, &opened.metadata);
-        let is_wanted = self.settings.convert == Convert::Rewrite && !name.ends_with(ORIGINAL_SUFFIX);
-        // A file that changed just now may still be being written.
-        if !is_wanted || !has_reliable_mtime(metadata) || !self.rewritten.note(name, metadata) {
+impl Rewrite {
+    /// Makes a blocking thread rewrite the file, unless another request has done so meanwhile.
+    fn begin(self) {
+        let Rewrite {
+            attempts,
+            metadata,
+            parent,
+            name,
+            format,
+        } = self;
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !attempts.note(&name, &metadata) {
             return;
         }
-        // Outside a runtime there are no blocking threads.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (parent, last) = name.rsplit_once('/').unwrap_or(("", name));
-        // Opened now, so that a directory that replaces it meanwhile is not written to.
-        let parent = match opened.directory.open_without_links(parent) {
-            Ok(parent) => parent,
-            Err(error) => return tracing::warn!("file {name:?}: not rewritten: its directory: {error}"),
-        };
-        let (name, last, format) = (name.to_owned(), last.to_owned(), self.settings.format);
-        runtime.spawn_blocking(move || match rewrite(&parent, last.as_ref(), format) {
+        runtime.spawn_blocking(move || match rewrite(&parent, split_name(&name).1.as_ref(), format) {
             Ok(_) => {
                 tracing::info!("file {name:?}: rewritten as stream-LF, original kept as {ORIGINAL_SUFFIX}");
             }

@@ -1,6 +1,6 @@
 //! The response with a file: 200, 206, 304, 412 or 416, and its header fields.
 //!
-//! Not here: finding the file (`lookup`), and, in sluice-http, evaluating conditions (`conditions`), selecting ranges
+//! Not here: finding the file (`lookup`), work for the cache (`cache_work`), and, in sluice-http, evaluating conditions (`conditions`), selecting ranges
 //! (`ranges`) and joining several parts in one body (`multipart`).
 
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header};
@@ -16,11 +16,13 @@ use sluice_settings::Precompressed;
 use sluice_watch::Subject;
 
 use crate::cache::entry::Cached;
+use crate::cache_work::CacheWork;
 use crate::file_events::{note, response_text};
 use crate::found::{Found, Stored, not_found};
-use crate::open_files::Sent;
+use crate::open_files::{Permit, Sent};
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation, VARY};
+use crate::variants::on_demand::PendingVariant;
 
 /// The methods of files and directories.
 pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
@@ -28,18 +30,59 @@ pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIO
 /// A file in the representation that was selected for a request (RFC 9110 §12).
 pub struct Selected {
     pub(crate) found: Found,
+    /// What the cache does for it once it is to be sent.
+    pub(crate) work: CacheWork,
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,
     /// The tracer for the events of the response.
     pub(crate) subject: Subject,
+    /// The right to have the file open, while the request waits.
+    pub(crate) permit: Option<Permit>,
 }
 
 impl Selected {
-    /// The response to GET or HEAD: 200, 206 or 304. `path` names the file in messages.
+    /// Counts a file that is open as one that is being sent, because its request waits.
     ///
     /// # Errors
-    /// The client's fault: a condition fails (412), or no byte is in its ranges (416).
-    pub fn respond(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
+    /// 503: too many files are open.
+    pub fn hold(&mut self) -> Result<(), Fault> {
+        if self.permit.is_none() && self.found.is_open() {
+            self.permit = Some(Permit::take()?);
+        }
+        Ok(())
+    }
+
+    /// Whether the request will wait for a variant that is compressed for it.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        matches!(&self.work, CacheWork::Compress(work) if work.1.is_awaited())
+    }
+
+    /// The response to GET or HEAD: 200, 206 or 304. Has the cache do its work, if the file is sent. `path` names the file in messages.
+    ///
+    /// # Errors
+    /// The client's fault: a condition fails (412), or no byte is in its ranges (416). The server's: a small record file is malformed. The inner
+    /// error is a variant that is being compressed, for which the request waits.
+    pub fn respond(
+        mut self,
+        path: &str,
+        method: &Method,
+        fields: &HeaderMap,
+    ) -> Result<Result<Response<ResponseBody>, Box<PendingVariant>>, Fault> {
+        // A body that is read while it is sent takes its own.
+        self.permit = None;
+        let selected = match self.has_work() {
+            false => self,
+            true => match self.do_work(fields)? {
+                Ok(selected) => selected,
+                Err(pending) => return Ok(Err(pending)),
+            },
+        };
+        selected.send(path, method, fields).map(Ok)
+    }
+
+    /// The response, once the cache has done its work.
+    pub(crate) fn send(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
         if self.subject.is_none() {
             return self.respond_found(path, method, fields);
         }
@@ -62,10 +105,14 @@ impl Selected {
                 let stored = Stored::Memory(cached.content.clone());
                 respond_stored(path, offer(cached.representation.clone()), stored, method, fields)
             }
-            Found::File(representation, body) => {
-                respond_stored(path, offer(*representation), Stored::File(*body), method, fields)
+            Found::File(file) => {
+                let stored = Stored::File(file.body);
+                respond_stored(path, offer(file.representation), stored, method, fields)
             }
-            Found::Records(representation, body) => respond_lines(path, offer(*representation), *body, fields),
+            Found::Records(file) => {
+                let (representation, lines) = file.into_lines();
+                respond_lines(path, offer(representation), lines, fields)
+            }
             Found::Precompressed(variant) => {
                 let (representation, stored) = *variant;
                 respond_stored(path, representation, stored, method, fields)
@@ -242,6 +289,8 @@ mod tests {
     use sluice_http::encoding::Encoding;
 
     use super::*;
+    use crate::body::FileBody;
+    use crate::found::OpenFile;
 
     /// The response of the general path to a request, with the fields of every response.
     fn general(
@@ -287,10 +336,12 @@ mod tests {
                     let expected = shown(&general(&cached, offered, &method, &fields));
                     let selected = Selected {
                         found: Found::Cached(Arc::clone(&cached)),
+                        work: CacheWork::None,
                         precompressed: offered,
                         subject: Subject::NONE,
+                        permit: None,
                     };
-                    let response = selected.respond("f", &method, &fields).unwrap();
+                    let response = selected.respond("f", &method, &fields).unwrap().ok().unwrap();
                     assert_eq!(
                         shown(&head::complete(&method, response)),
                         expected,
@@ -324,5 +375,32 @@ mod tests {
             }
         }
         cases
+    }
+
+    #[test]
+    fn a_file_that_is_open_while_its_request_waits_is_counted() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "text").unwrap();
+        let metadata = fs::metadata(root.path().join("a")).unwrap();
+        let representation = Representation::of(HeaderValue::from_static("text/plain"), &metadata);
+        let file = Arc::new(fs::File::open(root.path().join("a")).unwrap());
+        let open = Found::File(Box::new(OpenFile {
+            representation: representation.clone(),
+            body: FileBody::new(file, 4),
+            fill: None,
+        }));
+        let content = Content::from(bytes::Bytes::from_static(b"text"));
+        let cached = Found::Cached(Arc::new(Cached::new(representation, content, &metadata)));
+        for (found, is_counted) in [(open, true), (cached, false)] {
+            let mut selected = Selected {
+                found,
+                work: CacheWork::None,
+                precompressed: None,
+                subject: Subject::NONE,
+                permit: None,
+            };
+            selected.hold().unwrap();
+            assert_eq!(selected.permit.is_some(), is_counted);
+        }
     }
 }

@@ -19,6 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use sluice_gateway::{ReplyHead, SEND_FILE_FIELDS, X_SENDFILE};
 use sluice_http::body::ResponseBody;
+use sluice_http::conditions::{self, Evaluation};
 use sluice_http::fault::{ClientFault, Fault, ScriptFault, SentFile};
 use sluice_http::head::may_have_body;
 use sluice_http::path_text::{bytes_of, path_of, text_of};
@@ -26,10 +27,11 @@ use sluice_http::target::Target;
 use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
 
+use crate::cache_work;
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
 use crate::file_events::{FileEvents, response_text};
-use crate::found::not_found;
+use crate::found::{Stored, not_found};
 use crate::lookup::Files;
 use crate::response::respond_stored;
 use crate::types::Types;
@@ -269,7 +271,6 @@ impl SendFile {
             // No variants, because the script may state a content coding itself.
             precompressed: None,
             events: context.events,
-            postponed: None,
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = serve_named(files, &self.file.name, content_type, method, fields);
@@ -297,7 +298,13 @@ fn serve_named(
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
     let found = files.find(name)?.into_stored();
-    let (mut representation, stored) = found.ok_or_else(|| not_found(name))?;
+    let (mut representation, mut stored, fill) = found.ok_or_else(|| not_found(name))?;
+    if let Some(fill) = fill
+        && conditions::evaluate(fields, &representation.validators) == Evaluation::Perform
+        && let Some(cached) = cache_work::read(fill, &files.events.subject())
+    {
+        stored = Stored::Memory(cached.content.clone());
+    }
     representation.content_type = content_type.unwrap_or(representation.content_type);
     representation.has_variants &= files.precompressed.is_some();
     respond_stored(name, representation, stored, method, fields)

@@ -6,10 +6,10 @@
 //! response (`response`).
 //!
 //! ```text
-//! found ─▶ select ─┬─▶ precompressed variant            ─▶ response
-//!                  ├─▶ variant in the cache             ─▶ response
-//!                  ├─▶ PendingVariant: compressed once  ─▶ response to all requests that wait
-//!                  └─▶ file as it is                    ─▶ response
+//! found ─▶ select ─┬─▶ precompressed variant                               ─▶ response
+//!                  ├─▶ variant in the cache                                ─▶ response
+//!                  ├─▶ Compression ─▶ PendingVariant: compressed once      ─▶ response to all requests that wait
+//!                  └─▶ file as it is                                       ─▶ response
 //! ```
 
 pub(crate) mod in_flight;
@@ -23,11 +23,13 @@ use sluice_http::encoding::accept::Ranked;
 use sluice_http::path_text::path_of;
 use sluice_settings::Precompressed;
 
+use crate::cache::fill::Fill;
+use crate::cache_work::{CacheWork, Fills};
 use crate::found::{Found, Stored};
 use crate::lookup::Files;
 use crate::representation::Representation;
 use crate::response::Selected;
-use crate::variants::on_demand::{Compressed, Original, PendingVariant, Task};
+use crate::variants::on_demand::{Planned, Planning, Task};
 
 /// The server compresses no larger files, even if the cache keeps them, because a thread would be busy for seconds, and a
 /// server that drains would have to wait for it.
@@ -37,90 +39,127 @@ const COMPRESSED_BYTES_MAX: u64 = 32 << 20;
 struct Beside {
     representation: Representation,
     stored: Stored,
+    /// How it is read into the cache, if it is to be kept there.
+    fill: Option<Box<Fill>>,
     /// The client's quality value of its encoding, in thousandths.
     quality: u16,
 }
 
 impl Files<'_> {
     /// Selects the representation of what was found that the client prefers, for GET or HEAD. Between variants of equal
-    /// quality, a precompressed one is sent, because it exists already and is often compressed better.
-    ///
-    /// # Errors
-    /// The variant is being compressed, and the request waits for it.
-    pub(crate) fn select(&self, name: &str, found: Found, fields: &HeaderMap) -> Result<Selected, Box<PendingVariant>> {
-        let precompressed = self.precompressed;
-        let select = |found| {
-            Ok(Selected {
-                found,
-                precompressed,
-                subject: self.events.subject(),
-            })
+    /// quality, a precompressed one is sent, because it exists already and is often compressed better. Nothing is compressed yet.
+    pub(crate) fn select(&self, name: &str, mut found: Found, fields: &HeaderMap) -> Selected {
+        let fills = Fills {
+            file: found.take_fill(),
+            ..Fills::default()
         };
-        if self.precompressed.is_none() {
-            return select(found);
-        }
-        let Some(representation) = found
+        let has_variants = found
             .representation()
-            .filter(|representation| representation.has_variants)
-        else {
-            return select(found);
-        };
+            .is_some_and(|representation| representation.has_variants);
+        if self.precompressed.is_none() || !has_variants {
+            return self.selected(found, fills.into());
+        }
         let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
             self.events
                 .note(|| "no variant: the client accepts no content coding that the site offers".into());
-            return select(found);
+            return self.selected(found, fills.into());
         }
-        let beside = self.find_beside(name, &found, representation, &ranked);
+        self.select_variant(name, found, fills, fields, &ranked)
+    }
+
+    fn selected(&self, found: Found, work: CacheWork) -> Selected {
+        Selected {
+            found,
+            work,
+            precompressed: self.precompressed,
+            subject: self.events.subject(),
+            permit: None,
+        }
+    }
+
+    /// Selects the best variant of a file that may have some, or the file as it is.
+    fn select_variant(
+        &self,
+        name: &str,
+        found: Found,
+        mut fills: Fills,
+        fields: &HeaderMap,
+        ranked: &Ranked,
+    ) -> Selected {
+        let Some(representation) = found.representation() else {
+            return self.selected(found, fills.into());
+        };
+        let beside = self.find_beside(name, &found, representation, ranked, &mut fills.absent);
         // Another variant must have a higher quality than the precompressed one.
         let least = beside.as_ref().map_or(0, |beside| beside.quality + 1);
-        if let Some(task) = self.choose_task(&found, fields, &ranked, least) {
+        let mut compression = None;
+        if let Some(task) = self.choose_task(&found, &fills, fields, ranked, least) {
             let encoding = task.encoding;
-            match self.compress_on_demand(name, task, representation) {
-                Compressed::Ready(variant) => {
+            match self.plan(name, task, representation) {
+                Planned::Ready(variant) => {
                     self.events
                         .note(|| format!("the variant {encoding} that the server has compressed, from the cache"));
-                    return select(Found::Cached(variant));
+                    return self.selected(Found::Cached(variant), fills.into());
                 }
-                Compressed::Pending(awaited) => {
-                    // The entity tag is known before the variant exists. A client that does not send it gets whatever
-                    // representation is ready.
+                Planned::Compress(planned) => {
+                    // The entity tag is known before the variant exists. A client that does not name it gets whatever representation is
+                    // ready, unless the file would have to be read for an answer that needs none of it.
                     let variant = representation.on_demand(encoding);
-                    if conditions::names(fields, &variant.validators)
+                    if planned.is_awaited()
+                        && (planned.is_unread() || conditions::names(fields, &variant.validators))
                         && conditions::evaluate(fields, &variant.validators) == Evaluation::NotModified
                     {
-                        return select(Found::NotModified(Box::new(variant)));
+                        return self.selected(Found::NotModified(Box::new(variant)), CacheWork::None);
                     }
-                    self.events
-                        .note(|| format!("the variant {encoding} is being compressed; the request waits for it"));
-                    return Err(PendingVariant::new(name, found, awaited, self.events.subject()));
+                    self.events.note(|| match planned.is_awaited() {
+                        true => format!("the variant {encoding} is being compressed; the request waits for it"),
+                        false => format!("the variant {encoding} is compressed in the background"),
+                    });
+                    compression = Some(planned);
                 }
-                Compressed::Unavailable => self
+                Planned::Unavailable => self
                     .events
                     .note(|| format!("the variant {encoding} cannot be compressed now, or is no smaller")),
             }
         }
-        self.events.note(|| match &beside {
-            Some(beside) => format!(
-                "the precompressed variant {:?} beside the file",
-                beside.representation.coding
-            ),
-            None => "no variant: the client accepts none of those that exist".into(),
-        });
-        match beside {
-            Some(beside) => select(Found::Precompressed(Box::new((beside.representation, beside.stored)))),
-            None => select(found),
+        let found = match beside {
+            Some(beside) => {
+                let coding = beside.representation.coding;
+                self.events
+                    .note(|| format!("the precompressed variant {coding:?} beside the file"));
+                fills.beside = beside.fill;
+                Found::Precompressed(Box::new((beside.representation, beside.stored)))
+            }
+            None => {
+                if compression.is_none() {
+                    self.events
+                        .note(|| "no variant: the client accepts none of those that exist".into());
+                }
+                found
+            }
+        };
+        match compression {
+            Some(compression) => self.selected(found, CacheWork::Compress(Box::new((fills, *compression)))),
+            None => self.selected(found, fills.into()),
         }
     }
 
     /// The best variant that the server may compress, of those with at least the quality `least`.
-    fn choose_task(&self, found: &Found, fields: &HeaderMap, ranked: &Ranked, least: u16) -> Option<Task<'_>> {
+    fn choose_task<'t>(
+        &'t self,
+        found: &'t Found,
+        fills: &Fills,
+        fields: &HeaderMap,
+        ranked: &Ranked,
+        least: u16,
+    ) -> Option<Task<'t>> {
         // Ranges are taken from the file itself, because a variant may be compressed to other bytes the next time.
         if self.precompressed != Some(Precompressed::OnDemand) || fields.contains_key(header::RANGE) {
             return None;
         }
         let cache = self.cache()?;
-        let original = Original::of(found, &cache.cache)?;
+        let original = Planning::of(found, fills, &cache.cache)?;
         if !(self.compression.least_bytes..=COMPRESSED_BYTES_MAX).contains(&original.bytes()) {
             return None;
         }
@@ -133,13 +172,14 @@ impl Files<'_> {
         })
     }
 
-    /// The best precompressed variant.
+    /// The best precompressed variant. `absent` gets those that a file does not have which is not in the cache yet.
     fn find_beside(
         &self,
         name: &str,
         found: &Found,
         representation: &Representation,
         ranked: &Ranked,
+        absent: &mut Vec<Encoding>,
     ) -> Option<Beside> {
         // A compressed file beside a record file contains records, not lines.
         if self.records.is_some() {
@@ -155,12 +195,15 @@ impl Files<'_> {
                 return None;
             }
             let beside = self.open_beside(name, representation, *encoding);
-            if let (None, Some((cached, checked_at))) = (&beside, cached) {
-                cached.variants.note_absent(*encoding, checked_at);
+            match (&beside, cached) {
+                (Some(_), _) => {}
+                (None, Some((cached, checked_at))) => cached.variants.note_absent(*encoding, checked_at),
+                (None, None) => absent.push(*encoding),
             }
-            beside.map(|(representation, stored)| Beside {
+            beside.map(|(representation, stored, fill)| Beside {
                 representation,
                 stored,
+                fill,
                 quality: *quality,
             })
         })
@@ -172,15 +215,15 @@ impl Files<'_> {
         name: &str,
         representation: &Representation,
         encoding: Encoding,
-    ) -> Option<(Representation, Stored)> {
+    ) -> Option<(Representation, Stored, Option<Box<Fill>>)> {
         let name = format!("{name}{}", encoding.suffix());
         if self.directory.is_program(&path_of(&name)) {
             return None;
         }
-        let (beside, stored) = self.find(&name).ok()?.into_stored()?;
+        let (beside, stored, fill) = self.find(&name).ok()?.into_stored()?;
         // A compressed variant is never empty.
         let is_valid = stored.length() > 0 && beside.modified >= representation.modified;
-        is_valid.then(|| (representation.precompressed(&beside, encoding), stored))
+        is_valid.then(|| (representation.precompressed(&beside, encoding), stored, fill))
     }
 }
 
@@ -215,8 +258,9 @@ mod tests {
     async fn request(files: &Files<'_>) -> (bool, Option<String>) {
         let fields = HeaderMap::from_iter([(header::ACCEPT_ENCODING, "gzip".parse().unwrap())]);
         let found = files.find("a.txt").unwrap();
-        let (was_pending, response) = match files.select("a.txt", found, &fields) {
-            Ok(selected) => (false, selected.respond("a.txt", &Method::GET, &fields).unwrap()),
+        let selected = files.select("a.txt", found, &fields);
+        let (was_pending, response) = match selected.respond("a.txt", &Method::GET, &fields).unwrap() {
+            Ok(response) => (false, response),
             Err(pending) => (true, pending.respond(&Method::GET, &fields).await.unwrap()),
         };
         let encoding = response.headers().get(header::CONTENT_ENCODING);
@@ -237,14 +281,12 @@ mod tests {
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
             events: FileEvents::NONE,
-            postponed: None,
         };
         let pending = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
-            files
-                .select("a.txt", found, fields)
-                .err()
-                .expect("it is not in the cache yet")
+            let selected = files.select("a.txt", found, fields);
+            let responded = selected.respond("a.txt", &Method::GET, fields).unwrap();
+            responded.err().expect("it is not in the cache yet")
         };
         let fields = HeaderMap::from_iter([(header::ACCEPT_ENCODING, "gzip".parse().unwrap())]);
         let waiting: Vec<_> = (0..5).map(|_| pending(&fields)).collect();
@@ -289,7 +331,6 @@ mod tests {
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
             events: FileEvents::NONE,
-            postponed: None,
         };
         assert_eq!(request(&files).await, (true, None));
         assert_eq!(request(&files).await, (false, None));

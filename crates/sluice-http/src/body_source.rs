@@ -28,7 +28,7 @@ pub enum BodySource {
     Memory {
         /// The whole body.
         bytes: Bytes,
-        /// Its part of the budget.
+        /// The part of the budget that the body takes.
         reservation: Reservation,
     },
     /// A file, from its position on.

@@ -19,11 +19,11 @@ pub struct Endpoints {
 /// Where the address of a client comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
-    /// The scheme is that of the connection.
+    /// The connection: the address of its other end.
     Connection,
-    /// A proxy has named it.
+    /// A proxy.
     Proxy,
-    /// A proxy has passed on what somebody sent whom it does not name; the address is that of the proxy.
+    /// Nobody: a proxy has passed on a request without the address of its client. The address is the proxy's.
     Nobody,
 }
 
@@ -65,7 +65,7 @@ const CLIENT: &str = "SSL_CLIENT_";
 const CLIENT_VERIFY: &str = "SSL_CLIENT_VERIFY";
 
 impl TlsInfo {
-    /// The same as if the client had sent no certificate: for a site whose authorities have not signed it.
+    /// The same TLS facts, without the client certificate: for a site whose authorities have not signed it.
     #[must_use]
     pub fn without_certificate(self: &Rc<TlsInfo>) -> Rc<TlsInfo> {
         let is_about_client = |name: &str| name.starts_with(CLIENT) && name != CLIENT_VERIFY;

@@ -96,7 +96,7 @@ pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(format!("[{address}]")))
 }
 
-/// The address that a host is, if it is no name.
+/// The address that a host is, if it is not a name.
 #[must_use]
 pub fn address(host: &str) -> Option<IpAddr> {
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

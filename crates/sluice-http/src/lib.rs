@@ -14,6 +14,7 @@ pub mod encoding;
 pub mod endpoints;
 pub mod escape;
 pub mod fault;
+pub mod forwarded;
 mod framing;
 pub mod head;
 pub mod host;

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
 
-/// What an exchange does, or waits for.
+/// The current step of an exchange, or the reason why it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
     /// The server decides what answers.
@@ -17,13 +17,13 @@ pub enum Step {
     Password,
     /// An authentication agent is asked.
     Agent,
-    /// It waits in the queue of a throttle.
+    /// The exchange waits in the queue of a throttle.
     Throttle,
     /// A thread lists a directory, or compresses a file.
     Preparing,
     /// The request body is being stored, before the script gets the request.
     ReadingBody,
-    /// It waits for a script process.
+    /// The exchange waits for a script process.
     AwaitingProcess,
     /// The script process is being started.
     StartingProcess,
@@ -43,7 +43,7 @@ pub struct Progress {
     sent_bytes: Cell<u64>,
     /// 0 without a script process.
     pid: Cell<i32>,
-    /// That of the response; 0 until its head is made.
+    /// The status of the response; 0 until its head is made.
     status: Cell<u16>,
     is_ended: Cell<bool>,
     waiter: Cell<Option<Waker>>,
@@ -55,7 +55,7 @@ impl Progress {
         self.step.set(step);
     }
 
-    /// What the exchange does.
+    /// The current step of the exchange.
     #[must_use]
     pub fn step(&self) -> Step {
         self.step.get()
@@ -139,7 +139,7 @@ impl Progress {
         Poll::Pending
     }
 
-    /// Makes it that of a new exchange.
+    /// Resets it for a new exchange.
     pub fn reset(&self) {
         self.step.set(Step::default());
         self.received_bytes.set(0);

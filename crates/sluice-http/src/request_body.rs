@@ -46,7 +46,7 @@ pub struct RequestBody {
     /// How long the server still waits for the client at the least rate: bytes add to it, waits subtract from it. Never more than
     /// the timeout, so that bytes sent fast do not pay for a long trickle.
     allowance: Duration,
-    /// Since when the server waits for the client.
+    /// The time since which the server waits for the client.
     waiting_since: Option<Instant>,
     /// Set again only when it has fired: chunks may come by the million.
     timer: Option<Pin<Box<Sleep>>>,
@@ -166,7 +166,7 @@ impl RequestBody {
         Ok(bytes)
     }
 
-    /// No body, as after a local redirect.
+    /// A request body without bytes, as after a local redirect.
     #[must_use]
     pub fn none() -> RequestBody {
         RequestBody {
@@ -190,7 +190,7 @@ impl RequestBody {
         }
     }
 
-    /// Its length, if the client announced it.
+    /// The length, if the client announced it.
     pub fn announced(&self) -> Option<u64> {
         self.announced
     }

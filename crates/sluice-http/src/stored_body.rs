@@ -32,9 +32,9 @@ pub struct BodyStorage {
 
 /// A body that was stored.
 pub enum StoredBody {
-    /// In memory.
+    /// A body in memory.
     Memory(Bytes, Reservation),
-    /// In a file, whose position is the beginning.
+    /// A body in a file, whose position is the beginning.
     File(StoredFile),
 }
 
@@ -45,7 +45,7 @@ pub struct StoredFile(DroppedElsewhere<(File, Reservation)>);
 /// read into, and a client may send single bytes.
 struct InMemory {
     bytes: Vec<u8>,
-    /// Of the capacity of `bytes`.
+    /// The part of the budget for the capacity of `bytes`.
     reservation: Reservation,
 }
 

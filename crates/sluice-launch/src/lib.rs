@@ -1,12 +1,9 @@
 //! Starting script processes from a multi-threaded server: as vfork(2) does, never with fork(2).
 //!
-//! Here: the program to start and the process that it becomes (`program`), the threads that start processes
-//! (`launcher`), the channels between server and script (`channels`), the clone (`clone`), the code that the child runs
-//! before its program (`child`), what the program may use and reach (`confinement`, and the files that it names), the end of a process (`pidfd`) and of the processes that it leaves behind (`session`,
-//! `orphans`), what the server needs for that of its own process (`own_process`), and the descriptors
-//! that this process was started with (`passed_fds`). Not here: the protocol on those
-//! channels (sluice-gateway), the memory behind descriptor 4 (sluice-membuf), and the decision when to start or end a
-//! process (the process pools).
+//! Here: the program to start and the process that it becomes, with its channels and the clone (`start`); what it may use and reach
+//! (`confine`); the user that it runs as (`users`); its end, and the end of the processes that it leaves behind (`end`); and all of that in another
+//! process than the server (`wire`). Not here: the protocol on the channels (sluice-gateway), the memory behind descriptor 4
+//! (sluice-membuf), and the decision when to start or end a process (the process pools).
 //!
 //! Floor 1. Linux 5.9 or later: `close_range(2)`, pidfds.
 
@@ -18,77 +15,38 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("sluice-launch makes raw system calls of 64-bit Linux");
 
-mod accounts;
-mod attributes;
-mod belongings;
-mod cgroup;
-mod channels;
-mod child;
-mod clone;
-mod confinement;
-mod credentials;
-mod descent;
-mod file_rules;
-mod launch_error;
-mod launcher;
-mod left_behind;
-mod limits;
-mod message;
-mod message_socket;
-mod network;
-mod observation;
-mod orphans;
-mod outcome;
-mod own_directory;
-mod own_process;
-mod own_user;
-mod owned_script;
-mod passed_fds;
-mod pidfd;
-mod places;
-mod prepared;
-mod priority;
-mod privileges;
-mod program;
-mod program_wire;
-mod remote;
-mod removal;
-mod reserved_fds;
-mod root_directory;
-mod run_as;
-mod server_filter;
-mod service;
-mod session;
+mod confine;
+mod end;
+mod start;
 mod syscall;
-mod temporary;
-mod user_policy;
+mod users;
 mod wire;
 
-pub use accounts::{Account, account_by_name, account_by_number, group_by_name};
-pub use cgroup::{CgroupLimits, Cgroups, NoCgroups, ScriptCgroup, cgroup_problem};
-pub use confinement::{Confinement, IoPriority};
-pub use credentials::Credentials;
-pub use file_rules::{FileRules, landlock_version};
-pub use launch_error::{LaunchError, Stage};
-pub use launcher::{Launcher, LauncherSettings};
-pub use limits::{ProcessLimits, processor_time};
-pub use message::MESSAGES_VERSION;
-pub use message_socket::launcher_sockets;
-pub use observation::{Observation, ObservedChild, ObservedFile};
-pub use orphans::{end_orphans, has_orphans, reap_orphans};
-pub use outcome::{End, StartError};
-pub use own_process::{IgnoredSignals, allow_core_dumps, is_root, prepare_process};
-pub use own_user::own_user;
-pub use passed_fds::take_passed_descriptors;
-pub use pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
-pub use places::{may_change_root, may_mount};
-pub use privileges::{run_as, withhold_privileges_from_programs};
-pub use program::{Mailbox, Program, Started, Stdin};
-pub use remote::{Probe, RemoteLauncher, RemoteProcess, RemoteStarted};
-pub use root_directory::{Others, directory_of_root};
-pub use run_as::{Refusal, RunAs, SameUser, UserPolicy};
-pub use server_filter::refuse_needless_calls;
-pub use service::{Service, ServiceError, ServiceSettings};
-pub use session::{Company, Survivors, company, end_session, is_exiting};
-pub use temporary::TemporaryDirectory;
-pub use user_policy::{CurrentUsers, NamedUser, OwnerPolicy, ScriptUsers};
+pub use confine::cgroup::{CgroupLimits, Cgroups, NoCgroups, ScriptCgroup, cgroup_problem};
+pub use confine::confinement::{Confinement, IoPriority};
+pub use confine::file_rules::{FileRules, landlock_version};
+pub use confine::limits::{ProcessLimits, processor_time};
+pub use confine::privileges::{run_as, withhold_privileges_from_programs};
+pub use confine::root_and_tmp::{may_change_root, may_mount};
+pub use confine::root_directory::{Others, directory_of_root};
+pub use confine::server_filter::refuse_needless_calls;
+pub use confine::temporary::TemporaryDirectory;
+pub use end::orphans::{end_orphans, has_orphans, reap_orphans};
+pub use end::outcome::{End, StartError};
+pub use end::pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
+pub use end::proc_state::{Observation, ObservedChild, ObservedFile};
+pub use end::session::{Company, Survivors, company, end_session, is_exiting};
+pub use start::launch_error::{LaunchError, Stage};
+pub use start::launcher::{Launcher, LauncherSettings};
+pub use start::own_process::{IgnoredSignals, allow_core_dumps, is_root, prepare_process};
+pub use start::passed_fds::take_passed_descriptors;
+pub use start::program::{Mailbox, Program, Started, Stdin};
+pub use users::accounts::{Account, account_by_name, account_by_number, group_by_name};
+pub use users::credentials::Credentials;
+pub use users::own_user::own_user;
+pub use users::run_as::{Refusal, RunAs, SameUser, UserPolicy};
+pub use users::user_policy::{CurrentUsers, NamedUser, OwnerPolicy, ScriptUsers};
+pub use wire::message::MESSAGES_VERSION;
+pub use wire::message_socket::launcher_sockets;
+pub use wire::remote::{Probe, RemoteLauncher, RemoteProcess, RemoteStarted};
+pub use wire::service::{Service, ServiceError, ServiceSettings};

@@ -36,7 +36,7 @@ impl<const N: usize> LoggedFields<N> {
         fields
     }
 
-    /// The same fields with other values. `names` are those of the format.
+    /// The same fields with other values. `names` are the names of the format.
     #[must_use]
     pub fn map(
         &self,

@@ -1,4 +1,4 @@
-//! One exchange in progress on a connection: whom it waits for, and how its response body becomes chunks.
+//! One exchange in progress on a connection: whether it waits for the client or the server, and how its response body becomes chunks.
 //!
 //! Not here: the counts of all exchanges (`connection`), and the memory of a chunk until it is sent (`chunk`, `outgoing`).
 
@@ -18,7 +18,7 @@ pub struct ActiveExchange {
     /// The body of its response.
     body: OutgoingBody,
     is_waiting_on_server: bool,
-    /// Its response is the events of a watch.
+    /// Whether the response is the events of a watch.
     carries_watch: bool,
 }
 

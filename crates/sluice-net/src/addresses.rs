@@ -17,7 +17,7 @@ const UNPRIVILEGED_PORT: u16 = 1024;
 pub enum AddressSockets {
     /// The server has them: the address, as `Server::addresses` shows it.
     Kept(String),
-    /// These.
+    /// New sockets.
     New(Bound),
 }
 
@@ -25,7 +25,7 @@ pub enum AddressSockets {
 pub struct NewListener {
     /// The number of its address.
     pub number: usize,
-    /// Its socket of this worker.
+    /// The socket of this worker.
     pub listener: Listener,
     /// Becomes true when the address is removed.
     pub closing: watch::Receiver<bool>,
@@ -33,7 +33,7 @@ pub struct NewListener {
 
 /// The addresses of a server.
 pub struct Addresses {
-    /// By their numbers.
+    /// The addresses by their numbers.
     numbered: Vec<Numbered>,
     workers: Vec<mpsc::UnboundedSender<NewListener>>,
     /// The files of unix sockets, until the server drains.
@@ -43,7 +43,7 @@ pub struct Addresses {
 /// An address of the server.
 struct Numbered {
     configured: ListenAddress,
-    /// With the port that the system chose.
+    /// The address with the port that the system chose.
     address: ListenAddress,
     /// Whether it is removed.
     closing: watch::Sender<bool>,
@@ -62,7 +62,7 @@ pub struct Change {
 }
 
 impl Addresses {
-    /// No address yet, and for each worker its end.
+    /// Creates a server without addresses, and the receiving end for each worker.
     pub fn new(workers: usize) -> (Addresses, Vec<mpsc::UnboundedReceiver<NewListener>>) {
         let (workers, receivers) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
         let addresses = Addresses {
@@ -207,7 +207,7 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Bound>, String> {
 /// Binds an address, with a socket for every worker.
 ///
 /// # Errors
-/// As of `bind_all`.
+/// The same as for `bind_all`.
 pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
     listener::bind(listen, workers).map_err(|error| {
         let hint = bind_hint(&listen.address, &error);
@@ -215,7 +215,7 @@ pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
     })
 }
 
-/// What to do about an address that cannot be bound; empty if the error says it.
+/// The hint for an address that cannot be bound; empty if the error says enough.
 fn bind_hint(address: &ListenAddress, error: &std::io::Error) -> &'static str {
     match (address, error.kind()) {
         (ListenAddress::Inet(address), std::io::ErrorKind::PermissionDenied) if address.port() < UNPRIVILEGED_PORT => {

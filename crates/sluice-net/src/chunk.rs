@@ -10,21 +10,21 @@ use bytes::{Buf, Bytes};
 use crate::connection::Connection;
 use crate::outgoing::Hold;
 
-/// Whose memory the bytes of a chunk are in.
+/// The owner of the memory that the bytes of a chunk are in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ChunkMemory {
-    /// Its own.
+    /// Memory of the chunk itself.
     Own,
-    /// That of a cached file, which exists anyway.
+    /// Memory of a cached file, which exists anyway.
     Shared,
 }
 
 /// Where a chunk stands in its body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ChunkPosition {
-    /// Others follow, or may follow.
+    /// Other chunks follow, or may follow.
     Inner,
-    /// None follows.
+    /// The last chunk.
     Last,
 }
 

@@ -1,4 +1,4 @@
-//! Client certificates: the authorities that must have signed them, what these have revoked, and what a connection has shown.
+//! Client certificates: the authorities that must have signed them, revocations, and the certificate that a connection has shown.
 //!
 //! Here: reading authorities and revocation lists, and checking a client's certificate again when they have changed, when the
 //! client resumes a session, or when its request is for a site with other authorities. Not here: which handshake asks for which
@@ -158,7 +158,7 @@ impl ClientCertVerifier for Mandatory {
     }
 }
 
-/// What a client has shown in a handshake that asked for its certificate.
+/// The certificate that a client has shown in a handshake that asked for one.
 #[derive(Debug)]
 pub(crate) struct ShownCertificate {
     /// The authorities that the handshake named.
@@ -197,7 +197,7 @@ impl ShownCertificate {
         })
     }
 
-    /// What is known of the certificate where these authorities must have signed it. They are others than those of the handshake
+    /// The state of the certificate where these authorities must have signed it. They differ from those of the handshake
     /// after a reload, and for a site whose host the handshake did not name.
     pub(crate) fn state(&self, wanted: &Arc<ClientAuthorities>) -> ClientCertificate {
         let mut checks = self.checks.borrow_mut();

@@ -27,6 +27,8 @@ pub(crate) enum CloseReason {
     NothingSent,
     ProxyHeader,
     Handshake,
+    /// The exchange had become a tunnel, which is over.
+    TunnelEnded,
     /// A response was aborted, which was noted with its exchange.
     Aborted,
     /// An error that is noted by itself.
@@ -54,6 +56,7 @@ impl fmt::Display for CloseReason {
             CloseReason::NothingSent => "the client has closed it, or sent nothing within head_timeout",
             CloseReason::ProxyHeader => "no valid header of the PROXY protocol",
             CloseReason::Handshake => "the TLS handshake failed",
+            CloseReason::TunnelEnded => "its tunnel has ended",
             CloseReason::Aborted => "a response was aborted before its end",
             CloseReason::Error => "an error",
         })

@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::stream::{ClientStream, SharedStream};
 use crate::tls::RECORD_BYTES;
 
-/// With this many bytes waiting, a write drains the coalescer first.
+/// The number of waiting bytes from which a write drains the coalescer first.
 const FULL_BYTES: usize = 128 << 10;
 
 /// A write of more than this reserves the full memory at once; smaller ones let it grow.

@@ -49,11 +49,11 @@ pub struct Connection {
 /// A request of the worker that a connection closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseRequest {
-    /// To close if it is idle, because another connection needs its slot.
+    /// Close if idle, because another connection needs the slot.
     MakeRoom,
-    /// To end at once, because its response bytes use too much memory.
+    /// End at once, because the response bytes use too much memory.
     FreeMemory,
-    /// To end at once, because the administrator has ended its exchange.
+    /// End at once, because the administrator has ended the exchange.
     End,
 }
 

@@ -1,4 +1,4 @@
-//! What a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
+//! Events that a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
 //!
 //! Not here: its bytes (`watched_bytes`), and why it is closed (`close_reason`).
 
@@ -8,7 +8,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use sluice_http::endpoints::Endpoints;
-use sluice_watch::{Facts, Item, Subject};
+use sluice_watch::{Item, Subject, TracedAttributes};
 
 use crate::client_certificates;
 use crate::connection::Connection;
@@ -58,9 +58,9 @@ pub(crate) fn note_over_client_limit(net: &WorkerNet, endpoints: &Endpoints, con
     if !net.watches().is_on() {
         return;
     }
-    let subject = net.watches().connection(&Subject::NONE, || Facts {
+    let subject = net.watches().connection(&Subject::NONE, || TracedAttributes {
         client: Some(endpoints.client.ip().to_string()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     });
     subject.note(Item::Connection, "net", || {
         format!(
@@ -70,7 +70,7 @@ pub(crate) fn note_over_client_limit(net: &WorkerNet, endpoints: &Endpoints, con
     });
 }
 
-/// Notes whom the header of the PROXY protocol names. What it names is known now, so that this may decide who watches.
+/// Notes the client in the header of the PROXY protocol. It is known now, so watches with a filter for it may begin.
 pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy: &Endpoints) {
     if !connection.watched().is_watched() {
         return;
@@ -207,7 +207,7 @@ fn is_resumed(connection: &Connection) -> bool {
     has_variable(connection, "SSL_SESSION_RESUMED", "Resumed")
 }
 
-/// What is known of the client's certificate.
+/// The state of the client's certificate.
 fn certificate(connection: &Connection) -> &'static str {
     match connection.peer().certificate() {
         None => "no client certificate asked for",

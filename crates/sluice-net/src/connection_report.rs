@@ -18,13 +18,13 @@ const OLDEST_MAX: usize = 20;
 pub struct WorkerConnections {
     /// How many there are.
     pub open: usize,
-    /// By what they do.
+    /// Counts by state.
     pub states: BTreeMap<&'static str, usize>,
-    /// By protocol.
+    /// Counts by protocol.
     pub protocols: BTreeMap<&'static str, usize>,
-    /// By the version of TLS.
+    /// Counts by the version of TLS.
     pub tls: BTreeMap<String, usize>,
-    /// By client; the first 64 bits of an IPv6 address count as one.
+    /// Counts by client; the first 64 bits of an IPv6 address count as one.
     pub clients: HashMap<IpAddr, usize>,
     /// The oldest, in any order.
     pub oldest: Vec<OldConnection>,
@@ -37,9 +37,9 @@ pub struct OldConnection {
     pub client: SocketAddr,
     /// Seconds since it was accepted.
     pub age_seconds: u32,
-    /// What it does.
+    /// The state.
     pub state: &'static str,
-    /// Its protocol.
+    /// The protocol.
     pub protocol: &'static str,
     /// The version of TLS.
     pub tls: String,
@@ -101,7 +101,7 @@ fn old(connection: &Connection, age_seconds: u32) -> OldConnection {
     }
 }
 
-/// What a connection does.
+/// The state of a connection, for people.
 fn state(connection: &Connection) -> &'static str {
     match () {
         () if connection.exchanges().is_busy() => "request in progress",

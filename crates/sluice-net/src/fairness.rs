@@ -29,7 +29,7 @@ pub(crate) struct ReadTurn {
 #[derive(Clone, Copy)]
 enum LastRead {
     Bounded,
-    /// It fills the buffer: a part of one must be zeroed before it is read into, which would cost a large upload more than it gains.
+    /// The last read fills the buffer. To read into a part of it, that part must be zeroed first, which costs a large upload more than it gains.
     FillsBuffer,
 }
 

@@ -1,13 +1,12 @@
 //! The frames of an HTTP/2 connection, read from the bytes of one direction (RFC 9113 §4, §6), for WATCH.
 //!
-//! Here: where frames begin and end, which bytes must not be shown, and a frame as a line of text. A second reader beside that of h2,
+//! Here: where frames begin and end, and a frame as a line of text, without header blocks and bodies. A second reader beside that of h2,
 //! which decides nothing: it follows the lengths of frames and does not check them. Not here: when a watch begins to read, and what it
 //! does with bytes that it has missed (`watched_bytes`).
 
 use std::fmt;
-use std::ops::Range;
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The first bytes that a client sends (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes of the head of a frame.
@@ -48,7 +47,7 @@ enum State {
     Payload {
         frame: Frame,
         left: u32,
-        /// Its values are not complete, so it was not reported.
+        /// The values of the frame are not complete, so it was not reported.
         is_waiting: bool,
     },
     /// The client does not begin with `PREFACE`: nothing is known about its bytes.
@@ -63,28 +62,6 @@ pub struct Frame {
     stream: u32,
     length: u32,
     values: Vec<u8>,
-}
-
-/// What was in some bytes.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// The frames that began in them, or whose values they have completed.
-    pub frames: Vec<Frame>,
-    /// Where bytes are that must not be shown: header blocks, whose values only their decoder knows, and padded DATA.
-    pub secret: Vec<Range<usize>>,
-    /// Where the bytes of bodies are.
-    pub data: Vec<Data>,
-}
-
-/// Bytes of a body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Data {
-    /// The stream whose body it is.
-    pub stream: u32,
-    /// Where the bytes are.
-    pub bytes: Range<usize>,
-    /// The body ends with them.
-    pub is_last: bool,
 }
 
 impl FrameReader {
@@ -121,23 +98,23 @@ impl FrameReader {
         matches!(self.0, State::NoPreface)
     }
 
-    /// Reads the next bytes.
-    pub fn read(&mut self, bytes: &[u8]) -> Seen {
-        let mut seen = Seen::default();
+    /// Reads the next bytes. Returns the frames that begin in them, or whose values they complete.
+    pub fn read(&mut self, bytes: &[u8]) -> Vec<Frame> {
+        let mut frames = Vec::new();
         let mut at = 0;
         while at < bytes.len() {
-            at += self.step(&bytes[at..], at, &mut seen);
+            at += self.step(&bytes[at..], &mut frames);
         }
-        seen
+        frames
     }
 
-    /// Reads some of the bytes, at least one, which begin at `offset`. Returns their number.
-    fn step(&mut self, bytes: &[u8], offset: usize, seen: &mut Seen) -> usize {
+    /// Reads some of the bytes, at least one. Returns their number.
+    fn step(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> usize {
         match &mut self.0 {
             State::Preface(read) => {
                 if bytes[0] != PREFACE[*read] {
                     self.0 = State::NoPreface;
-                    return self.step(bytes, offset, seen);
+                    return self.step(bytes, frames);
                 }
                 *read += 1;
                 if *read == PREFACE.len() {
@@ -151,7 +128,7 @@ impl FrameReader {
                 *filled += taken;
                 if *filled == HEAD_BYTES {
                     let frame = Frame::of_head(head);
-                    self.begin(frame, seen);
+                    self.begin(frame, frames);
                 }
                 taken
             }
@@ -162,13 +139,12 @@ impl FrameReader {
             } => {
                 let taken = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= u32::try_from(taken).unwrap_or(*left);
-                seen.add_payload(frame, offset..offset + taken, *left);
                 if *is_waiting {
                     let wanted = frame.value_bytes() - frame.values.len();
                     frame.values.extend_from_slice(&bytes[..taken.min(wanted)]);
                     if taken >= wanted {
                         *is_waiting = false;
-                        seen.frames.push(frame.clone());
+                        frames.push(frame.clone());
                     }
                 }
                 if *left == 0 {
@@ -176,49 +152,24 @@ impl FrameReader {
                 }
                 taken
             }
-            State::NoPreface => {
-                seen.secret.push(offset..offset + bytes.len());
-                bytes.len()
-            }
+            State::NoPreface => bytes.len(),
         }
     }
 
     /// Begins the payload of a frame whose head is complete.
-    fn begin(&mut self, frame: Frame, seen: &mut Seen) {
+    fn begin(&mut self, frame: Frame, frames: &mut Vec<Frame>) {
         let (left, is_waiting) = (frame.length, frame.value_bytes() > 0);
         if !is_waiting {
-            seen.frames.push(frame.clone());
+            frames.push(frame.clone());
         }
         *self = match left {
-            0 => {
-                seen.add_payload(&frame, 0..0, 0);
-                FrameReader::at_frame()
-            }
+            0 => FrameReader::at_frame(),
             left => FrameReader(State::Payload {
                 frame,
                 left,
                 is_waiting,
             }),
         };
-    }
-}
-
-impl Seen {
-    /// Adds a part of a payload, or an empty one; so many bytes of the payload follow.
-    fn add_payload(&mut self, frame: &Frame, bytes: Range<usize>, left: u32) {
-        const END_STREAM: u8 = 0x1;
-        const PADDED: u8 = 0x8;
-        match frame.kind {
-            kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION => self.secret.push(bytes),
-            // Where the padding is, depends on bytes that may have come before.
-            kind::DATA if frame.flags & PADDED != 0 => self.secret.push(bytes),
-            kind::DATA => self.data.push(Data {
-                stream: frame.stream,
-                bytes,
-                is_last: left == 0 && frame.flags & END_STREAM != 0,
-            }),
-            _ => {}
-        }
     }
 }
 
@@ -233,12 +184,6 @@ impl Frame {
             length: u32::from_be_bytes([0, a, b, c]),
             values: Vec::new(),
         }
-    }
-
-    /// The stream that it ends; `None` if it is not RST_STREAM.
-    #[must_use]
-    pub fn reset_stream(&self) -> Option<u32> {
-        (self.kind == kind::RST_STREAM).then_some(self.stream)
     }
 
     /// The number of bytes of the payload that are shown as values.
@@ -392,7 +337,7 @@ impl Frame {
     }
 }
 
-/// Its type, stream and flags, and its values or its length: `HEADERS, stream 1, END_STREAM END_HEADERS, 31 bytes`.
+/// Shows type, stream and flags, and the values or the length: `HEADERS, stream 1, END_STREAM END_HEADERS, 31 bytes`.
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -456,11 +401,11 @@ mod tests {
         bytes
     }
 
-    fn lines(seen: &Seen) -> Vec<String> {
-        seen.frames.iter().map(Frame::to_string).collect()
+    fn lines(frames: &[Frame]) -> Vec<String> {
+        frames.iter().map(Frame::to_string).collect()
     }
 
-    /// What a client sends: the preface, settings, a window update, a request with a body.
+    /// The bytes of a client: the preface, settings, a window update, a request with a body.
     fn conversation() -> Vec<u8> {
         let settings = [0, 3, 0, 0, 0, 100, 0, 4, 0, 160, 0, 0, 0xab, 0xcd, 0, 0, 0, 1];
         let parts = [
@@ -501,47 +446,23 @@ mod tests {
     ];
 
     #[test]
-    fn frames_are_read_and_header_blocks_hidden_wherever_the_chunks_end() {
+    fn frames_are_read_without_header_blocks_and_bodies_wherever_the_chunks_end() {
         let sent = conversation();
         for size in 1..=sent.len() {
-            let (mut reader, mut shown, mut texts) = (FrameReader::of_client(), sent.clone(), Vec::new());
-            for chunk in shown.chunks_mut(size) {
-                let seen = reader.read(chunk);
-                texts.extend(lines(&seen));
-                seen.secret.into_iter().for_each(|secret| chunk[secret].fill(b'*'));
-            }
+            let mut reader = FrameReader::of_client();
+            let texts: Vec<String> = sent.chunks(size).flat_map(|chunk| lines(&reader.read(chunk))).collect();
             assert_eq!(texts, LINES, "chunks of {size}");
-            let text = shown.escape_ascii().to_string();
-            assert!(!text.contains("secret") && !text.contains("more"), "{text}");
-            assert_eq!(text.matches('*').count(), 1 + b"secretmore".len(), "{text}");
-            assert!(text.contains("body") && text.contains("PRI * HTTP/2.0"), "{text}");
         }
-    }
-
-    #[test]
-    fn the_bytes_of_bodies_are_those_of_their_streams() {
-        let sent = [frame(0, 0, 1, b"ab"), frame(0, 9, 3, b"\x01c."), frame(0, 1, 1, b"")].concat();
-        let seen = FrameReader::at_frame().read(&sent);
-        let data = |bytes, is_last| Data {
-            stream: 1,
-            bytes,
-            is_last,
-        };
-        assert_eq!(seen.data, [data(9..11, false), data(0..0, true)]);
-        let padded = Range { start: 20, end: 23 };
-        assert_eq!(seen.secret, [padded]);
     }
 
     #[test]
     fn a_client_without_the_preface_is_not_shown() {
         let mut reader = FrameReader::of_client();
-        assert!(reader.read(b"PRI * HT").secret.is_empty());
-        let seen = reader.read(b"TQ/1.1\r\nAuthorization: secret");
-        let secret: Vec<_> = seen.secret.into_iter().flatten().collect();
-        assert_eq!(secret, (1..29).collect::<Vec<_>>());
-        assert!(seen.frames.is_empty());
+        assert!(reader.read(b"PRI * HT").is_empty());
+        assert!(!reader.has_no_preface());
+        assert!(reader.read(b"TQ/1.1\r\nAuthorization: secret").is_empty());
         assert!(reader.has_no_preface());
-        assert_eq!(reader.read(b"more").secret, [Range { start: 0, end: 4 }]);
+        assert!(reader.read(b"\0\0\0\x04\x01\0\0\0\0").is_empty());
     }
 
     #[test]

@@ -15,14 +15,14 @@
 
 use std::time::{Duration, Instant};
 
-/// What the client's system says of the connection.
+/// The state of the client's end, as far as the system knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientEnd {
     /// The client may send more.
     Open,
-    /// It sends no more. It may still receive.
+    /// The client sends no more. It may still receive.
     HalfClosed,
-    /// It has reset the connection, or both sides are closed.
+    /// The client has reset the connection, or both sides are closed.
     Gone,
 }
 
@@ -34,14 +34,14 @@ pub(crate) enum Probe {
     Impossible,
 }
 
-/// What to do about the client.
+/// The next step towards the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It may be there.
+    /// Go on: the client may be there.
     Continue,
     /// Send it a byte, which a client that has left answers with a reset.
     Probe,
-    /// It has left.
+    /// Close: the client has left.
     Leave,
 }
 
@@ -50,12 +50,12 @@ pub(crate) enum Step {
 pub(crate) struct HalfClose(Option<Watch>);
 
 struct Watch {
-    /// Since when nothing was sent.
+    /// The time since which nothing was sent.
     since: Instant,
     /// The count of bytes sent at the last check.
     sent: u32,
     next_probe: Instant,
-    /// Until the probe after the next one.
+    /// The interval until the probe after the next one.
     interval: Duration,
 }
 

@@ -5,13 +5,14 @@
 //! frames, keeps alive, pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414,
 //! 431); a head that stays incomplete is answered here (408). Not here: what a request means (`service`).
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use http::{Request, StatusCode};
-use hyper::body::{Body, Incoming as HyperBody};
+use hyper::body::Incoming as HyperBody;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -24,10 +25,10 @@ use crate::connection::Connection;
 use crate::fairness::ExchangeTurn;
 use crate::half_close::{HalfClose, Step};
 use crate::http_connection::{Cause, HttpConnection};
-use crate::minor_version::FollowingBody;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Refusal, Service};
 use crate::stream::{ClientSide, SharedStream};
+use crate::tunnel::{self, Answering};
 
 /// Bytes that hyper reads ahead, and collects for one write.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -41,11 +42,6 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Re
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
-            // hyper takes it for the end of the connection.
-            _ if http.stream.borrow().has_other_major_version() => {
-                http.slot.close_because(CloseReason::HeadRefused);
-                return Some(other_major_version());
-            }
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
             Ok(Outcome::HeadTimedOut) if http.slot.exchanges().has_part_of_head() => {
                 http.slot.close_because(CloseReason::HeadTimedOut);
@@ -80,6 +76,8 @@ enum Outcome {
     Idle,
     /// The head of a request was not complete in time.
     HeadTimedOut,
+    /// The exchange had become a tunnel, which is over.
+    Switched,
 }
 
 /// Runs exchange after exchange until the connection ends or is idle.
@@ -92,9 +90,10 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     } = http;
     let connection: &Rc<Connection> = slot;
     let limits = service.limits();
-    let service = service_fn(|request| {
-        stream.borrow_mut().end_head(following_body(&request));
-        service.serve(connection, request.map(Incoming::from))
+    let tunnel = RefCell::new(None);
+    let service = service_fn(|request: Request<HyperBody>| {
+        let answer = service.serve(connection, request.map(Incoming::from));
+        Answering::new(answer, |begun| drop(tunnel.replace(Some(begun))))
     });
     stream.borrow_mut().begin_http1();
     let io = TokioIo::new(SharedStream(Rc::clone(stream)));
@@ -122,7 +121,9 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         // Ready when all is flushed. hyper's shutdown at the end does nothing: `serve_connection` decides how to close.
         Pin::new(&mut exchanges).poll(context).map_ok(|()| {
             // No byte was read since the last exchange. (If draining has ended it, `wait_for_more` does not wait.)
-            if action == Action::ShutDown && connection.exchanges().is_between() {
+            if tunnel.borrow().is_some() {
+                Outcome::Switched
+            } else if action == Action::ShutDown && connection.exchanges().is_between() {
                 Outcome::Idle
             } else {
                 Outcome::Closed
@@ -130,10 +131,14 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         })
     })
     .await?;
-    if let Outcome::Idle = outcome {
-        // Bytes that were read together with the last request may belong to the next one: they must not go with hyper's
-        // buffers.
+    if outcome != Outcome::Closed {
+        // Bytes that were read together with the last request may belong to the next one, or to the tunnel: they must not go
+        // with hyper's buffers.
         stream.borrow_mut().unread(exchanges.into_parts().read_buf);
+    }
+    if let (Outcome::Switched, Some(tunnel)) = (outcome, tunnel.take()) {
+        // Boxed, so that no other connection has the memory for it.
+        Box::pin(tunnel::run_on_connection(http, tunnel)).await;
     }
     Ok(outcome)
 }
@@ -147,14 +152,6 @@ fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
         ClientSide::Open if outcome != Outcome::Closed => CloseReason::Idle,
         ClientSide::Open if http.slot.exchanges().expects_no_more() => CloseReason::LastRequest,
         ClientSide::Open => CloseReason::LastResponse,
-    }
-}
-
-/// hyper knows from the head whether there is a body.
-fn following_body(request: &Request<HyperBody>) -> FollowingBody {
-    match request.body().is_end_stream() {
-        true => FollowingBody::No,
-        false => FollowingBody::Possible,
     }
 }
 
@@ -217,14 +214,6 @@ fn head_timed_out() -> Refusal {
     Refusal {
         status: StatusCode::REQUEST_TIMEOUT,
         reason: "incomplete after the time limit".to_owned(),
-        is_answered: false,
-    }
-}
-
-fn other_major_version() -> Refusal {
-    Refusal {
-        status: StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-        reason: "the major version of HTTP is not 1".to_owned(),
         is_answered: false,
     }
 }

@@ -5,7 +5,7 @@
 //! compression and the floods that they invite (resets, pings, settings, continuations) are hyper's; the numbers are
 //! here. Not here: what a request means (`service`), which is the same as in HTTP/1.1.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,9 +14,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use http::{Method, Request};
+use hyper::body::Incoming as HyperBody;
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use sluice_http::request_stream::Incoming;
 use sluice_http::tasks::Tasks;
@@ -32,6 +35,8 @@ use crate::outgoing::{Delivery, STREAMS_MAX};
 use crate::send_allowance::ClientWait;
 use crate::service::Service;
 use crate::stream::ClientSide;
+use crate::tunnel::{self, Answering, Tunnel};
+use crate::worker_net::WorkerNet;
 
 /// Bytes that a client may send of one body before they are read, and of all bodies of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -62,6 +67,8 @@ type ExchangeFuture = Pin<Box<dyn Future<Output = ()>>>;
 struct NewExchanges {
     tasks: Tasks,
     exchanges: Rc<RefCell<Vec<ExchangeFuture>>>,
+    /// hyper is being polled by the connection, which then polls the exchanges.
+    is_collecting: Rc<Cell<bool>>,
 }
 
 impl NewExchanges {
@@ -69,7 +76,16 @@ impl NewExchanges {
         NewExchanges {
             tasks: tasks.clone(),
             exchanges: Rc::default(),
+            is_collecting: Rc::default(),
         }
+    }
+
+    /// Collects the exchanges that hyper begins in `poll`.
+    fn collect<T>(&self, poll: impl FnOnce() -> T) -> T {
+        self.is_collecting.set(true);
+        let polled = poll();
+        self.is_collecting.set(false);
+        polled
     }
 
     /// Polls each once. Those that are not done become tasks, whose first poll registers a real waker; the one here does
@@ -124,7 +140,12 @@ impl Future for ExchangeTask {
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for NewExchanges {
     fn execute(&self, exchange: F) {
-        self.exchanges.borrow_mut().push(Box::pin(self.tasks.counted(exchange)));
+        if self.is_collecting.get() {
+            self.exchanges.borrow_mut().push(Box::pin(self.tasks.counted(exchange)));
+        } else {
+            // An exchange that has become a tunnel sends its bytes by a task of its own.
+            self.tasks.spawn(exchange);
+        }
     }
 }
 
@@ -141,8 +162,12 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     stream.borrow_mut().begin_http2();
     let limits = service.limits();
     let service = {
-        let (service, connection) = (Rc::clone(service), Rc::clone(connection));
-        service_fn(move |request| service.serve(&connection, request.map(Incoming::from)))
+        let (net, service, connection) = (Rc::clone(net), Rc::clone(service), Rc::clone(connection));
+        service_fn(move |mut request: Request<HyperBody>| {
+            let mut switching = begin_switch(&net, &mut request);
+            let answer = service.serve(&connection, request.map(Incoming::from));
+            Answering::new(answer, move |tunnel| switch(&mut switching, tunnel))
+        })
     };
     let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(
         Rc::clone(stream),
@@ -150,7 +175,8 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     )));
     let io = TokioIo::new(CoalescedStream(Rc::clone(&coalescer)));
     let new_exchanges = NewExchanges::new(net.tasks());
-    let mut frames = Box::pin(builder(&limits, new_exchanges.clone()).serve_connection(io, service));
+    let builder = builder(&*http.service, &limits, new_exchanges.clone());
+    let mut frames = Box::pin(builder.serve_connection(io, service));
     let mut ended = None;
     let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
@@ -172,7 +198,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
         stream.borrow_mut().begin_turn();
         if ended.is_none()
-            && let Poll::Ready(end) = frames.as_mut().poll(context)
+            && let Poll::Ready(end) = new_exchanges.collect(|| frames.as_mut().poll(context))
         {
             ended = Some(end);
         }
@@ -187,18 +213,44 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
     })
     .await;
-    connection.close_because(match result {
-        Ok(()) if net.is_draining() => CloseReason::Draining,
-        Ok(()) => match stream.borrow().client() {
+    connection.close_because(reason_of_end(http, &monitor, result));
+}
+
+/// Why a connection ends, if that is not known yet.
+fn reason_of_end<S: Service>(
+    http: &HttpConnection<S>,
+    monitor: &ConnectionMonitor,
+    result: Result<(), Box<dyn Error>>,
+) -> CloseReason {
+    match result {
+        Ok(()) if http.net.is_draining() => CloseReason::Draining,
+        Ok(()) => match http.stream.borrow().client() {
             ClientSide::Reset => CloseReason::ClientReset,
             ClientSide::Open if monitor.is_shutting_down() => CloseReason::Idle,
             ClientSide::Open | ClientSide::Closed => CloseReason::ClientClosed,
         },
         Err(error) => {
-            tracing::debug!("connection from {}: {error}", connection.peer().endpoints().client);
+            let client = http.slot.peer().endpoints().client;
+            tracing::debug!("connection from {client}: {error}");
             http.reason_of_error(&*error, Cause::Other)
         }
-    });
+    }
+}
+
+/// A request that may become a tunnel: its worker, and its stream once the response is sent.
+type Switching = Option<(Rc<WorkerNet>, OnUpgrade)>;
+
+/// Prepares for a tunnel if the request may become one (RFC 8441 §4).
+fn begin_switch(net: &Rc<WorkerNet>, request: &mut Request<HyperBody>) -> Switching {
+    (*request.method() == Method::CONNECT).then(|| (Rc::clone(net), hyper::upgrade::on(request)))
+}
+
+/// Has a task run a tunnel.
+fn switch(switching: &mut Switching, tunnel: Box<dyn Tunnel>) {
+    if let Some((net, upgrade)) = switching.take() {
+        let tasks = net.tasks().clone();
+        tasks.spawn(tunnel::run_on_stream(net, upgrade, tunnel));
+    }
 }
 
 /// Checks once a second whether the connection goes on.
@@ -259,7 +311,7 @@ fn check_idle(connection: &Connection, limits: &Limits, monitor: &mut Connection
     }
 }
 
-fn builder(limits: &Limits, new_exchanges: NewExchanges) -> Builder<NewExchanges> {
+fn builder<S: Service>(service: &S, limits: &Limits, new_exchanges: NewExchanges) -> Builder<NewExchanges> {
     let mut builder = Builder::new(new_exchanges);
     builder
         .max_concurrent_streams(STREAMS_MAX)
@@ -269,6 +321,9 @@ fn builder(limits: &Limits, new_exchanges: NewExchanges) -> Builder<NewExchanges
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_local_error_reset_streams(ERRORS_MAX);
+    if service.has_tunnels() {
+        builder.enable_connect_protocol();
+    }
     builder
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct HttpConnection<S> {
     pub slot: Slot,
 }
 
-/// What has caused an error of a connection.
+/// The cause of an error of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The body of a response, which was aborted.

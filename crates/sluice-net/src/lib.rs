@@ -3,7 +3,7 @@
 //! From `accept` to a request, and from a response to the socket. What a request means is up to the [`service`].
 //!
 //! ```text
-//! listener ─▶ serve_connection ─▶ proxy_protocol ─▶ tls ─▶ http1 or http2 ─▶ Service
+//! listener ─▶ serve_connection ─▶ proxy_protocol ─▶ tls ─▶ http1 or http2 ─▶ Service ─▶ (tunnel)
 //!                                                           (monitor: once a second)
 //! ```
 #![forbid(unsafe_code)]
@@ -27,12 +27,10 @@ mod http2;
 mod http_connection;
 pub mod listener;
 pub mod listener_protocol;
-mod minor_version;
 mod monitor;
 mod outgoing;
 pub mod phase;
 pub mod proxy_protocol;
-#[cfg_attr(not(feature = "reverse-dns"), path = "reverse_dns_absent.rs")]
 pub mod reverse_dns;
 mod send_allowance;
 mod send_budget;
@@ -45,6 +43,9 @@ mod stream;
 pub mod tls;
 mod tls_info;
 mod transport;
+pub mod tunnel;
+#[cfg(test)]
+mod tunnel_tests;
 pub mod unix;
 mod watched_bytes;
 pub mod worker_net;

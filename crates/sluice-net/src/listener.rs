@@ -406,7 +406,7 @@ fn endpoints(socket: &Socket, client: Option<SocketAddr>, listener: Option<Socke
     })
 }
 
-/// Whether an error is the system's, not that of one connection (accept(2)): retrying at once would only spin.
+/// Whether an error is the system's, not the connection's (accept(2)): retrying at once would only spin.
 fn is_shortage(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
         .iter()

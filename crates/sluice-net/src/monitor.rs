@@ -20,18 +20,18 @@ use crate::worker_net::{WorkerNet, WorkerNetStatus};
 /// be faster because its browser requests a hundred pictures at once.
 const SLOW_EXCHANGES_MAX: usize = 4;
 
-/// What a protocol does with its connection.
+/// The next action of a protocol with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action<T> {
-    /// Goes on.
+    /// Go on.
     Continue,
-    /// Completes the exchanges under way, and begins no other.
+    /// Complete the exchanges under way, and begin no other.
     ShutDown,
-    /// Closes now, even if exchanges are under way.
+    /// Close now, even if exchanges are under way.
     Close(T),
 }
 
-/// What the last checks of a connection saw.
+/// The results of the last checks of a connection.
 pub(crate) struct ConnectionMonitor {
     /// The second of the last check, as the worker counts them, and by the clock.
     tick: u32,
@@ -42,7 +42,7 @@ pub(crate) struct ConnectionMonitor {
     elapsed: Duration,
     /// Bytes of bodies that had moved to the socket at the last check; wraps around.
     moved: u32,
-    /// What the last call of `is_fast_enough` has seen.
+    /// The waiting and sending that the last call of `is_fast_enough` has seen.
     wait: Option<ClientWait>,
     newly_moved: u32,
     /// The time left to the client; `None` while the server does not wait for it.
@@ -80,7 +80,7 @@ impl ConnectionMonitor {
         action
     }
 
-    /// As `next_action`, without its side effects.
+    /// Decides as `next_action` does, without its side effects.
     pub(crate) fn decide<T>(
         &mut self,
         status: WorkerNetStatus,

@@ -271,7 +271,7 @@ pub(crate) struct Delivery {
     /// The task of the exchange.
     task: Cell<Option<Waker>>,
     is_aborted: Cell<bool>,
-    /// What the last check has seen, while the exchange waits for the client.
+    /// The progress at the last check, while the exchange waits for the client.
     monitored: Cell<Option<MonitoredDelivery>>,
 }
 
@@ -431,7 +431,7 @@ pub(crate) struct OutgoingBody {
 }
 
 impl OutgoingBody {
-    /// That of the exchange with this number.
+    /// The body of the exchange with this number.
     pub(crate) fn of_exchange(exchange: u32) -> OutgoingBody {
         OutgoingBody {
             exchange,
@@ -440,7 +440,7 @@ impl OutgoingBody {
         }
     }
 
-    /// The number of its exchange among those of the connection.
+    /// The number of its exchange on the connection.
     pub(crate) fn exchange(&self) -> u32 {
         self.exchange
     }

@@ -9,7 +9,7 @@ pub enum Phase {
     Serving,
     /// No connection is accepted, because another server does. Those that are open may still send a request.
     Replaced,
-    /// Nothing new begins; exchanges under way may finish.
+    /// Exchanges under way may finish; no new one begins.
     Draining,
     /// Everything ends at once.
     Ending,

@@ -24,7 +24,7 @@ const SHARE_DIVISOR: u64 = 16;
 /// acknowledges nothing for 80 seconds.
 const CREDIT_MAX: u32 = 5;
 
-/// What a client has done since the last check.
+/// The waiting for a client, and its progress, since the last check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientWait {
     /// How long the server has waited for it.
@@ -33,7 +33,7 @@ pub(crate) struct ClientWait {
     pub taken: u32,
 }
 
-/// What the last check has seen of a connection whose deliveries take turns.
+/// The progress of a connection whose deliveries take turns, since the check before.
 #[derive(Clone, Copy)]
 pub(crate) struct RoundRobin {
     /// How long a delivery has waited for its own window, if its turn may be still to come.

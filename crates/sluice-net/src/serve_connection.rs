@@ -274,7 +274,7 @@ async fn peek_version(limit: Duration, socket: &mut Socket) -> Option<HttpVersio
     timeout(limit, peek_preface(socket)).await.ok().flatten()
 }
 
-/// As `peek_version`, without a time limit. Waits for more as long as all bytes may belong to `PREFACE`, as those of POST do.
+/// Finds out the version as `peek_version` does, without a time limit. Waits while all bytes may belong to `PREFACE`, as those of POST do.
 async fn peek_preface(socket: &mut Socket) -> Option<HttpVersion> {
     let mut first = [0; PREFACE.len()];
     loop {

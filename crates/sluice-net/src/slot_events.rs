@@ -1,4 +1,4 @@
-//! What connections tell the slots of their worker: that one has become idle, or has ended.
+//! Events by which connections notify the slots of their worker: a connection has become idle, or has ended.
 
 use std::cell::Cell;
 

@@ -24,7 +24,7 @@ const CHOSEN_AT_ONCE: usize = 64;
 pub struct ConnectionCounts {
     /// Accepted.
     pub accepted: Counter,
-    /// Of these, closed.
+    /// Accepted connections that have closed.
     pub closed: Counter,
 }
 
@@ -178,7 +178,7 @@ fn is_idle_since(connection: &Connection, since: u64) -> bool {
 }
 
 impl Slot {
-    /// Its number among all that the worker has had.
+    /// The number of the connection among all that the worker has had.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

@@ -50,7 +50,7 @@ enum State {
         is_drained: bool,
     },
     Registered(TcpStream),
-    /// It could not be registered with the event loop.
+    /// The socket could not be registered with the event loop.
     Lost,
 }
 
@@ -255,7 +255,7 @@ impl Socket {
     }
 
     /// Shuts down the sending side.
-    fn end_writing(&self) -> io::Result<()> {
+    pub(crate) fn end_writing(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(self.fd()?, Shutdown::Write)?)
     }
 

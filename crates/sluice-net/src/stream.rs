@@ -22,7 +22,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::connection::Connection;
 use crate::fairness::ReadTurn;
 use crate::half_close::{HalfClose, Probe, Step};
-use crate::minor_version::{FollowingBody, MinorVersion, Parser};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
 use crate::watched_bytes::{Position, WatchedBytes};
@@ -46,7 +45,7 @@ pub(crate) struct SharedStream(pub Rc<RefCell<ClientStream>>);
 pub(crate) struct ClientStream {
     transport: Transport,
     connection: Rc<Connection>,
-    /// Since when a write waits for the client to make room.
+    /// The time since which a write waits for the client to make room.
     waiting_since: Option<Instant>,
     /// How long earlier writes have waited since the last call of `client_wait`.
     waited: Duration,
@@ -54,7 +53,8 @@ pub(crate) struct ClientStream {
     taken: u32,
     /// Bytes that were read and not used: they are read again before those of the transport.
     unread: Bytes,
-    minor_version: MinorVersion,
+    /// The parser of HTTP/1 has read nothing yet.
+    is_parser_new: bool,
     turn: ReadTurn,
     /// The number of the connection's exchanges when bytes were last written.
     written_in: u32,
@@ -62,20 +62,20 @@ pub(crate) struct ClientStream {
     status_line_sent: usize,
     /// The last byte sent is a leading zero of the size of a chunk that has not been written.
     ends_with_zero: bool,
-    /// Nothing was sent since the last complete flush.
+    /// Whether nothing was sent since the last complete flush.
     is_flushed: bool,
     client: ClientSide,
-    /// What a watch wants of the bytes; made with the first bytes that are watched.
+    /// The state of watching the bytes; made with the first bytes that are watched.
     watched_bytes: Option<Box<WatchedBytes>>,
 }
 
-/// What reading and writing have shown of the client.
+/// The state of the client, as reading and writing have shown it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientSide {
     Open,
-    /// It sends no more.
+    /// The client sends no more.
     Closed,
-    /// It has reset the connection.
+    /// The client has reset the connection.
     Reset,
 }
 
@@ -88,7 +88,7 @@ impl ClientStream {
             waited: Duration::ZERO,
             taken: 0,
             unread: Bytes::new(),
-            minor_version: MinorVersion::default(),
+            is_parser_new: false,
             turn: ReadTurn::http1(),
             written_in: 0,
             status_line_sent: 0,
@@ -99,7 +99,7 @@ impl ClientStream {
         }
     }
 
-    /// What reading and writing have shown of the client.
+    /// The state of the client, as reading and writing have shown it.
     pub(crate) fn client(&self) -> ClientSide {
         self.client
     }
@@ -111,12 +111,7 @@ impl ClientStream {
 
     /// Prepares for a new parser of HTTP/1, which has read nothing.
     pub(crate) fn begin_http1(&mut self) {
-        self.minor_version.begin_parser();
-    }
-
-    /// Notes that the parser of HTTP/1 has read a head.
-    pub(crate) fn end_head(&mut self, body: FollowingBody) {
-        self.minor_version.end_head(body);
+        self.is_parser_new = true;
     }
 
     /// Prepares for HTTP/2.
@@ -174,11 +169,6 @@ impl ClientStream {
             self.status_line_sent += usize::from(!is_within_body);
         }
         let _ = self.transport.poll_flush(&mut context);
-    }
-
-    /// Whether a request of HTTP/1 was refused because of its major version.
-    pub(crate) fn has_other_major_version(&self) -> bool {
-        self.minor_version.is_other_major()
     }
 
     /// Whether bytes wait for the client to take them.
@@ -261,6 +251,12 @@ impl ClientStream {
         self.transport.socket_mut().linger().await;
     }
 
+    /// Ends the sending side; the client may go on to send. Everything must be flushed.
+    pub(crate) fn poll_end_sending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.transport.poll_close_notify(context))?;
+        Poll::Ready(self.transport.socket().end_writing())
+    }
+
     /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
     pub(crate) fn prepare_encrypt(&mut self) -> bool {
         self.transport.prepare_encrypt()
@@ -284,26 +280,17 @@ impl ClientStream {
         }
     }
 
-    /// What the parser of HTTP/1 does.
-    fn parser(&self) -> Parser {
-        match self.connection.exchanges().is_busy() {
-            true => Parser::IsBusy,
-            false => Parser::Waits,
-        }
-    }
-
     /// Notes what was read, for those who watch.
     #[cold]
     fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
         let is_first = self.connection.exchanges().received().bytes == 0;
-        let is_http1 = !self.connection.outgoing().is_http2();
-        let at = Position::after(is_first || is_http1 && self.minor_version.is_before_head(self.parser()));
+        let at = Position::after(is_first || self.is_parser_new);
         self.watched_bytes
             .get_or_insert_default()
             .note_read(&self.connection, read, bytes, at);
     }
 
-    /// As `poll_read_next`, but no further than the turn goes: then other connections have theirs.
+    /// Reads as `poll_read_next` does, but no more than is left of the turn. Then other connections have theirs.
     fn poll_read_in_turn(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.turn.room(buffer.remaining()) {
             0 => {
@@ -434,12 +421,7 @@ impl AsyncRead for SharedStream {
         let read = stream.poll_read_in_turn(context, buffer);
         let bytes = buffer.filled().len() - before;
         stream.turn.count(bytes);
-        if bytes > 0 {
-            let parser = stream.parser();
-            stream
-                .minor_version
-                .adjust(&mut buffer.filled_mut()[before..], parser)?;
-        }
+        stream.is_parser_new &= bytes == 0;
         match &read {
             Poll::Ready(Ok(())) if bytes == 0 => stream.client = ClientSide::Closed,
             Poll::Ready(Err(error)) => stream.note_error(error),

@@ -61,9 +61,9 @@ pub struct ListenerTls {
     names: Arc<SiteNames>,
     /// The number of the listener in `names`.
     listener: usize,
-    /// For sites without authorities of their own.
+    /// The configuration for sites without authorities of their own.
     default: Arc<HandshakeConfig>,
-    /// For sites with authorities of their own, by their number in `names`.
+    /// The configurations for sites with authorities of their own, by their number in `names`.
     by_site: HashMap<usize, Arc<HandshakeConfig>>,
 }
 
@@ -120,13 +120,13 @@ pub(crate) fn open(
     opened.collect()
 }
 
-/// What the listeners of one configuration share.
+/// The state that opening all listeners of one configuration shares.
 struct Opener<'a> {
     names: Arc<SiteNames>,
     sites: Arc<SiteKeys>,
     provider: Arc<CryptoProvider>,
     tickets: &'a Arc<dyn ProducesTickets>,
-    /// Those that were opened: each once, so that sites with the same ones can be recognized.
+    /// The authorities that were opened: each once, so that sites with the same ones can be recognized.
     authorities: Vec<(AuthoritySettings, Arc<ClientAuthorities>)>,
 }
 
@@ -301,7 +301,7 @@ fn out_of_date(certificate: &[u8]) -> Option<String> {
 #[derive(Default)]
 struct SiteKeys {
     exact: HashMap<String, Arc<CertifiedKey>>,
-    /// By the part after the `*`, with its dot.
+    /// Certificates by the part of the host after the `*`, with its dot.
     wildcard: Vec<(String, Arc<CertifiedKey>)>,
 }
 

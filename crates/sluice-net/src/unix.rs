@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags};
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -18,7 +18,7 @@ use crate::listener::BACKLOG;
 /// The file of a listening socket. Dropping this removes the file, unless another process has replaced it.
 pub struct SocketFile {
     path: PathBuf,
-    /// Its device and inode number. No other file has them while the socket is open, so it is kept open.
+    /// The device and inode number. No other file has them while the socket is open, so it is kept open.
     identity: (u64, u64),
     _socket: OwnedFd,
 }
@@ -69,7 +69,11 @@ pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
 
 /// Sets the mode of a socket file, and of no other file: where others can change the directory, its name may lead to any by now.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    let file = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let file = rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        FileMode::empty(),
+    )?;
     let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let about = rustix::fs::fstat(&file)?;
     let is_own = about.st_uid == rustix::process::geteuid().as_raw();
@@ -100,7 +104,7 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
     };
     // Held open, so that the file is removed from the directory in which it was found, wherever the path leads by then.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+    let directory = rustix::fs::open(parent, flags, FileMode::empty())?;
     let about = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         // Removed meanwhile.
         Err(rustix::io::Errno::NOENT) => return Ok(()),

@@ -14,7 +14,7 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_settings::rule::ClientCertificate;
-use sluice_watch::{Facts, Hub, Subject, WorkerHub};
+use sluice_watch::{Hub, Subject, TracedAttributes, WorkerHub};
 use tokio::sync::watch;
 
 use crate::client_counts::ClientCounts;
@@ -62,7 +62,7 @@ pub struct WorkerNetLimits {
     pub client_counts: Arc<ClientCounts>,
 }
 
-/// What the monitor of a connection needs to know of its worker.
+/// The state of the worker that the monitor of a connection uses.
 #[derive(Clone, Copy)]
 pub(crate) struct WorkerNetStatus {
     /// Seconds since the worker started.
@@ -107,7 +107,7 @@ impl WorkerNet {
         self.listener_protocols.load()[listener].proxy_protocol.is_some()
     }
 
-    /// What is known of a client's certificate, for a request to this host: a certificate that was shown to another site's
+    /// The state of a client's certificate, for a request to this host: a certificate that was shown to another site's
     /// authorities, or before the authorities changed, is checked again.
     pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
         let Some(shown) = connection.peer().certificate() else {
@@ -170,7 +170,7 @@ impl WorkerNet {
         if connection.watched().generation() != generation {
             let subject = self
                 .watches
-                .connection(&connection.watched().subject(), || facts(connection));
+                .connection(&connection.watched().subject(), || attributes(connection));
             connection.watched().set_subject(subject, generation);
         }
         connection.watched().subject()
@@ -179,7 +179,7 @@ impl WorkerNet {
     /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
     pub(crate) fn know_client(&self, connection: &Connection) {
         let subject = connection.watched().subject();
-        subject.know(|known| known.client = facts(connection).client);
+        subject.know(|known| known.client = attributes(connection).client);
         if subject.is_over() {
             connection
                 .watched()
@@ -281,12 +281,12 @@ impl Drop for WorkerNet {
     }
 }
 
-/// What is known of a connection before its requests.
-fn facts(connection: &Connection) -> Facts {
+/// The attributes of a connection that are known before its requests.
+fn attributes(connection: &Connection) -> TracedAttributes {
     let client = connection.peer().endpoints().client.ip();
-    Facts {
+    TracedAttributes {
         client: (!connection.peer().is_proxy()).then(|| client.to_string()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     }
 }
 

@@ -1,11 +1,11 @@
-//! Actions on the pages: the buttons that ask for them, and what came of one.
+//! Actions on the pages: the buttons that ask for them, and their results.
 
 use maud::{Markup, html};
 use serde::Serialize;
 
 use crate::view::View;
 
-/// What buttons of a page need.
+/// Data that the buttons of a page need.
 #[derive(Clone, Copy)]
 pub struct Buttons<'a> {
     /// The token of the visitor, without which no action is carried out.
@@ -48,22 +48,22 @@ impl Buttons<'_> {
 pub struct Actions {
     /// The token of the visitor, for programs: the value of `token` in the body of the POST.
     pub token: String,
-    /// Those that need no further values.
+    /// The actions that need no further values.
     pub actions: Vec<Offered>,
 }
 
 /// An action.
 #[derive(Clone, Debug, Serialize)]
 pub struct Offered {
-    /// Its name: the value of `action`.
+    /// The name: the value of `action`.
     pub name: &'static str,
     /// The text of its button.
     pub title: &'static str,
-    /// What it does.
+    /// The description.
     pub text: &'static str,
     /// The names of the further values that it needs.
     pub values: &'static [&'static str],
-    /// It cannot be undone by another one: the page asks first.
+    /// Whether the action cannot be undone by another one. The page then asks first.
     #[serde(skip)]
     pub is_final: bool,
 }
@@ -85,7 +85,7 @@ impl View for Actions {
 }
 
 impl Offered {
-    /// Its button, with fields for the values that it needs. One that ends the server is pressed twice.
+    /// The button, with fields for the values that the action needs. An action that ends the server needs a second press.
     fn form(&self, buttons: &Buttons<'_>) -> Markup {
         html! {
             @if self.values.is_empty() && self.is_final {
@@ -103,14 +103,14 @@ impl Offered {
     }
 }
 
-/// What came of an action.
+/// The result of an action.
 #[derive(Clone, Debug, Serialize)]
 pub struct Done {
-    /// Its name.
+    /// The name of the action.
     pub action: String,
     /// Whether it was carried out.
     pub ok: bool,
-    /// What happened, as in the server log.
+    /// The events of the action, as in the server log.
     pub messages: Vec<String>,
     /// The name of the page from which it came.
     #[serde(skip)]

@@ -164,7 +164,7 @@ fn chart(activity: &Activity, label: &str, shown: fn(u64) -> String, layers: &[L
     .render()
 }
 
-/// What one bar says.
+/// The tooltip of one bar.
 fn title(bucket: &Bucket, shown: fn(u64) -> String, layers: &[Layer]) -> String {
     if !bucket.has_run() {
         return "the server did not run".to_owned();

@@ -9,7 +9,7 @@ const HEIGHT: usize = 80;
 /// Bars from left to right, as for the seconds of a minute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bars<'a> {
-    /// What is shown, for those who do not see it.
+    /// A description of the chart, for readers who do not see it.
     pub label: &'a str,
     /// The height of each bar.
     pub values: &'a [u64],

@@ -9,7 +9,7 @@ const HEIGHT: usize = 120;
 
 /// A chart.
 pub(crate) struct Columns<'a> {
-    /// What is shown, for those who do not see it.
+    /// A description of the chart, for readers who do not see it.
     pub label: &'a str,
     pub columns: &'a [Column<'a>],
     /// Drawn in this order, so that the largest values come first.
@@ -23,7 +23,7 @@ pub(crate) struct Columns<'a> {
 /// A column.
 pub(crate) struct Column<'a> {
     pub bucket: &'a Bucket,
-    /// What it says when it is pointed to.
+    /// The tooltip.
     pub title: String,
     /// Whether there is nothing to show because the server did not run.
     pub is_gap: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Column<'a> {
 
 /// A value that each column shows.
 pub(crate) struct Layer {
-    /// Its class in the style sheet.
+    /// The class in the style sheet.
     pub class: &'static str,
     pub name: &'static str,
     pub value: fn(&Bucket) -> u64,

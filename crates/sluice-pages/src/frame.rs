@@ -11,9 +11,9 @@ pub const SCRIPT: &str = include_str!("assets/report.js");
 /// A page in the navigation.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// Its name in the URL; empty for the first page.
+    /// The name in the URL; empty for the first page.
     pub name: &'static str,
-    /// Its title.
+    /// The title.
     pub title: &'static str,
 }
 
@@ -39,7 +39,7 @@ pub struct Frame<'a> {
 /// Whether the content of a page changes while it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It stays as it is.
+    /// The content does not change.
     Still,
     /// The server sends it again when it has changed.
     Live,

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 
 /// A row of a table of facts.
 pub(crate) struct Fact<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// Its value.
+    /// The value.
     pub value: Markup,
 }
 

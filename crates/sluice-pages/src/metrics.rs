@@ -34,7 +34,7 @@ const BOUNDS: [f64; 21] = {
     bounds
 };
 
-/// What the text is made of.
+/// The measurements that the text shows.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The state of the server.

@@ -23,7 +23,7 @@ pub trait Report {
     /// The value as JSON.
     ///
     /// # Errors
-    /// The value has a map whose keys are no texts.
+    /// The value has a map with keys other than texts.
     fn json(&self) -> Result<Value, serde_json::Error>;
 }
 

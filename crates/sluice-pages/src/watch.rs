@@ -13,14 +13,14 @@ pub const STYLE: &str = include_str!("assets/watch.css");
 /// The script of the page.
 pub const SCRIPT: &str = include_str!("assets/watch.js");
 
-/// What can be watched, and who watches.
+/// The items that can be watched, and the watches in progress.
 #[derive(Clone, Debug, Serialize)]
 pub struct WatchPage {
     /// The items, in the order in which a request meets them.
     pub items: Vec<WatchItem>,
     /// Names of several items.
     pub groups: Vec<WatchGroup>,
-    /// What is watched now, in words.
+    /// The watches in progress, in words.
     pub watches: Vec<String>,
     /// Watches at once at most.
     pub watches_max: usize,
@@ -32,9 +32,9 @@ pub struct WatchPage {
 /// An item.
 #[derive(Clone, Debug, Serialize)]
 pub struct WatchItem {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it shows.
+    /// A description of the events that it shows.
     pub about: &'static str,
     /// Whether its box is checked.
     #[serde(skip)]
@@ -44,7 +44,7 @@ pub struct WatchItem {
 /// A group of items.
 #[derive(Clone, Debug, Serialize)]
 pub struct WatchGroup {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     /// The items, separated by commas.
     pub items: String,
@@ -122,7 +122,7 @@ const FILTERS: [Field; 9] = [
     },
 ];
 
-/// What must happen before a request is shown.
+/// Fields for the conditions under which a request is shown.
 const TRIGGERS: [Field; 3] = [
     Field {
         name: "trigger-bytes",

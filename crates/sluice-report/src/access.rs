@@ -22,16 +22,16 @@ pub struct FailureReport {
     pub wrong: u64,
     /// Requests that were refused (429) since then, because there had been too many wrong ones.
     pub refused: u64,
-    /// Who has sent wrong ones, the latest first; of more than a thousand only the latest.
+    /// The senders of wrong passwords, the latest first; only the latest thousand are kept.
     pub senders: Vec<FailedSender>,
 }
 
-/// Somebody who has sent wrong passwords.
+/// A user or client that has sent wrong passwords.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedSender {
     /// The name, whether there is such a user or not. `None` for a token.
     pub user: Option<String>,
-    /// The address; of IPv6 that of the network of 64 bits.
+    /// The address; for IPv6 the address of its network of 64 bits.
     pub client: IpAddr,
     /// The realm in which it was last tried.
     pub realm: String,
@@ -41,19 +41,19 @@ pub struct FailedSender {
     pub refused: u64,
     /// When the last wrong one was sent, seconds since 1970.
     pub last: u64,
-    /// Until when further ones are refused, seconds since 1970. `None` if they are not.
+    /// The time until which further ones are refused, seconds since 1970. `None` if they are not refused.
     pub refused_until: Option<u64>,
 }
 
-/// Whose requests are counted together.
+/// The requests that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
-    /// Everybody's.
+    /// All requests of the route.
     Route,
-    /// Those of an address; of IPv6 those of a network of 64 bits, by its address.
+    /// The requests from an address; for IPv6 from a network of 64 bits, by its address.
     Client(IpAddr),
-    /// Those of a user.
+    /// The requests of a user.
     User(String),
 }
 
@@ -62,7 +62,7 @@ pub enum Whose {
 pub struct ThrottleReport {
     /// The place of the throttle in the configuration.
     pub route: String,
-    /// Its settings, for people.
+    /// The settings, for people.
     pub limit: String,
     /// Requests that are being answered.
     pub running: usize,
@@ -72,14 +72,14 @@ pub struct ThrottleReport {
     pub refused: u64,
     /// Requests that were refused (503) because they had waited for too long.
     pub timed_out: u64,
-    /// Whose requests they are, the most first; of more than fifty only these.
+    /// The users or clients with requests, the busiest first; at most fifty.
     pub keys: Vec<ThrottledKey>,
 }
 
 /// The requests that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThrottledKey {
-    /// Whose they are.
+    /// The user or client.
     pub of: Whose,
     /// Requests that are being answered.
     pub running: usize,
@@ -105,7 +105,7 @@ pub struct RateReport {
 /// A client that has no request left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedClient {
-    /// The address; of IPv6 that of the network of 64 bits.
+    /// The address; for IPv6 the address of its network of 64 bits.
     pub client: IpAddr,
     /// The time until it has one again.
     pub wait_millis: u64,

@@ -5,7 +5,7 @@
 //!                                 └─▶ JSON
 //! ```
 //! A bucket is as many minutes as one bar of the charts stands for. Here: the periods and the sums. Not here: where the minutes
-//! come from and how they are kept (`sluice_server::activity`), and the page with its charts (`sluice_pages`).
+//! come from and how they are kept (`sluice_log::activity`), and the page with its charts (`sluice_pages`).
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub const MINUTES: u32 = 28 * 24 * 60;
 /// Starts, stops and crashes in the list of a page at most.
 const MARKS_MAX: usize = 100;
 
-/// What happened in one minute.
+/// The activity in one minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minute {
     /// The minute, counted from 1970.
@@ -89,7 +89,7 @@ impl Period {
     /// All of them, the shortest first.
     pub const ALL: [Period; 4] = [Period::Hour, Period::Day, Period::Week, Period::All];
 
-    /// Its name in the query and in the JSON.
+    /// The name in the query and in the JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl Period {
         }
     }
 
-    /// Its name for people.
+    /// The name for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -166,7 +166,7 @@ impl Period {
 /// The sums of one bar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
-    /// Its first second, since 1970.
+    /// The first second, counted from 1970.
     pub start: u64,
     /// The seconds in which the server ran.
     pub measured_seconds: u64,

@@ -34,9 +34,9 @@ pub struct FileCache {
 /// A file in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// Its content coding, if it is a compressed variant.
+    /// The content coding, if the entry is a compressed variant.
     pub coding: Option<&'static str>,
     /// The size of its content.
     pub bytes: u64,

@@ -48,7 +48,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The command's name on the command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Command {
 pub struct CommandResult {
     /// Whether the command was carried out.
     pub ok: bool,
-    /// The lines of the server log about it.
+    /// The events of the command, as in the server log.
     pub messages: Vec<String>,
     /// The state, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +123,7 @@ pub struct ServerReport {
     /// The process that serves; the same if there is no supervisor.
     #[serde(default)]
     pub server_pid: u32,
-    /// The knowledge of the supervisor, if there is one.
+    /// The supervisor's history of server processes, if there is a supervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<History>,
     /// The configuration file; `None` if the command line says everything.

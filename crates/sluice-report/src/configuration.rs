@@ -7,45 +7,45 @@ use serde::Serialize;
 pub struct Configuration {
     /// The files, the main one first; none if the command line says everything.
     pub files: Vec<String>,
-    /// What holds for the whole server.
+    /// The settings of the whole server.
     pub server: Vec<Setting>,
     /// The sites in their order.
     pub sites: Vec<Site>,
-    /// What it probably does not mean, as `sluice check` says it.
+    /// Probable mistakes, as `sluice check` reports them.
     pub warnings: Vec<String>,
 }
 
 /// A setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: String,
 }
 
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Site {
-    /// Its place in the files: `sluice.toml:12`.
+    /// The place in the files: `sluice.toml:12`.
     pub origin: String,
-    /// Its host names; none for any host.
+    /// The host names; none for any host.
     pub hosts: Vec<String>,
-    /// What holds for the whole site.
+    /// The settings of the whole site.
     pub settings: Vec<Setting>,
-    /// Its routes in their order, and the files for paths that no route matches.
+    /// The routes in their order, and the files for paths that no route matches.
     pub routes: Vec<Route>,
 }
 
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Route {
-    /// Its place in the files.
+    /// The place in the files.
     pub origin: String,
     /// The pattern of its paths.
     pub path: String,
-    /// What it does.
+    /// The action.
     pub action: String,
-    /// With what, and what it changes.
+    /// The arguments of the action, and the changes that the route makes.
     pub with: String,
 }

@@ -11,11 +11,11 @@ pub struct Connections {
     pub max: usize,
     /// Accepted since the start.
     pub accepted: u64,
-    /// By what they do.
+    /// Counts by state.
     pub states: Vec<Count>,
-    /// By protocol: HTTP/1, HTTP/2; `opening` until it is known.
+    /// Counts by protocol: HTTP/1, HTTP/2; `opening` until it is known.
     pub protocols: Vec<Count>,
-    /// By the version of TLS; `none` in clear text.
+    /// Counts by the version of TLS; `none` in clear text.
     pub tls: Vec<Count>,
     /// The ages of the oldest, the oldest first.
     pub oldest: Vec<Connection>,
@@ -41,9 +41,9 @@ pub struct Connection {
     pub client: String,
     /// Time since it was accepted, milliseconds.
     pub age_ms: u64,
-    /// What it does.
+    /// The state.
     pub state: String,
-    /// Its protocol.
+    /// The protocol.
     pub protocol: String,
     /// The version of TLS; `none` in clear text.
     pub tls: String,

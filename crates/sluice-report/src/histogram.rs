@@ -60,7 +60,7 @@ pub struct Times {
     pub count: u64,
     /// The sum of their times.
     pub sum_seconds: f64,
-    /// The percentiles: half of the cases took no longer than that of 50.
+    /// The percentiles: half of the cases took no longer than the 50th percentile.
     pub percentiles: Vec<Percentile>,
     /// The buckets that are not empty.
     pub buckets: Vec<Bucket>,
@@ -69,25 +69,25 @@ pub struct Times {
 /// A percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
-    /// Of all cases, this part in per cent …
+    /// The percentage of all cases …
     pub percent: f64,
-    /// … took no longer than this; exact to 6.25 %.
+    /// … that took no longer than this; exact to 6.25 %.
     pub seconds: f64,
 }
 
 /// The cases of some time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Its number on the scale.
+    /// The number of the bucket on the scale.
     pub bucket: usize,
-    /// They took less than this.
+    /// The upper bound: the cases took less than this.
     pub below_seconds: f64,
     /// How many.
     pub count: u64,
 }
 
 impl Times {
-    /// Of the count of each bucket, and the sum of all times in microseconds.
+    /// Summarizes the counts of all buckets; `sum_micros` is the sum of all times in microseconds.
     pub fn new(counts: impl IntoIterator<Item = u64>, sum_micros: u64) -> Times {
         let filled = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
         let buckets: Vec<Bucket> = filled

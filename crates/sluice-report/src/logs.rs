@@ -24,17 +24,17 @@ pub struct Logs {
     pub filter: String,
     /// The lines, the oldest first. Deceptive characters are escaped.
     pub lines: Vec<String>,
-    /// What should be known about them.
+    /// A note about the lines, for the reader.
     pub note: Option<String>,
 }
 
 /// A log that can be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LogName {
-    /// Its name in the query.
+    /// The name in the query.
     pub name: String,
-    /// What it is the log of.
+    /// The subject of the log.
     pub title: String,
-    /// Its file; `None` if it goes elsewhere.
+    /// The file; `None` if the log goes elsewhere.
     pub file: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The machine and the program: what a report of a fault or a measurement should say of both.
+//! The machine and the program: the facts of both that belong into the report of a fault or a measurement.
 //!
 //! Here: the values, and what the files of /proc say. Not here: reading these files.
 
@@ -42,7 +42,7 @@ pub struct Machine {
 /// The hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Hardware {
-    /// What the processor calls itself.
+    /// The name that the processor reports.
     pub processor: String,
     /// Whether a hypervisor says that it is there.
     pub is_virtual: bool,
@@ -50,11 +50,11 @@ pub struct Hardware {
     pub processors_usable: usize,
     /// Processors of the machine.
     pub processors: usize,
-    /// Those flags of the processor that make a difference.
+    /// CPU flags that affect speed (AES, AVX …).
     pub flags: Vec<&'static str>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Of it, available for programs.
+    /// The part of the memory that is available for programs, in bytes.
     pub memory_available_bytes: Option<u64>,
 }
 
@@ -76,35 +76,35 @@ pub struct System {
 /// A limit of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// Its name, as in /proc/PID/limits.
+    /// The name, as in /proc/PID/limits.
     pub name: String,
-    /// What holds now.
+    /// The soft limit, which applies now.
     pub soft: String,
-    /// What may be set.
+    /// The hard limit, up to which the soft limit may be raised.
     pub hard: String,
 }
 
 /// The server process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Process {
-    /// Its id.
+    /// The process id.
     pub pid: u32,
-    /// Its resident memory.
+    /// The resident memory.
     pub memory_bytes: Option<u64>,
-    /// The most that it has been.
+    /// The greatest resident memory so far.
     pub memory_peak_bytes: Option<u64>,
-    /// Its threads.
+    /// The number of threads.
     pub threads: Option<u64>,
-    /// Its open descriptors.
+    /// The number of open descriptors.
     pub descriptors: Option<u64>,
-    /// Its processor time, without that of its scripts.
+    /// The processor time, without that of scripts.
     pub processor_seconds: Option<f64>,
 }
 
 /// The program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Program {
-    /// Its version.
+    /// The version.
     pub version: &'static str,
     /// How it was built.
     pub build: String,
@@ -115,18 +115,18 @@ pub struct Program {
 /// A library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Library {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its version.
+    /// The version.
     pub version: &'static str,
-    /// What it is for.
+    /// The purpose.
     pub purpose: &'static str,
 }
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Engine {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The reason why it cannot run scripts; `None` if it can.
     pub problem: Option<String>,
@@ -146,9 +146,9 @@ pub struct Rating {
 /// An exercise of a rating.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 pub struct Exercise {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What is counted.
+    /// The unit of the numbers below.
     pub unit: String,
     /// Average of the samples.
     pub average: f64,
@@ -159,7 +159,7 @@ pub struct Exercise {
 }
 
 impl Hardware {
-    /// What `/proc/cpuinfo` (proc_cpuinfo(5)) and `/proc/meminfo` (proc_meminfo(5)) say.
+    /// Reads the contents of `/proc/cpuinfo` (proc_cpuinfo(5)) and `/proc/meminfo` (proc_meminfo(5)).
     #[must_use]
     pub fn of(cpuinfo: &str, meminfo: &str, processors_usable: usize) -> Hardware {
         let flags = field(cpuinfo, "flags")
@@ -179,7 +179,7 @@ impl Hardware {
 }
 
 impl Process {
-    /// What `/proc/self/status` (proc_pid_status(5)) says.
+    /// Reads the content of `/proc/self/status` (proc_pid_status(5)).
     #[must_use]
     pub fn of(pid: u32, status: &str) -> Process {
         Process {

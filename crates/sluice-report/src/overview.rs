@@ -1,10 +1,10 @@
-//! The overview: what an operator wants to see at a glance.
+//! The overview: the state of the server at a glance.
 
 use serde::Serialize;
 
 use crate::status::Status;
 
-/// What is seen at a glance.
+/// The state of the server at a glance.
 #[derive(Clone, Debug, Serialize)]
 pub struct Overview {
     /// Seconds since its start.
@@ -20,7 +20,7 @@ pub struct Overview {
     pub status: Status,
 }
 
-/// What happened in each of the last seconds, at most 60, the oldest first.
+/// The activity in each of the last seconds, at most 60, the oldest first.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Minute {
     /// Requests whose head was read.

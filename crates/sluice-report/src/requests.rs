@@ -24,13 +24,13 @@ pub enum State {
     Password,
     /// An authentication agent is asked.
     Agent,
-    /// It waits in the queue of a throttle.
+    /// The request waits in the queue of a throttle.
     Throttle,
     /// A thread lists a directory, or compresses a file.
     Preparing,
     /// The request body is being stored.
     Body,
-    /// It waits for a script process.
+    /// The request waits for a script process.
     Waiting,
     /// The script process is being started.
     Starting,
@@ -43,7 +43,7 @@ pub enum State {
 }
 
 impl State {
-    /// Its name, for people.
+    /// The name, for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,9 +65,9 @@ impl State {
 /// A request in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its id (UNIQUE_ID).
+    /// The id (UNIQUE_ID).
     pub id: String,
-    /// What it does.
+    /// The state.
     pub state: State,
     /// Time since its head was complete, milliseconds.
     pub age_ms: u64,
@@ -83,7 +83,7 @@ pub struct Request {
     pub target: String,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`, with `, https` for an encrypted one.
     pub protocol: String,
-    /// What answers: `file`, `script` …; `-` until that is decided.
+    /// The handler: `file`, `script` …; `-` until it is decided.
     pub handler: String,
     /// Bytes of the request body so far.
     pub received_bytes: u64,

@@ -36,7 +36,7 @@ pub struct Pool {
     pub queue_timeout_ms: u64,
     /// Whether the configuration has been replaced: it gets no further requests.
     pub is_replaced: bool,
-    /// Its processes.
+    /// The processes.
     pub processes: Vec<Process>,
     /// How many requests wait for a process.
     pub waiting: usize,
@@ -78,7 +78,7 @@ impl Refused {
 /// A request that waits for a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
-    /// Its id.
+    /// The id of the request.
     pub id: String,
     /// How long it has waited, milliseconds.
     pub waited_ms: u64,
@@ -101,21 +101,21 @@ pub struct Waiter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The system is starting it.
+    /// The system is starting the process.
     Starting,
-    /// It works for a request.
+    /// The process works for a request.
     Busy,
     /// The client of its request has its response, or has left; the script may finish.
     Draining,
-    /// It waits for a request.
+    /// The process waits for a request.
     #[default]
     Idle,
-    /// It gets no further request, and is about to end.
+    /// The process gets no further request, and is about to end.
     Ending,
 }
 
 impl Phase {
-    /// Its name, for people.
+    /// The name, for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -131,11 +131,11 @@ impl Phase {
 /// A script process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its process id. `None` while it is being started.
+    /// The process id. `None` while the process is being started.
     pub pid: Option<i32>,
-    /// What it does.
+    /// The phase.
     pub phase: Phase,
-    /// For how long it has been busy or idle, milliseconds; of an ending process its age.
+    /// The time for which the process has been busy or idle, milliseconds; of an ending process the age.
     pub since_ms: u64,
     /// Time since its start, milliseconds.
     pub age_ms: u64,
@@ -147,16 +147,16 @@ pub struct Process {
     pub cause: String,
     /// The script that an engine runs in it.
     pub script: Option<String>,
-    /// The request that it works for.
+    /// The request that the process works for.
     pub request: Option<Request>,
-    /// What it uses of the machine; `None` if that is not known.
+    /// The resources that the process uses; `None` if they are unknown.
     pub usage: Option<Usage>,
 }
 
 /// The request that a process works for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// The method.
     pub method: String,
@@ -168,7 +168,7 @@ pub struct Request {
     pub age_ms: Option<u64>,
 }
 
-/// What a process uses of the machine (proc(5)).
+/// The resources of the machine that a process uses (proc(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Resident memory.
@@ -182,7 +182,7 @@ pub struct Usage {
 /// A process that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
     /// When it ended, seconds since 1970.
     pub at: u64,

@@ -42,7 +42,7 @@ pub struct Connections {
 pub struct Requests {
     /// Requests whose head was read.
     pub total: u64,
-    /// Of these, not yet answered completely.
+    /// The requests among these that are not yet answered completely.
     pub in_progress: u64,
     /// Responses by the first digit of their status: 1xx to 5xx.
     pub by_class: [u64; 5],

@@ -1,4 +1,4 @@
-//! What the server has answered, counted by what requests and responses have in common.
+//! Answered exchanges, counted by properties of requests and responses.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ pub type Counts = BTreeMap<String, u64>;
 /// The exchanges that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Since when they are counted, seconds since 1970.
+    /// The time since which they are counted, seconds since 1970.
     pub since: u64,
     /// Exchanges.
     pub exchanges: u64,
-    /// By the version of HTTP: `HTTP/1.1`.
+    /// Counts by the version of HTTP: `HTTP/1.1`.
     pub versions: Counts,
-    /// By the encryption of the connection: `clear`, `TLSv1.3`.
+    /// Counts by the encryption of the connection: `clear`, `TLSv1.3`.
     pub encryption: Counts,
-    /// By method; methods that are not well-known are `other`.
+    /// Counts by method; methods that are not well-known are `other`.
     pub methods: Counts,
-    /// By status: `200`. `499` if the client left before there was a response.
+    /// Counts by status: `200`. `499` if the client left before there was a response.
     pub statuses: Counts,
-    /// By what answered: `file`, `listing`, `cgi`, `cgiplus`, `rte`, `redirect`, `report`, `server`, `error`.
+    /// Counts by handler: `file`, `listing`, `cgi`, `cgiplus`, `rte`, `redirect`, `report`, `server`, `error`.
     pub answers: Counts,
     /// Bytes of the bodies of requests.
     pub received_bytes: u64,

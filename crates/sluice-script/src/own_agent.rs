@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_settings::rule::{OwnAgent, OwnAgentKind};
-use sluice_settings::{Mode, ScriptSettings, ScriptSource};
+use sluice_settings::{ScriptSettings, ScriptSource};
 
 use crate::pool::pools::Pools;
 use crate::program::engine::Engines;
@@ -57,7 +57,7 @@ pub fn find(agent: &OwnAgent) -> Result<PathBuf, MissingAgent> {
 /// # Errors
 /// Its program is not there.
 pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, MissingAgent> {
-    let mut settings = ScriptSettings::new(ScriptSource::File(find(agent)?), Mode::Cgiplus);
+    let mut settings = ScriptSettings::cgiplus(ScriptSource::File(find(agent)?));
     settings.timeouts.reply = agent.timeout + GRACE;
     settings.pool.max = agent.processes_max;
     settings.pool.requests_max = Some(QUESTIONS_MAX);

@@ -1,4 +1,4 @@
-//! What the scripts of the whole server may hold together: shared by all workers.
+//! The resources that the scripts of the whole server share: the budgets of all workers.
 //!
 //! Here: the budgets, their log lines, and their bounds after a reload. Not here: who reserves how much (`buffer`,
 //! `sluice_http::stored_body`, `process_limit`).
@@ -25,7 +25,7 @@ use crate::process::script_log::ScriptLogs;
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;
 
-/// What the scripts of the whole server may hold together.
+/// The budgets that the scripts of the whole server share.
 pub struct Resources {
     memory_buffers: Arc<Budget>,
     memory_refused: Mutex<RateLimitedLog>,
@@ -35,14 +35,14 @@ pub struct Resources {
     pub(crate) processes: Arc<ProcessLimit>,
     /// The bounds on the log lines of scripts.
     pub(crate) script_logs: ScriptLogs,
-    /// What is remembered of pools, for reports.
+    /// The history of pools, for reports.
     pub(crate) pool_records: PoolRecords,
     /// Wakes a worker when processes are to be started in advance.
     pub(crate) wanted: Arc<Notify>,
 }
 
 impl Resources {
-    /// With the bounds of these settings.
+    /// Creates the budgets of these settings.
     ///
     /// # Errors
     /// No file can be created in the directory for stored request bodies that the settings name.

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_settings::{Confinement, Mode, ScriptSettings, ScriptSource};
+use sluice_settings::{Confinement, ScriptSettings, ScriptSource};
 
 use crate::pool::pools::Pools;
 use crate::program::engine::{ENGINE_STAMP, Engines};
@@ -25,7 +25,7 @@ pub struct ScriptRoute {
     pub origin: String,
     /// The begin of the paths by which another route runs the scripts of the same directory in another mode, if one does.
     pub other_mode: Option<String>,
-    /// What its processes may use and reach; `None` if that is what the server may (`confinement::of_route`).
+    /// Limits on what the processes may use and reach; `None`: the same as the server (`confinement::of_route`).
     pub confinement: Option<Arc<Confinement>>,
     /// The processes of its scripts.
     pub pools: Pools,
@@ -53,18 +53,17 @@ impl ScriptRoute {
 
     /// How a script of this route is run in another mode, for its author; `script` is its file.
     pub(crate) fn mode_advice(&self, script: &str) -> String {
-        let mode = match self.settings.mode {
-            Mode::Cgi => Mode::Cgiplus,
-            // An engine is never in the wrong mode.
-            Mode::Cgiplus | Mode::Rte => Mode::Cgi,
-        };
         let below = match &self.settings.source {
             ScriptSource::Directory(directory) => Path::new(script).strip_prefix(directory).ok(),
             ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
         };
         match (&self.other_mode, below) {
             (Some(prefix), Some(below)) => format!("request {prefix}{} instead", below.display()),
-            _ => format!("write mode = \"{}\" for its route ({})", mode.name(), self.origin),
+            _ => format!(
+                "write mode = \"{}\" for its route ({})",
+                self.settings.mode.alternative().name(),
+                self.origin
+            ),
         }
     }
 }

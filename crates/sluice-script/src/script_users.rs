@@ -1,4 +1,4 @@
-//! As whom scripts may run: the settings, as the launcher takes them.
+//! The users that scripts may have: the settings, as the launcher takes them.
 //!
 //! Not here: the decision (`sluice_launch`).
 

@@ -40,7 +40,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// No processes yet.
+    /// Creates the scripts of a worker, without processes.
     pub fn new(
         worker: usize,
         launcher: Arc<RemoteLauncher>,
@@ -76,7 +76,7 @@ impl Scripts {
         log_suppressed(self.limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
     }
 
-    /// What the scripts of all workers may hold together.
+    /// The budgets that the scripts of all workers share.
     pub fn resources(&self) -> &Arc<Resources> {
         &self.resources
     }

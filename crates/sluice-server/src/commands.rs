@@ -20,13 +20,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct CommandRequest {
     /// The command.
     pub command: Command,
-    /// The giver of the command, for the log.
+    /// The requester, for the log.
     pub requester: Requester,
     /// Where the result goes.
     pub answer: oneshot::Sender<CommandResult>,
 }
 
-/// The giver of a command.
+/// A user or visitor who gives a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A user of the system, over the control socket.

@@ -14,9 +14,9 @@ use sluice_net::worker_net::WorkerNet;
 use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
-use crate::fault_log::FaultLog;
+use crate::dispatch::known_hosts::KnownHosts;
 use crate::in_progress::InProgress;
-use crate::known_hosts::KnownHosts;
+use crate::serve::fault_log::FaultLog;
 use crate::state::ServerState;
 use crate::status::WorkerCounts;
 
@@ -49,9 +49,9 @@ pub(crate) struct Context {
 /// A moment by both clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
-    /// By the clock of the system.
+    /// The time by the clock of the system.
     pub at: SystemTime,
-    /// By the monotonic clock.
+    /// The time by the monotonic clock.
     pub instant: Instant,
 }
 

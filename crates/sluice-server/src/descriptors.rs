@@ -35,7 +35,7 @@ pub(crate) fn raise_limit() -> Option<u64> {
     limit.current
 }
 
-/// What the descriptors of the process suffice for.
+/// The numbers of connections and files for which the descriptors of the process suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
     /// Connections, at most the configured number.
@@ -81,8 +81,8 @@ fn processes_of_routes(settings: &Settings) -> u64 {
     routes.map(|route| of_route(&route.action)).sum()
 }
 
-/// Of a small number of descriptors a quarter is reserved, and scripts get at most half of the rest. What connections do not
-/// use of theirs is for files.
+/// Shares descriptors out: if there are few, a quarter is reserved, and scripts get at most half of the rest. Connections leave what they
+/// do not use to files.
 fn share_out(descriptors: u64, processes: u64, connections: usize) -> Shares {
     let reserve = RESERVE + CACHED_MAX.min(descriptors / 8);
     let available = descriptors - reserve.min(descriptors / 4);

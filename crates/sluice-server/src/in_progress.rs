@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Uri, Version};
 use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
-use sluice_watch::{RequestFacts, Subject};
+use sluice_watch::{Subject, TracedRequest};
 
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
@@ -52,7 +52,7 @@ pub(crate) struct NewEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryNumber(usize);
 
-/// What is known of an exchange when it begins.
+/// The properties of an exchange that are known when it begins.
 pub(crate) struct NewRequest {
     pub id: UniqueId,
     pub started: Instant,
@@ -177,8 +177,8 @@ impl InProgress {
         }
     }
 
-    /// Those that a watch may join, the oldest of them, in any order.
-    pub(crate) fn watchable(&self, may_join: impl Fn(&RequestFacts<'_>) -> bool) -> Vec<Watchable> {
+    /// The exchanges that a watch may join, the oldest of them, in any order.
+    pub(crate) fn watchable(&self, may_join: impl Fn(&TracedRequest<'_>) -> bool) -> Vec<Watchable> {
         let entries = self.0.borrow();
         let all = entries.entries.iter().flatten();
         let mut found: Vec<&Entry> = all.filter(|entry| may_join(&entry.request.facts())).collect();
@@ -235,8 +235,8 @@ fn keep_oldest(entries: &mut Vec<&Entry>) {
 }
 
 impl NewRequest {
-    fn facts(&self) -> RequestFacts<'_> {
-        RequestFacts {
+    fn facts(&self) -> TracedRequest<'_> {
+        TracedRequest {
             client: self.client.ip(),
             path: self.uri.path(),
             method: self.method.as_str(),

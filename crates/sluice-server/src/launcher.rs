@@ -1,6 +1,6 @@
-//! What starts the scripts of a server: what a launcher needs to know of the settings, as values that can pass to another process.
+//! The plan of the launcher, which starts the scripts of a server: the settings that it needs, as values that can pass to another process.
 //!
-//! Not here: what a launcher does (`sluice_launch`), and in which process it is (the program).
+//! Not here: the launcher itself (`sluice_launch`), and the process that it is in (the program).
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -20,23 +20,23 @@ const THREADS: RangeInclusive<usize> = 2..=4;
 /// Script processes at once, for a server that is out of control: others have lower limits of their own.
 const SCRIPTS_MAX: usize = 1 << 16;
 
-/// What a launcher needs to know of the settings. It comes from the supervisor, never from the process that parses requests.
+/// The settings that a launcher needs. They come from the supervisor, never from the process that parses requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LauncherPlan {
     /// The number of threads that start scripts.
     pub threads: usize,
     /// The controllers that the cgroups of scripts need. `None`: scripts have no cgroups.
     pub controllers: Option<Vec<String>>,
-    /// Below this directory are those for the temporary files of scripts.
+    /// The directory below which are the directories for the temporary files of scripts.
     pub temporary_files: PathBuf,
-    /// As whom scripts may run.
+    /// The users that scripts may have.
     pub users: ScriptUserSettings,
     /// How long it may leave the supervisor's questions unanswered.
     pub answer_timeout: Duration,
 }
 
 impl LauncherPlan {
-    /// That of these settings.
+    /// The plan by these settings.
     #[must_use]
     pub fn of(settings: &Settings) -> LauncherPlan {
         LauncherPlan {
@@ -48,7 +48,7 @@ impl LauncherPlan {
         }
     }
 
-    /// What a launcher in this process needs: opens its cgroups, and logs which controllers they have.
+    /// Opens the cgroups, and logs which controllers they have. Returns the settings of a launcher in this process.
     #[must_use]
     pub fn open(self, policy: Arc<dyn UserPolicy>) -> ServiceSettings {
         ServiceSettings {

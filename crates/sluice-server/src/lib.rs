@@ -8,9 +8,7 @@ pub mod commands;
 mod context;
 mod descriptors;
 mod dispatch;
-mod fault_log;
 mod in_progress;
-mod known_hosts;
 mod launcher;
 pub mod operator;
 mod questions;
@@ -27,15 +25,4 @@ mod worker;
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;
 pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
-pub use serve::forwarded;
 pub use server::{Server, StartError, check, explain, exposed_programs};
-pub use sluice_launch::{
-    Credentials, CurrentUsers, IgnoredSignals, MESSAGES_VERSION, Others, RemoteLauncher, UserPolicy, allow_core_dumps,
-    directory_of_root, end_orphans, is_root, launcher_sockets, prepare_process, refuse_needless_calls, run_as,
-    take_passed_descriptors, withhold_privileges_from_programs,
-};
-pub use sluice_log::activity::FILE_NAME as STATE_FILE;
-pub use sluice_net::addresses::{AddressSockets, bind, bind_all};
-pub use sluice_net::listener::Bound;
-pub use sluice_net::unix::{SocketFile, bind as bind_unix_socket};
-pub use sluice_script::script_users;

@@ -9,31 +9,30 @@
 
 pub(crate) mod agent;
 mod authorize;
+mod cache_control;
 mod carry_out;
 mod client;
 mod decide;
-mod detail;
+mod error_detail;
 pub(crate) mod error_page;
 mod exchange;
 pub(crate) mod explain;
+pub(crate) mod fault_log;
 mod fields;
 mod finish;
-pub mod forwarded;
 pub(crate) mod gate;
 #[cfg(test)]
 mod gate_tests;
-mod held_limits;
 mod identity;
 pub(crate) mod in_advance;
 mod log_entry;
-mod private;
 mod redirect;
 mod refuse;
 mod report;
 mod request;
-mod request_line;
-mod restrain;
+mod request_limits;
 mod route_of_fault;
+mod waiting;
 mod watched;
 mod watched_routes;
 #[cfg(test)]
@@ -62,33 +61,33 @@ use sluice_settings::limits::Limits;
 
 use crate::context::Context;
 use crate::operator::reports::watch::CarriesWatch;
-use carry_out::Unanswered;
 use client::Client;
 use exchange::Exchange;
-use finish::{Finish, Reply};
+use finish::{Finish, PendingResponse};
 use gate::Gate;
 use request::Request;
+use waiting::Wait;
 
-/// What answers the requests of a worker's connections.
-pub(crate) struct Exchanges {
+/// The service that answers the requests of a worker's connections.
+pub(crate) struct ExchangeService {
     context: Rc<Context>,
     // Workers must not contend for one reference count.
     #[expect(clippy::redundant_allocation)]
     gate: Rc<Arc<Gate>>,
 }
 
-impl Exchanges {
-    pub(crate) fn new(context: &Rc<Context>, gate: &Arc<Gate>) -> Exchanges {
-        Exchanges {
+impl ExchangeService {
+    pub(crate) fn new(context: &Rc<Context>, gate: &Arc<Gate>) -> ExchangeService {
+        ExchangeService {
             context: Rc::clone(context),
             gate: Rc::new(Arc::clone(gate)),
         }
     }
 }
 
-impl Service for Exchanges {
+impl Service for ExchangeService {
     type Body = Finish;
-    type Answer = Reply;
+    type Answer = PendingResponse;
 
     fn limits(&self) -> Limits {
         self.context.config().limits
@@ -99,7 +98,7 @@ impl Service for Exchanges {
     }
 
     /// Serves one exchange. From here on it is logged, whatever becomes of it.
-    fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> Reply {
+    fn serve(&self, connection: &Rc<Connection>, request: http::Request<Incoming>) -> PendingResponse {
         let under_way = ActiveExchange::begin(connection);
         let (mut head, incoming) = request.into_parts();
         let config = self.context.config();
@@ -122,20 +121,20 @@ impl Service for Exchanges {
             Ok(request) => request,
             Err(fault) => {
                 let response = refuse::head(&mut exchange, connection, &fault, &mut fields);
-                return Reply::now(finish(response, exchange, under_way));
+                return PendingResponse::now(finish(response, exchange, under_way));
             }
         };
         exchange.note_site(&request, connection);
         let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
             Ok(response) => response,
-            Err(Unanswered::Fault(fault)) => refuse::request(&mut exchange, &request, &fault),
-            Err(Unanswered::Waiting(waiting)) => {
+            Err(Wait::Refused(fault)) => refuse::request(&mut exchange, &request, &fault),
+            Err(wait) => {
                 let gate = Rc::clone(&self.gate);
-                return Reply::Later(Box::pin(async move {
+                return PendingResponse::Later(Box::pin(async move {
                     let progress = Rc::clone(&exchange.progress);
                     let answered = {
                         // Pinned here, because a function would store it twice.
-                        let answer = pin!(waiting.respond(&gate, &mut exchange, &mut request));
+                        let answer = pin!(carry_out::wait_for(wait, &gate, &mut exchange, &mut request));
                         unless_ended(&progress, answer).await
                     };
                     progress.obeyed();
@@ -144,7 +143,7 @@ impl Service for Exchanges {
                 }));
             }
         };
-        Reply::now(finish(response, exchange, under_way))
+        PendingResponse::now(finish(response, exchange, under_way))
     }
 
     fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
@@ -187,7 +186,6 @@ fn finish(
         under_way.carry_watch();
     }
     exchange.complete_head(&mut response);
-    exchange.note_first_byte(response.body());
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     let version = exchange.line.version;
     if !has_length && version.uses_chunked() {

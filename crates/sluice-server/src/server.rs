@@ -104,23 +104,23 @@ impl Server {
         Server::start_with(settings, gate, bind_all, None)
     }
 
-    /// As `start`, with sockets that are bound already: those of each address, in the order of the settings; and with the socket to its
-    /// launcher.
+    /// Starts as `start` does, with sockets that are bound already: those of each address, in the order of the settings; and with the socket to
+    /// the launcher.
     ///
     /// # Errors
-    /// As of `start`.
+    /// The same as for `start`.
     pub fn start_on(settings: &Settings, bound: Vec<Bound>, launcher: OwnedFd) -> Result<Server, StartError> {
         let gate = Gate::new().map_err(StartError)?;
         Server::start_with(settings, gate, |_| Ok(bound), Some(launcher))
     }
 
-    /// What starts its scripts.
+    /// The launcher of the scripts.
     #[must_use]
     pub fn launcher(&self) -> Arc<RemoteLauncher> {
         Arc::clone(&self.state.launcher)
     }
 
-    /// As `start`, with the caller's gate, and sockets as `bind` makes them.
+    /// Starts as `start` does, with the caller's gate, and sockets as `bind` makes them.
     fn start_with(
         settings: &Settings,
         gate: Gate,
@@ -322,12 +322,12 @@ impl Server {
         Some(self.state.config.load().cache.as_ref()?.counters())
     }
 
-    /// What runs in the server, for reports and orders. It can be used on any thread with an event loop.
+    /// The operator of the server, for reports and orders. It can be used on any thread with an event loop.
     pub fn operator(&self) -> Operator {
         Operator::new(&self.state)
     }
 
-    /// What the server has done since its start, and what it holds now.
+    /// The counters since the start, and the present state.
     pub fn status(&self) -> Status {
         self.state.status()
     }
@@ -384,8 +384,8 @@ impl Server {
         EndOrder(self.phase.clone())
     }
 
-    /// As `drain`, while another server accepts from the same sockets: connections that wait for their first request, or for another one, may
-    /// still send it within three seconds.
+    /// Stops accepting as `drain` does, while another server accepts from the same sockets. Connections that wait for a request, the first or another
+    /// one, may still send it within three seconds.
     pub fn drain_replaced(&self) -> EndOrder {
         self.state.watches.end();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Replaced));

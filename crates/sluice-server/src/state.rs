@@ -38,7 +38,7 @@ pub(crate) struct ServerState {
     pub launcher: Arc<RemoteLauncher>,
     /// The access logs.
     pub log: Log,
-    /// The bounds on scripts of all workers together.
+    /// The budgets that the scripts of all workers share.
     pub resources: Arc<Resources>,
     /// The proofs of users, and wrong passwords.
     pub access: Arc<AccessControl>,

@@ -117,7 +117,7 @@ impl Statistics {
         });
     }
 
-    /// The counts of each second of the last minute.
+    /// The activity in each second of the last minute.
     pub(crate) fn minute(&self) -> Minute {
         let seconds = self.seconds();
         let each = |of: fn(&Second) -> u64| -> Vec<u64> {

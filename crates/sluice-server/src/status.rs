@@ -30,7 +30,7 @@ pub(crate) struct WorkerCounts {
     body_bytes: Counter,
     /// Bytes of the bodies of requests.
     pub received_bytes: Arc<Counter>,
-    /// By what they have in common.
+    /// Counts by properties of the exchanges.
     pub traffic: TrafficCounts,
 }
 

@@ -1,4 +1,4 @@
-//! The counters of one worker by what exchanges have in common: method, version, status, what answered, and how long it took.
+//! The counters of one worker by properties of exchanges: method, version, status, handler, and times.
 //!
 //! A counter is added to for each of them when an exchange ends, which is a load and a store. Names and sums are made only when somebody
 //! asks.
@@ -31,7 +31,7 @@ const OTHER_STATUS: usize = 501;
 /// The status of the access log for a client that left before there was a response.
 const CLIENT_LEFT: &str = "499";
 
-/// What is counted of an exchange that ends.
+/// The counted properties of an exchange that ends.
 pub(crate) struct Ended<'a> {
     pub method: &'a Method,
     pub version: Version,
@@ -48,9 +48,9 @@ pub(crate) struct Ended<'a> {
 /// When a response was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseTimes {
-    /// From the head of the request to the first byte of the response.
+    /// The time from the head of the request to the first byte of the response.
     pub first_byte: Duration,
-    /// From the head of the request to the last byte of the response.
+    /// The time from the head of the request to the last byte of the response.
     pub whole: Duration,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Encryption {
     Tls13,
 }
 
-/// What has answered. The order is that of `ANSWERS`.
+/// The handler that has answered. The order is that of `ANSWERS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Answered {
     File,

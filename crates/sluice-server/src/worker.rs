@@ -23,7 +23,7 @@ use tokio::task::LocalSet;
 use crate::context::Context;
 use crate::operator::late_watch;
 use crate::questions::{self, WorkerQuestion, WorkerView};
-use crate::serve::Exchanges;
+use crate::serve::ExchangeService;
 use crate::serve::gate::Gate;
 use crate::serve::in_advance;
 use crate::state::ServerState;
@@ -68,7 +68,7 @@ pub(crate) fn run(
     let worker = Worker::new(index, state, limits, phases);
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        let service = Rc::new(Exchanges::new(&worker.context, gate));
+        let service = Rc::new(ExchangeService::new(&worker.context, gate));
         tokio::task::spawn_local(accept(
             Rc::clone(&worker.context.front),
             service,
@@ -92,7 +92,7 @@ pub(crate) fn run(
 /// Accepts on each listener that comes.
 async fn accept(
     front: Rc<WorkerNet>,
-    service: Rc<Exchanges>,
+    service: Rc<ExchangeService>,
     tasks: Tasks,
     mut listeners: mpsc::UnboundedReceiver<NewListener>,
 ) {

@@ -86,7 +86,7 @@ impl Peers {
     /// Adds an address, a network (`10.0.0.0/8`) or `unix:`.
     ///
     /// # Errors
-    /// The text is none of these. The message says what to write instead.
+    /// The text is neither an address, nor a network, nor `unix:`. The message says what to write instead.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         if text == UNIX {
             self.has_unix = true;

@@ -15,7 +15,7 @@ pub struct Limits {
     /// until one is; the kernel's backlog holds further ones, so none is refused that could be served a moment later.
     /// (`sluice_net::listener`)
     pub connections_max: usize,
-    /// Open connections of one client address; 0 is no limit. Further ones are closed at once. Off by default, because many
+    /// Open connections of one client address; 0 for no limit. Further ones are closed at once. Off by default, because many
     /// users may share an address: behind a translator of addresses, or behind a proxy that the configuration does not name.
     /// (`sluice_net::listener`)
     pub client_connections_max: u32,

@@ -19,7 +19,7 @@ mod users;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-pub use client::{DnsSettings, ForwardedField, ProxySettings};
+pub use client::{DnsSettings, ProxySettings};
 pub use confinement::{Confinement, FileRules};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
 pub use engine::{Engine, EngineSettings};
@@ -34,6 +34,7 @@ pub use script::{
     ScriptVariables,
 };
 pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSettings, Statuses};
+pub use sluice_http::forwarded::ForwardedField;
 pub use users::{OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};
 
 use crate::cache::CacheSettings;
@@ -53,7 +54,7 @@ pub struct Settings {
     pub unknown_hosts: UnknownHosts,
     /// Limits of connections, heads and bodies.
     pub limits: Limits,
-    /// The directory for stored request bodies; `None` for that of temporary files (`TMPDIR`, or `/tmp`).
+    /// The directory for stored request bodies; `None` for the directory of temporary files (`TMPDIR`, or `/tmp`).
     pub spool_directory: Option<PathBuf>,
     /// The directory for what the server keeps over a restart.
     pub state_directory: StateDirectory,
@@ -108,7 +109,7 @@ impl Settings {
         access_logs.chain(self.server_log.file.as_deref())
     }
 
-    /// The users as whom scripts may run.
+    /// The users that scripts may have.
     #[must_use]
     pub fn script_users(&self) -> ScriptUserSettings {
         let mut named: Vec<User> = Vec::new();

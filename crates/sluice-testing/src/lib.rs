@@ -68,7 +68,7 @@ pub fn wait_until(condition: impl FnMut() -> bool) -> bool {
     wait_until_within(DEADLINE, condition)
 }
 
-/// As [`wait_until`], with another deadline.
+/// Polls a condition as [`wait_until`] does, with another deadline.
 #[must_use]
 pub fn wait_until_within(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();

@@ -29,7 +29,7 @@ pub(crate) const MARK: &str = "SLUICE_TEST_MARK";
 /// A process, as shown by a failing test.
 pub struct Process {
     pub pid: u32,
-    /// Its command line, or its name in parentheses if it is a zombie.
+    /// The command line, or the name in parentheses if the process is a zombie.
     pub command: String,
 }
 

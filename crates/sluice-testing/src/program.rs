@@ -60,7 +60,7 @@ pub fn run(directory: &Path, arguments: &[&str]) -> RunResult {
     run_command(sluice(directory).args(with_consent(arguments)))
 }
 
-/// As `run`, for any command whose output is piped.
+/// Runs any command whose output is piped, as `run` does.
 pub fn run_command(command: &mut Command) -> RunResult {
     let mut child = spawn(command).unwrap();
     let output = Lines::read(child.stdout.take().unwrap());
@@ -77,7 +77,7 @@ pub fn run_command(command: &mut Command) -> RunResult {
     }
 }
 
-/// The binary under test: cargo puts it into the directory above that of the test (`target/debug/deps`).
+/// The binary under test: cargo puts it into the directory above the test's (`target/debug/deps`).
 pub fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("sluice")
@@ -107,7 +107,7 @@ pub(crate) fn with_consent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     arguments
 }
 
-/// As `sluice`, but Python runs this text first, in the process that then becomes the server: it may set limits, signals or
+/// A command as `sluice` makes it. Python runs this text first, in the process that then becomes the server: it may set limits, signals or
 /// the user. `become_ordinary_user()` gives up root, and the files below `directory`.
 pub fn sluice_after(directory: &Path, preparation: &str) -> Command {
     const KIT: &str = "

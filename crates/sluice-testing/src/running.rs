@@ -1,4 +1,4 @@
-//! What runs in a server: a script that waits in the middle of its reply, and reading the output of `sluice top`.
+//! Activity in a server: a script that waits in the middle of its reply, and reading the output of `sluice top`.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ else:
     respond()
 "#;
 
-/// What `sluice top --json` prints.
+/// The output of `sluice top --json`.
 pub fn top(server: &Server) -> Value {
     let ran = run(server.setup().directory(), &["top", "--json"]);
     serde_json::from_str(&ran.output).unwrap_or_else(|error| panic!("{error}: {}{}", ran.output, ran.errors))

@@ -37,7 +37,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Lines of its standard output (the access log, unless it goes to a file), without the harness's own requests.
     pub access: Vec<String>,
-    /// Its standard error: the log.
+    /// The standard error: the log.
     pub errors: String,
 }
 
@@ -118,20 +118,20 @@ impl Server {
         assert!(prlimit.uid(user).gid(user).status().unwrap().success());
     }
 
-    /// Its resident memory in bytes (proc_pid_statm(5)). Assumes pages of 4 KiB; with larger ones the result is too small.
+    /// The resident memory in bytes (proc_pid_statm(5)). Assumes pages of 4 KiB; with larger ones the result is too small.
     pub fn memory_bytes(&self) -> usize {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.server_pid())).unwrap();
         text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
     }
 
-    /// Its largest resident memory so far, in bytes (VmHWM of proc_pid_status(5)).
+    /// The largest resident memory so far, in bytes (VmHWM of proc_pid_status(5)).
     pub fn peak_memory_bytes(&self) -> usize {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.server_pid())).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     }
 
-    /// Its files. Scripts and FIFOs may be added while it runs.
+    /// The files of the server. Scripts and FIFOs may be added while it runs.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -181,7 +181,7 @@ impl Server {
         self.errors.wait_for(count, |line| line.contains(text))
     }
 
-    /// Its log (standard error) so far.
+    /// The log (standard error) so far.
     pub fn log(&self) -> String {
         self.errors.text()
     }
@@ -201,7 +201,7 @@ impl Server {
         assert!(signal(pid, name), "the server is gone:\n{}", self.log());
     }
 
-    /// Its script processes and their descendants, at this moment.
+    /// The script processes and their descendants, at this moment.
     pub fn processes(&self) -> Vec<Process> {
         processes_of(self.pid(), &self.mark)
     }
@@ -254,7 +254,7 @@ impl Server {
         self.stop_well()
     }
 
-    /// As `stop`, for a server that does not answer in clear text.
+    /// Stops a server as `stop` does, for one that does not answer in clear text.
     #[track_caller]
     pub fn end(&mut self) {
         self.stop_well();

@@ -65,7 +65,7 @@ impl Authority {
         }
     }
 
-    /// Its own certificate, as PEM.
+    /// The certificate of the authority, as PEM.
     pub fn pem(&self) -> &str {
         &self.pem
     }
@@ -75,12 +75,12 @@ impl Authority {
         self.issue_with(hosts, |_| {})
     }
 
-    /// As `issue`, with changes to the certificate.
+    /// A certificate and its key as `issue` makes them, with changes to the certificate.
     pub fn issue_with(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         self.issue_for(hosts, &KeyPair::generate().unwrap(), change)
     }
 
-    /// As `issue_with`, with a given key.
+    /// A certificate as `issue_with` makes it, for a given key.
     pub fn issue_for(
         &self,
         hosts: &[&str],
@@ -127,7 +127,7 @@ impl Authority {
         self.client_with(versions, None)
     }
 
-    /// As `client`, with a client certificate and its key as PEM.
+    /// A client configuration as `client` makes it, with a client certificate and its key as PEM.
     pub fn client_with(
         &self,
         versions: &[&'static rustls::SupportedProtocolVersion],
@@ -161,7 +161,7 @@ impl TlsClient {
         TlsClient::connect_after(b"", address, host, config)
     }
 
-    /// As `connect`, after sending some bytes in clear text.
+    /// Connects as `connect` does, after sending some bytes in clear text.
     pub fn connect_after(
         first: &[u8],
         address: SocketAddr,

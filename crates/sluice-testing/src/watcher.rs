@@ -30,7 +30,7 @@ impl Watcher {
         watcher
     }
 
-    /// As `start`, for one that writes to a file.
+    /// Starts it as `start` does, but waits for nothing: for a watch that writes to a file.
     #[track_caller]
     pub fn start_silent(server: &Server, options: &[&str]) -> Watcher {
         let mut command = sluice(server.setup().directory());
@@ -55,7 +55,7 @@ impl Watcher {
         self.output.wait_for(count, |line| line.contains(text))
     }
 
-    /// What it has written so far.
+    /// The output so far.
     pub fn text(&self) -> String {
         self.output.text()
     }

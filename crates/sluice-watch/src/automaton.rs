@@ -1,164 +1,91 @@
 //! A search for many byte strings at once, in bytes that arrive in chunks (A. V. Aho and M. J. Corasick, 1975).
 //!
-//! The time is proportional to the bytes that are searched and those of the strings, whatever they are: clients choose both.
+//! The time is proportional to the bytes that are searched and those of the strings, whatever they are: clients choose both. Here: the begin
+//! of a string at the end of the bytes, which the library does not tell. Not here: the search itself (`aho_corasick`).
 
-/// The state before the first byte, and wherever nothing of a string has been seen.
-pub(crate) const START: Node = 0;
+use aho_corasick::Anchored;
+use aho_corasick::automaton::{Automaton as _, StateID};
+use aho_corasick::nfa::noncontiguous::NFA;
 
-/// A state of the search: what has been seen of the strings, at the end of the bytes so far.
-pub(crate) type Node = u32;
+/// The state before the first byte.
+pub(crate) const START: Node = Node(None);
+
+/// A state of the search: what has been seen of the strings, at the end of the bytes so far. `None` before the first byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node(Option<StateID>);
 
 /// A search for these strings.
 #[derive(Debug)]
 pub(crate) struct Automaton {
-    states: Vec<State>,
-    /// The states after one byte; `START` where no string begins with it.
-    first: Box<[Node; 256]>,
-    #[cfg(test)]
-    steps: std::cell::Cell<u64>,
+    nfa: NFA,
+    start: StateID,
+    /// The begins of strings, by the states that they lead to.
+    begins: Vec<Begin>,
 }
 
-/// What has been seen is the begin of a string.
-#[derive(Clone, Debug, Default)]
-struct State {
-    /// Its last byte.
-    byte: u8,
-    /// Its bytes.
-    depth: usize,
+/// The longest begin of a string at the end of the bytes so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begin {
+    bytes: usize,
     /// The number of a string that begins with it.
     string: usize,
-    /// The bytes of the longest string that ends here; 0 if none does.
-    found: usize,
-    /// The states with one byte more: the first of them, and of the same list the next one. `START` if there is none.
-    child: Node,
-    sibling: Node,
-    /// The longest other begin of a string at the end of the same bytes.
-    fallback: Node,
 }
 
 impl Automaton {
     /// Searches these strings, of which none is empty.
     pub(crate) fn new(strings: &[Box<[u8]>]) -> Automaton {
-        let mut automaton = Automaton {
-            states: vec![State::default()],
-            first: Box::new([START; 256]),
-            #[cfg(test)]
-            steps: std::cell::Cell::default(),
-        };
-        for (number, string) in strings.iter().enumerate() {
-            automaton.add(number, string);
+        let built = NFA::builder().prefilter(false).build(strings);
+        let nfa = built.expect("it has far fewer than 2^31 states");
+        let start = nfa.start_state(Anchored::No).expect("it is not anchored");
+        let mut begins = Vec::new();
+        for (string, text) in strings.iter().enumerate() {
+            let mut state = start;
+            for (index, byte) in text.iter().enumerate() {
+                state = nfa.next_state(Anchored::No, state, *byte);
+                if state.as_usize() >= begins.len() {
+                    begins.resize(state.as_usize() + 1, Begin::default());
+                }
+                let bytes = index + 1;
+                begins[state.as_usize()] = Begin { bytes, string };
+            }
         }
-        automaton.set_fallbacks();
-        automaton
+        Automaton { nfa, start, begins }
     }
 
     /// The state after one more byte.
-    pub(crate) fn next(&self, mut node: Node, byte: u8) -> Node {
-        loop {
-            let next = self.child(node, byte);
-            if next != START || node == START {
-                return next;
-            }
-            node = self.state(node).fallback;
-        }
+    pub(crate) fn next(&self, node: Node, byte: u8) -> Node {
+        let state = node.0.unwrap_or(self.start);
+        Node(Some(self.nfa.next_state(Anchored::No, state, byte)))
     }
 
     /// The bytes of the longest string that ends here; 0 if none does.
     pub(crate) fn found(&self, node: Node) -> usize {
-        self.state(node).found
+        match node.0 {
+            // The first is the longest: the others are its ends.
+            Some(state) if self.nfa.is_match(state) => self.nfa.pattern_len(self.nfa.match_pattern(state, 0)),
+            _ => 0,
+        }
     }
 
     /// The bytes of the longest begin of a string that ends here.
     pub(crate) fn begun(&self, node: Node) -> usize {
-        self.state(node).depth
+        self.begin(node).bytes
     }
 
     /// The number of a string that begins with what `begun` counts.
     pub(crate) fn string(&self, node: Node) -> usize {
-        self.state(node).string
+        self.begin(node).string
     }
 
-    fn state(&self, node: Node) -> &State {
-        &self.states[node as usize]
+    fn begin(&self, node: Node) -> Begin {
+        let begin = node.0.and_then(|state| self.begins.get(state.as_usize()));
+        begin.copied().unwrap_or_default()
     }
 
-    fn child(&self, node: Node, byte: u8) -> Node {
-        self.count_step();
-        if node == START {
-            return self.first[usize::from(byte)];
-        }
-        let mut child = self.state(node).child;
-        while child != START && self.state(child).byte != byte {
-            self.count_step();
-            child = self.state(child).sibling;
-        }
-        child
-    }
-
-    fn add(&mut self, number: usize, string: &[u8]) {
-        let mut node = START;
-        for (at, byte) in string.iter().enumerate() {
-            let next = self.child(node, *byte);
-            node = match next {
-                START => self.add_child(node, *byte, number, at + 1),
-                next => next,
-            };
-        }
-        self.states[node as usize].found = string.len();
-    }
-
-    fn add_child(&mut self, parent: Node, byte: u8, string: usize, depth: usize) -> Node {
-        let node = Node::try_from(self.states.len()).unwrap_or(START);
-        let sibling = match parent {
-            START => {
-                self.first[usize::from(byte)] = node;
-                START
-            }
-            parent => std::mem::replace(&mut self.states[parent as usize].child, node),
-        };
-        self.states.push(State {
-            byte,
-            depth,
-            string,
-            sibling,
-            ..State::default()
-        });
-        node
-    }
-
-    /// In the order of their depth, because each needs those of the shorter ones.
-    fn set_fallbacks(&mut self) {
-        let mut order: Vec<Node> = self.first.iter().copied().filter(|node| *node != START).collect();
-        let mut at = 0;
-        while let Some(node) = order.get(at).copied() {
-            at += 1;
-            let fallback = self.state(node).fallback;
-            if self.state(node).found == 0 {
-                self.states[node as usize].found = self.found(fallback);
-            }
-            let mut child = self.state(node).child;
-            while child != START {
-                let fallback = self.next(fallback, self.state(child).byte);
-                self.states[child as usize].fallback = fallback;
-                order.push(child);
-                child = self.state(child).sibling;
-            }
-        }
-    }
-
+    /// Bytes of memory that it uses.
     #[cfg(test)]
-    fn count_step(&self) {
-        self.steps.set(self.steps.get() + 1);
-    }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "as in tests")]
-    fn count_step(&self) {}
-
-    /// Comparisons so far, with those that have made it.
-    #[cfg(test)]
-    pub(crate) fn steps(&self) -> u64 {
-        self.steps.get()
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.nfa.memory_usage() + size_of_val(self.begins.as_slice())
     }
 }
 

@@ -1,11 +1,11 @@
-//! A watch that may show a connection or an exchange: what it has been shown, and its trigger.
+//! A watch that may show a connection or an exchange: the part that was shown so far, and the trigger.
 //!
 //! Not here: when it is decided (`subject`), and what it asks for (`spec`).
 
 use std::sync::Arc;
 
 use crate::event::{Content, Direction, Event};
-use crate::filter::{Facts, Verdict};
+use crate::filter::{FilterMatch, TracedAttributes};
 use crate::item::Item;
 use crate::pattern::Search;
 use crate::ring::Ring;
@@ -16,7 +16,7 @@ use crate::watch::Queue;
 pub(crate) struct Candidate {
     pub(crate) queue: Arc<Queue>,
     pub(crate) is_shown: bool,
-    /// What the trigger waits for has happened; or there is none.
+    /// Whether the trigger has fired, or there is none.
     pub(crate) is_triggered: bool,
     /// Bytes that may still be shown.
     pub(crate) octets_left: usize,
@@ -52,9 +52,10 @@ impl Candidate {
 
     /// Whether a connection is shown without one of its exchanges: the watch says nothing about requests. That of a proxy, whose clients
     /// are known only by their requests, is not if the watch wants one client.
-    pub(crate) fn is_connection_shown_by_itself(&self, facts: &Facts) -> bool {
+    pub(crate) fn is_connection_shown_by_itself(&self, attributes: &TracedAttributes) -> bool {
         let spec = &self.queue.spec;
-        let is_of_connections = spec.filter.is_of_connections() && spec.filter.decide(facts) == Verdict::Matches;
+        let is_of_connections =
+            spec.filter.is_of_connections() && spec.filter.decide(attributes) == FilterMatch::Matches;
         is_of_connections && spec.trigger.is_none() && !spec.once
     }
 
@@ -64,8 +65,8 @@ impl Candidate {
     }
 
     /// Shows a connection no more, unless it is shown by itself.
-    pub(crate) fn hide(&mut self, facts: &Facts) {
-        if self.is_connection_shown_by_itself(facts) {
+    pub(crate) fn hide(&mut self, attributes: &TracedAttributes) {
+        if self.is_connection_shown_by_itself(attributes) {
             return;
         }
         if self.queue.spec.once {

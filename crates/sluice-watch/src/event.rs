@@ -1,4 +1,4 @@
-//! What a watcher is shown.
+//! Events of connections and exchanges, for watches.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,13 +14,13 @@ pub struct Event {
     pub since: Duration,
     /// The part of the server that noted it: `"net"`, `"decide"`, `"script"`.
     pub module: &'static str,
-    /// What kind of event it is.
+    /// The kind of event.
     pub item: Item,
     /// The number of the connection or exchange among all that were watched. Lines of one exchange have the same.
     pub number: u64,
     /// The id of the exchange, as in the logs. `None` of a connection.
     pub id: Option<Arc<str>>,
-    /// What happened.
+    /// The text or the bytes.
     pub content: Content,
 }
 
@@ -31,7 +31,7 @@ pub enum Content {
     Text(String),
     /// Bytes, shown as text where they are text, otherwise as a hex dump.
     Bytes {
-        /// From whom to whom.
+        /// The direction.
         direction: Direction,
         /// The bytes, masked; at most so many as the watch shows of a request.
         bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub enum Content {
     },
 }
 
-/// From whom bytes came.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -51,7 +51,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Its name.
+    /// The name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -36,17 +36,17 @@ pub struct Filter {
     /// The id of the exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// It took longer than so many milliseconds.
+    /// The time, in milliseconds, that the request exceeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slower_than_ms: Option<u64>,
 }
 
-/// What is known of a request so far. `None` is not known yet; of a request that has ended (`is_ended`), it is known that there is none.
+/// The known properties of a request. `None`: not known yet or, if the request `is_ended`, absent.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct TracedAttributes {
     /// The client's address, as text.
     pub client: Option<String>,
-    /// What the site is called: its hosts, which may be globs (`*.example.org`).
+    /// The hosts of the site, which may be globs (`*.example.org`).
     pub site: Option<Vec<String>>,
     /// The path, as the client sent it, without its query.
     pub path: Option<String>,
@@ -62,13 +62,13 @@ pub struct Facts {
     pub id: Option<String>,
     /// How long it has taken so far.
     pub time: Duration,
-    /// Nothing more will be known.
+    /// Whether these properties are final.
     pub is_ended: bool,
 }
 
-/// What is known of a request when its head is complete.
+/// The properties of a request that are known when its head is complete.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestFacts<'a> {
+pub struct TracedRequest<'a> {
     /// The client's address.
     pub client: IpAddr,
     /// The path, as the client sent it, without its query.
@@ -79,16 +79,16 @@ pub struct RequestFacts<'a> {
     pub id: &'a str,
 }
 
-impl RequestFacts<'_> {
-    /// The same, to add to.
+impl TracedRequest<'_> {
+    /// The same properties as attributes, to which others can be added.
     #[must_use]
-    pub fn to_facts(&self) -> Facts {
-        Facts {
+    pub fn to_attributes(&self) -> TracedAttributes {
+        TracedAttributes {
             client: Some(self.client.to_canonical().to_string()),
             path: Some(self.path.to_owned()),
             method: Some(self.method.to_owned()),
             id: Some(self.id.to_owned()),
-            ..Facts::default()
+            ..TracedAttributes::default()
         }
     }
 }
@@ -126,21 +126,21 @@ impl std::fmt::Write for AddressText {
 
 /// Whether a request matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It does.
+pub enum FilterMatch {
+    /// The request matches.
     Matches,
-    /// It does not, whatever comes.
+    /// The request does not match, whatever follows.
     Differs,
-    /// That depends on what is not known yet.
+    /// The answer depends on properties that are not known yet.
     Undecided,
 }
 
-impl Verdict {
-    fn and(self, other: Verdict) -> Verdict {
+impl FilterMatch {
+    fn and(self, other: FilterMatch) -> FilterMatch {
         match (self, other) {
-            (Verdict::Differs, _) | (_, Verdict::Differs) => Verdict::Differs,
-            (Verdict::Undecided, _) | (_, Verdict::Undecided) => Verdict::Undecided,
-            _ => Verdict::Matches,
+            (FilterMatch::Differs, _) | (_, FilterMatch::Differs) => FilterMatch::Differs,
+            (FilterMatch::Undecided, _) | (_, FilterMatch::Undecided) => FilterMatch::Undecided,
+            _ => FilterMatch::Matches,
         }
     }
 }
@@ -148,31 +148,31 @@ impl Verdict {
 impl Filter {
     /// Decides with what is known.
     #[must_use]
-    pub fn decide(&self, facts: &Facts) -> Verdict {
+    pub fn decide(&self, attributes: &TracedAttributes) -> FilterMatch {
         let text = |pattern: &Option<Pattern>, fact: &Option<String>| match (pattern, fact) {
-            (None, _) => Verdict::Matches,
-            (Some(pattern), Some(fact)) => verdict(pattern.matches(fact)),
-            (Some(_), None) => unknown(facts),
+            (None, _) => FilterMatch::Matches,
+            (Some(pattern), Some(fact)) => match_of(pattern.matches(fact)),
+            (Some(_), None) => unknown(attributes),
         };
         let exactly = |wanted: &Option<String>, fact: &Option<String>| match (wanted, fact) {
-            (None, _) => Verdict::Matches,
-            (Some(wanted), Some(fact)) => verdict(wanted == fact),
-            (Some(_), None) => unknown(facts),
+            (None, _) => FilterMatch::Matches,
+            (Some(wanted), Some(fact)) => match_of(wanted == fact),
+            (Some(_), None) => unknown(attributes),
         };
-        text(&self.client, &facts.client)
-            .and(self.decide_site(facts))
-            .and(text(&self.path, &facts.path))
-            .and(exactly(&self.method, &facts.method))
-            .and(text(&self.script, &facts.script))
-            .and(text(&self.user, &facts.user))
-            .and(exactly(&self.id, &facts.id))
-            .and(self.decide_status(facts))
-            .and(self.decide_time(facts))
+        text(&self.client, &attributes.client)
+            .and(self.decide_site(attributes))
+            .and(text(&self.path, &attributes.path))
+            .and(exactly(&self.method, &attributes.method))
+            .and(text(&self.script, &attributes.script))
+            .and(text(&self.user, &attributes.user))
+            .and(exactly(&self.id, &attributes.id))
+            .and(self.decide_status(attributes))
+            .and(self.decide_time(attributes))
     }
 
     /// Whether a request can match, by what is known when its head is complete.
     #[must_use]
-    pub fn may_match(&self, request: &RequestFacts<'_>) -> bool {
+    pub fn may_match(&self, request: &TracedRequest<'_>) -> bool {
         let may = |pattern: &Option<Pattern>, fact: &str| pattern.as_ref().is_none_or(|pattern| pattern.matches(fact));
         let is = |wanted: &Option<String>, fact: &str| wanted.as_ref().is_none_or(|wanted| wanted == fact);
         let is_client = |pattern: &Pattern| pattern.matches(AddressText::new(request.client).as_str());
@@ -199,30 +199,30 @@ impl Filter {
         *self == clients_only
     }
 
-    fn decide_site(&self, facts: &Facts) -> Verdict {
-        match (&self.site, &facts.site) {
-            (None, _) => Verdict::Matches,
-            (Some(wanted), Some(names)) => verdict(names.iter().any(|name| is_site(wanted, name))),
-            (Some(_), None) => unknown(facts),
+    fn decide_site(&self, attributes: &TracedAttributes) -> FilterMatch {
+        match (&self.site, &attributes.site) {
+            (None, _) => FilterMatch::Matches,
+            (Some(wanted), Some(names)) => match_of(names.iter().any(|name| is_site(wanted, name))),
+            (Some(_), None) => unknown(attributes),
         }
     }
 
-    fn decide_status(&self, facts: &Facts) -> Verdict {
-        match (&self.status, facts.status) {
-            (None, _) => Verdict::Matches,
+    fn decide_status(&self, attributes: &TracedAttributes) -> FilterMatch {
+        match (&self.status, attributes.status) {
+            (None, _) => FilterMatch::Matches,
             (Some(pattern), Some(status)) => {
                 let class = format!("{}xx", status / 100);
-                verdict(pattern.matches(&status.to_string()) || pattern.matches(&class))
+                match_of(pattern.matches(&status.to_string()) || pattern.matches(&class))
             }
-            (Some(_), None) => unknown(facts),
+            (Some(_), None) => unknown(attributes),
         }
     }
 
-    fn decide_time(&self, facts: &Facts) -> Verdict {
+    fn decide_time(&self, attributes: &TracedAttributes) -> FilterMatch {
         match self.slower_than_ms {
-            None => Verdict::Matches,
-            Some(limit) if facts.time > Duration::from_millis(limit) => Verdict::Matches,
-            Some(_) => unknown(facts),
+            None => FilterMatch::Matches,
+            Some(limit) if attributes.time > Duration::from_millis(limit) => FilterMatch::Matches,
+            Some(_) => unknown(attributes),
         }
     }
 }
@@ -234,14 +234,18 @@ fn is_site(wanted: &Pattern, name: &str) -> bool {
     wanted.matches(&name) || Pattern::new(name).matches(&wanted.to_string())
 }
 
-fn verdict(matches: bool) -> Verdict {
-    if matches { Verdict::Matches } else { Verdict::Differs }
+fn match_of(matches: bool) -> FilterMatch {
+    if matches {
+        FilterMatch::Matches
+    } else {
+        FilterMatch::Differs
+    }
 }
 
-fn unknown(facts: &Facts) -> Verdict {
-    match facts.is_ended {
-        true => Verdict::Differs,
-        false => Verdict::Undecided,
+fn unknown(attributes: &TracedAttributes) -> FilterMatch {
+    match attributes.is_ended {
+        true => FilterMatch::Differs,
+        false => FilterMatch::Undecided,
     }
 }
 
@@ -249,12 +253,12 @@ fn unknown(facts: &Facts) -> Verdict {
 mod tests {
     use super::*;
 
-    fn facts() -> Facts {
-        Facts {
+    fn attributes() -> TracedAttributes {
+        TracedAttributes {
             client: Some("192.0.2.1".into()),
             path: Some("/a/b".into()),
             method: Some("GET".into()),
-            ..Facts::default()
+            ..TracedAttributes::default()
         }
     }
 
@@ -265,20 +269,20 @@ mod tests {
             status: Some(Pattern::new("5xx")),
             ..Filter::default()
         };
-        let mut facts = facts();
-        assert_eq!(filter.decide(&facts), Verdict::Undecided);
-        facts.status = Some(502);
-        assert_eq!(filter.decide(&facts), Verdict::Matches);
-        facts.status = Some(404);
-        assert_eq!(filter.decide(&facts), Verdict::Differs);
-        facts.status = None;
-        facts.is_ended = true;
-        assert_eq!(filter.decide(&facts), Verdict::Differs);
+        let mut attributes = attributes();
+        assert_eq!(filter.decide(&attributes), FilterMatch::Undecided);
+        attributes.status = Some(502);
+        assert_eq!(filter.decide(&attributes), FilterMatch::Matches);
+        attributes.status = Some(404);
+        assert_eq!(filter.decide(&attributes), FilterMatch::Differs);
+        attributes.status = None;
+        attributes.is_ended = true;
+        assert_eq!(filter.decide(&attributes), FilterMatch::Differs);
     }
 
     #[test]
     fn what_the_head_decides_is_decided_without_an_allocation() {
-        let request = |client: &str| RequestFacts {
+        let request = |client: &str| TracedRequest {
             client: client.parse().unwrap(),
             path: "/a/b",
             method: "GET",
@@ -297,7 +301,7 @@ mod tests {
             let request = request(client);
             assert_eq!(filter.may_match(&request), expected, "{filter:?} {client}");
             assert_eq!(
-                filter.decide(&request.to_facts()) != Verdict::Differs,
+                filter.decide(&request.to_attributes()) != FilterMatch::Differs,
                 expected,
                 "{filter:?} {client}"
             );
@@ -312,13 +316,13 @@ mod tests {
 
     #[test]
     fn a_site_is_known_by_each_of_its_names() {
-        let facts = Facts {
+        let attributes = TracedAttributes {
             site: Some(
                 ["example.org", "Example.net", "*.example.org", "default"]
                     .map(str::to_owned)
                     .into(),
             ),
-            ..facts()
+            ..attributes()
         };
         for (wanted, expected) in [
             ("example.org", true),
@@ -334,7 +338,7 @@ mod tests {
                 site: Some(Pattern::new(wanted)),
                 ..Filter::default()
             };
-            assert_eq!(filter.decide(&facts), verdict(expected), "{wanted}");
+            assert_eq!(filter.decide(&attributes), match_of(expected), "{wanted}");
         }
     }
 
@@ -345,8 +349,8 @@ mod tests {
             user: Some(Pattern::new("ann")),
             ..Filter::default()
         };
-        assert_eq!(filter.decide(&facts()), Verdict::Differs);
-        assert_eq!(Filter::default().decide(&facts()), Verdict::Matches);
+        assert_eq!(filter.decide(&attributes()), FilterMatch::Differs);
+        assert_eq!(Filter::default().decide(&attributes()), FilterMatch::Matches);
     }
 
     #[test]
@@ -355,11 +359,11 @@ mod tests {
             slower_than_ms: Some(10),
             ..Filter::default()
         };
-        let mut facts = facts();
-        facts.time = Duration::from_millis(10);
-        assert_eq!(filter.decide(&facts), Verdict::Undecided);
-        facts.time = Duration::from_millis(11);
-        assert_eq!(filter.decide(&facts), Verdict::Matches);
+        let mut attributes = attributes();
+        attributes.time = Duration::from_millis(10);
+        assert_eq!(filter.decide(&attributes), FilterMatch::Undecided);
+        attributes.time = Duration::from_millis(11);
+        assert_eq!(filter.decide(&attributes), FilterMatch::Matches);
         assert!(!filter.is_of_connections());
     }
 }

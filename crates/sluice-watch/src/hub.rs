@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::filter::{Facts, RequestFacts, Verdict};
+use crate::filter::{FilterMatch, TracedAttributes, TracedRequest};
 use crate::mask::Masks;
 use crate::spec::Spec;
 use crate::subject::{Inner, LateJoin, Subject};
@@ -16,7 +16,7 @@ use crate::watch::{Queue, Watch, Watcher};
 /// Watches at once at most.
 const WATCHES_MAX: usize = 16;
 
-/// Of them, those of pages: the others are for the control socket, whatever browsers do.
+/// Watches of pages at once at most. The others are reserved for the control socket, whatever browsers do.
 const PAGE_WATCHES_MAX: usize = 12;
 
 /// From this number on, subjects that wait for the tick are removed earlier if they have ended.
@@ -32,7 +32,7 @@ pub struct Hub {
     pub(crate) ring_bytes: Arc<AtomicUsize>,
     /// Connections and exchanges that were watched.
     subjects: AtomicU64,
-    /// What must not be shown.
+    /// The masks of secrets.
     masks: Mutex<Masks>,
 }
 
@@ -42,12 +42,12 @@ struct Watches {
     changes: u64,
 }
 
-/// There are too many watches: so many.
+/// The bound that another watch would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// In all.
+    /// The bound on all watches.
     All,
-    /// Of pages.
+    /// The bound on watches of pages.
     OfPages,
 }
 
@@ -115,19 +115,19 @@ impl Hub {
         Ok(Watch::new(Arc::clone(self), queue))
     }
 
-    /// What is watched now.
+    /// The specs of the active watches.
     #[must_use]
     pub fn specs(&self) -> Vec<Spec> {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         watches.list.iter().map(|queue| queue.spec.clone()).collect()
     }
 
-    /// Sets what must not be shown of the connections and exchanges that begin from now on.
+    /// Sets the masks of secrets for the connections and exchanges that begin from now on.
     pub fn set_masks(&self, masks: Masks) {
         *self.masks.lock().unwrap_or_else(PoisonError::into_inner) = masks;
     }
 
-    /// What must not be shown.
+    /// The masks of secrets.
     #[must_use]
     pub fn masks(&self) -> Masks {
         self.masks.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -208,13 +208,13 @@ impl WorkerHub {
 
     /// The subject of a connection, with the watches that are active now. `subject` is the one that it has had so far.
     #[must_use]
-    pub fn connection(&self, subject: &Subject, facts: impl FnOnce() -> Facts) -> Subject {
+    pub fn connection(&self, subject: &Subject, attributes: impl FnOnce() -> TracedAttributes) -> Subject {
         if !self.is_on() {
             return Subject::NONE;
         }
         let list = self.list();
         if subject.is_none() {
-            return self.begin(&list, None, facts());
+            return self.begin(&list, None, attributes());
         }
         subject.join(&list);
         match subject.is_over() {
@@ -225,29 +225,29 @@ impl WorkerHub {
 
     /// The subject of an exchange on a connection; nothing if no watch can match what is known of it.
     #[must_use]
-    pub fn exchange(&self, connection: &Subject, facts: impl FnOnce() -> Facts) -> Subject {
+    pub fn exchange(&self, connection: &Subject, attributes: impl FnOnce() -> TracedAttributes) -> Subject {
         if !self.is_on() {
             return Subject::NONE;
         }
-        self.begin(&self.list(), Some(connection), facts())
+        self.begin(&self.list(), Some(connection), attributes())
     }
 
     /// The subject of a request on a connection: as `exchange`, but nothing is allocated for a request that no watch can match.
     #[must_use]
-    pub fn request(&self, connection: &Subject, request: &RequestFacts<'_>) -> Subject {
+    pub fn request(&self, connection: &Subject, request: &TracedRequest<'_>) -> Subject {
         if !self.is_on() {
             return Subject::NONE;
         }
         let list = self.list();
         match list.iter().any(|queue| queue.spec.filter.may_match(request)) {
-            true => self.begin(&list, Some(connection), request.to_facts()),
+            true => self.begin(&list, Some(connection), request.to_attributes()),
             false => Subject::NONE,
         }
     }
 
     /// Whether a watch may show a request that is in progress, by what was known of it when it began. Nothing is allocated.
     #[must_use]
-    pub fn may_join(&self, request: &RequestFacts<'_>) -> bool {
+    pub fn may_join(&self, request: &TracedRequest<'_>) -> bool {
         let list = self.list();
         let mut specs = list.iter().map(|queue| &queue.spec);
         specs.any(|spec| spec.joins_requests() && spec.filter.may_match(request))
@@ -261,13 +261,13 @@ impl WorkerHub {
         &self,
         subject: &Subject,
         began: Instant,
-        facts: Facts,
+        attributes: TracedAttributes,
         summary: impl FnOnce(&Masks) -> String,
     ) -> bool {
         let is_new = |queue: &&Arc<Queue>| {
             !queue.is_ended()
                 && queue.spec.joins_requests()
-                && queue.spec.filter.decide(&facts) != Verdict::Differs
+                && queue.spec.filter.decide(&attributes) != FilterMatch::Differs
                 && subject.may_join(queue)
         };
         let candidates: Vec<_> = self.list().iter().filter(is_new).cloned().collect();
@@ -278,7 +278,7 @@ impl WorkerHub {
         let late = LateJoin {
             hub: &self.hub,
             began,
-            facts,
+            attributes,
         };
         subject.join_late(late, candidates, summary);
         if depends_on_time {
@@ -296,14 +296,15 @@ impl WorkerHub {
         });
     }
 
-    fn begin(&self, list: &[Arc<Queue>], parent: Option<&Subject>, facts: Facts) -> Subject {
-        let may_match = |queue: &&Arc<Queue>| !queue.is_ended() && queue.spec.filter.decide(&facts) != Verdict::Differs;
+    fn begin(&self, list: &[Arc<Queue>], parent: Option<&Subject>, attributes: TracedAttributes) -> Subject {
+        let may_match =
+            |queue: &&Arc<Queue>| !queue.is_ended() && queue.spec.filter.decide(&attributes) != FilterMatch::Differs;
         let candidates: Vec<Arc<Queue>> = list.iter().filter(may_match).cloned().collect();
         if candidates.is_empty() {
             return Subject::NONE;
         }
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
-        let subject = Subject::begin(&self.hub, self.hub.next_number(), parent, facts, candidates);
+        let subject = Subject::begin(&self.hub, self.hub.next_number(), parent, attributes, candidates);
         if depends_on_time && parent.is_some() {
             self.wait(&subject);
         }

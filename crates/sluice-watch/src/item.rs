@@ -1,4 +1,4 @@
-//! What can be watched.
+//! Items: the kinds of events that can be watched.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub enum Item {
     RequestBody,
     /// Each route that was tried, and why it did not match.
     Mapping,
-    /// Who may: users, groups, rules, agents, limits.
+    /// Access control: users, groups, rules, agents, limits.
     Authorization,
     /// The file, and the file cache.
     Cache,
@@ -27,9 +27,9 @@ pub enum Item {
     Process,
     /// The CGI variables.
     Variables,
-    /// What is written to CGIPLUSIN.
+    /// The lines that are written to CGIPLUSIN.
     Cgiplusin,
-    /// What the script has written.
+    /// The output of the script.
     Mailbox,
     /// Callouts and their answers.
     Callouts,
@@ -74,7 +74,7 @@ impl Item {
         Item::Timing,
     ];
 
-    /// Its name, on the command line and in a line.
+    /// The name, on the command line and in a line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Item {
         }
     }
 
-    /// What it shows, in a few words.
+    /// A description of its events, in a few words.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -215,7 +215,7 @@ impl Items {
         Items(self.0 & !other.0)
     }
 
-    /// Its items, in their order.
+    /// The items of the set, in their order.
     pub fn iter(self) -> impl Iterator<Item = Item> {
         Item::ALL.into_iter().filter(move |item| self.contains(*item))
     }

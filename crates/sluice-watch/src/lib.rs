@@ -46,7 +46,7 @@ mod timing;
 mod watch;
 
 pub use event::{Content, Direction, Event};
-pub use filter::{Facts, Filter, RequestFacts, Verdict};
+pub use filter::{Filter, FilterMatch, TracedAttributes, TracedRequest};
 pub use hub::{Hub, Refused, WorkerHub};
 pub use item::{Item, Items, UnknownItem};
 pub use line::{Line, hex_dump};

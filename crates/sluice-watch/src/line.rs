@@ -34,7 +34,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// What is shown after the columns; not escaped.
+/// The text after the columns; not escaped.
 pub(crate) fn text_of(event: &Event) -> String {
     match &event.content {
         Content::Text(text) => text.clone(),

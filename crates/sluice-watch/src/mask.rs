@@ -1,4 +1,4 @@
-//! What must not be shown: the values of secrets in heads, queries, bodies, and in the bytes of a connection.
+//! Masking of secrets: their values in heads, queries, bodies, and in the bytes of a connection.
 //!
 //! Whether something is a secret follows from its name ([`Masks`]). The sentinels of a script are masked where they are known.
 

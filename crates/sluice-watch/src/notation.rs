@@ -1,4 +1,4 @@
-//! What a watcher asks for, as text: the options of the command line, the query of the page, and the line that says what is watched.
+//! The notation of a watch as text: the options of the command line, the query of the page, and the line that describes the watch.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -176,7 +176,7 @@ fn octets(text: &str) -> Result<usize, String> {
     })
 }
 
-/// What is watched, in a line: `mapping,process of requests with path /cgi-bin/*, status 5xx; the first request only`.
+/// Describes the watch in a line: `mapping,process of requests with path /cgi-bin/*, status 5xx; the first request only`.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let group = Items::GROUPS.iter().find(|(_, items)| *items == self.items);

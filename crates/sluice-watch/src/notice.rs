@@ -1,4 +1,4 @@
-//! What a watcher is shown between events: what is watched, what was lost, and why the watch has ended.
+//! Notices between the events of a watch: its description, the number of lost events, and why the watch has ended.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::line::Escaped;
 use crate::spec::Spec;
 
-/// A line that is no event. As text it begins with `-- `, which no event does; as JSON it has one member.
+/// A line between events. As text it begins with `-- `, which no event does; as JSON it has one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Notice {
-    /// The watch begins: what is watched.
+    /// The watch begins, with this description.
     Watching(String),
     /// So many events were lost here.
     Lost(u64),

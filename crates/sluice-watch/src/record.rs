@@ -17,14 +17,14 @@ pub struct Record<'a> {
     pub since_us: u64,
     /// The part of the server that noted it.
     pub module: &'a str,
-    /// What kind of event it is.
+    /// The kind of event.
     pub item: Item,
     /// The number of the connection or exchange.
     pub number: u64,
     /// The id of the exchange, as in the logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
-    /// From whom to whom bytes went.
+    /// The direction of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
     /// The number of bytes, with those that are not shown.
@@ -39,7 +39,7 @@ pub struct Record<'a> {
     /// Other bytes, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hex: Option<String>,
-    /// Of the item timing: what took the time of the request, one after the other.
+    /// The phases of the request, one after the other; for the item timing only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<Vec<PhaseTime>>,
 }
@@ -49,7 +49,7 @@ pub struct Record<'a> {
 pub struct PhaseTime {
     /// The moment at which it ended.
     pub phase: Phase,
-    /// What took the time.
+    /// A description of the phase.
     pub about: &'static str,
     /// When it began.
     pub begin_us: u64,
@@ -92,7 +92,7 @@ impl<'a> Record<'a> {
         record.with_phases()
     }
 
-    /// With the phases, if it is the event that has them.
+    /// Adds the phases if the item is timing.
     fn with_phases(mut self) -> Record<'a> {
         if self.item == Item::Timing {
             let timing = self.text.as_deref().and_then(|text| text.parse().ok());

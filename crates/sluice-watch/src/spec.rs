@@ -1,13 +1,13 @@
-//! What a watcher asks for.
+//! The specification of a watch: items, requests, bounds.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::filter::{Facts, Filter};
+use crate::filter::{Filter, TracedAttributes};
 use crate::item::{Item, Items};
 
-/// What a watch shows, and of which requests.
+/// The items that a watch shows, and the requests of which it shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
@@ -63,7 +63,7 @@ impl Default for Spec {
     }
 }
 
-/// What must happen to a request before it is shown: one of the conditions that are given.
+/// The conditions under which a request is shown. One of those that are given suffices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trigger {
@@ -89,9 +89,9 @@ impl Trigger {
     ]);
 
     /// Whether what is known of a request fires it.
-    pub(crate) fn fires(&self, facts: &Facts) -> bool {
-        let is_status = |min: u16| facts.status.is_some_and(|status| status >= min);
-        let is_slow = |limit: u64| facts.time > Duration::from_millis(limit);
+    pub(crate) fn fires(&self, attributes: &TracedAttributes) -> bool {
+        let is_status = |min: u16| attributes.status.is_some_and(|status| status >= min);
+        let is_slow = |limit: u64| attributes.time > Duration::from_millis(limit);
         self.status_min.is_some_and(is_status) || self.slower_than_ms.is_some_and(is_slow)
     }
 }

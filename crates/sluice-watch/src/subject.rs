@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::candidate::Candidate;
 use crate::event::{Content, Direction, Event};
-use crate::filter::{Facts, Verdict};
+use crate::filter::{FilterMatch, TracedAttributes};
 use crate::hub::Hub;
 use crate::item::{Item, Items};
 use crate::mask::Masks;
@@ -30,7 +30,7 @@ const MODULE: &str = "watch";
 pub(crate) struct LateJoin<'a> {
     pub(crate) hub: &'a Hub,
     pub(crate) began: Instant,
-    pub(crate) facts: Facts,
+    pub(crate) attributes: TracedAttributes,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct Inner {
 
 #[derive(Debug)]
 struct State {
-    facts: Facts,
+    attributes: TracedAttributes,
     candidates: Vec<Candidate>,
     ring: Ring,
 }
@@ -71,13 +71,13 @@ impl Subject {
         hub: &Arc<Hub>,
         number: u64,
         connection: Option<&Subject>,
-        facts: Facts,
+        attributes: TracedAttributes,
         candidates: Vec<Arc<Queue>>,
     ) -> Subject {
         if let Some(connection) = connection.and_then(Subject::inner) {
             connection.is_idle.set(false);
         }
-        let inner = Inner::new(hub, number, connection, Instant::now(), facts);
+        let inner = Inner::new(hub, number, connection, Instant::now(), attributes);
         inner.state.borrow_mut().candidates = candidates.into_iter().map(Candidate::new).collect();
         inner.decide();
         Subject(Some(Rc::new(OnceCell::from(inner))))
@@ -114,9 +114,9 @@ impl Subject {
         summary: impl FnOnce(&Masks) -> String,
     ) {
         let Some(place) = &self.0 else { return };
-        let LateJoin { hub, began, facts } = late;
+        let LateJoin { hub, began, attributes } = late;
         let inner = place.get_or_init(|| {
-            let inner = Inner::new(hub, hub.next_number(), Some(&Subject::NONE), began, facts);
+            let inner = Inner::new(hub, hub.next_number(), Some(&Subject::NONE), began, attributes);
             inner.timing.borrow_mut().add(Phase::Unwatched, began.elapsed());
             inner
         });
@@ -229,9 +229,9 @@ impl Subject {
     }
 
     /// Adds to what is known of the exchange; that may decide who is shown it.
-    pub fn know(&self, add: impl FnOnce(&mut Facts)) {
+    pub fn know(&self, add: impl FnOnce(&mut TracedAttributes)) {
         if let Some(inner) = self.inner() {
-            add(&mut inner.state.borrow_mut().facts);
+            add(&mut inner.state.borrow_mut().attributes);
             inner.decide();
         }
     }
@@ -239,7 +239,7 @@ impl Subject {
     /// Ends the exchange: what is not known now never will be. Further events are shown only while there is a [`Hold`].
     pub fn end(&self) {
         let Some(inner) = self.inner() else { return };
-        self.know(|facts| facts.is_ended = true);
+        self.know(|attributes| attributes.is_ended = true);
         inner.has_ended.set(true);
         if inner.holds.get() == 0 {
             self.close();
@@ -286,9 +286,11 @@ impl Subject {
     pub fn sent(&self) {
         let Some(inner) = self.inner() else { return };
         let mut state = inner.state.borrow_mut();
-        let State { facts, candidates, .. } = &mut *state;
+        let State {
+            attributes, candidates, ..
+        } = &mut *state;
         for candidate in candidates.iter_mut().filter(|candidate| candidate.is_left()) {
-            candidate.hide(facts);
+            candidate.hide(attributes);
         }
     }
 
@@ -328,7 +330,7 @@ impl Subject {
         let Some(inner) = self.inner() else { return };
         let mut state = inner.state.borrow_mut();
         for queue in list {
-            if !state.has(queue) && queue.spec.filter.decide(&state.facts) != Verdict::Differs {
+            if !state.has(queue) && queue.spec.filter.decide(&state.attributes) != FilterMatch::Differs {
                 state.candidates.push(Candidate::new(Arc::clone(queue)));
             }
         }
@@ -366,7 +368,9 @@ impl Subject {
     fn leave(&self, queue: &Arc<Queue>) -> bool {
         let Some(inner) = self.inner() else { return false };
         let mut state = inner.state.borrow_mut();
-        let State { facts, candidates, .. } = &mut *state;
+        let State {
+            attributes, candidates, ..
+        } = &mut *state;
         let mut candidates = candidates.iter_mut();
         match candidates.find(|candidate| Arc::ptr_eq(&candidate.queue, queue)) {
             Some(candidate) => {
@@ -375,7 +379,7 @@ impl Subject {
                     // What has fired it belongs to the exchange that has ended.
                     candidate.is_triggered = candidate.queue.spec.trigger.is_none();
                     if inner.is_idle.get() {
-                        candidate.hide(facts);
+                        candidate.hide(attributes);
                     }
                 }
                 true
@@ -425,11 +429,17 @@ impl State {
 
 impl Inner {
     /// A subject without candidates. An exchange has a `connection`, even if nobody watches that.
-    fn new(hub: &Hub, number: u64, connection: Option<&Subject>, began: Instant, facts: Facts) -> Rc<Inner> {
+    fn new(
+        hub: &Hub,
+        number: u64,
+        connection: Option<&Subject>,
+        began: Instant,
+        attributes: TracedAttributes,
+    ) -> Rc<Inner> {
         Rc::new(Inner {
             number,
             began,
-            id: facts.id.as_deref().map(Arc::from),
+            id: attributes.id.as_deref().map(Arc::from),
             connection: connection.cloned().unwrap_or_default(),
             is_connection: connection.is_none(),
             wanted: Cell::default(),
@@ -440,7 +450,7 @@ impl Inner {
             is_idle: Cell::default(),
             hidden: RefCell::default(),
             state: RefCell::new(State {
-                facts,
+                attributes,
                 candidates: Vec::new(),
                 ring: Ring::new(&hub.ring_bytes),
             }),
@@ -518,11 +528,11 @@ impl Inner {
     fn decide(&self) {
         let mut state = self.state.borrow_mut();
         let State {
-            facts,
+            attributes,
             candidates,
             ring,
         } = &mut *state;
-        facts.time = self.began.elapsed();
+        attributes.time = self.began.elapsed();
         candidates.retain_mut(|candidate| {
             if candidate.queue.is_ended() {
                 return false;
@@ -531,17 +541,17 @@ impl Inner {
                 return true;
             }
             if self.is_connection {
-                if candidate.is_connection_shown_by_itself(facts) {
+                if candidate.is_connection_shown_by_itself(attributes) {
                     candidate.show(ring);
                 }
-                return candidate.queue.spec.filter.decide(facts) != Verdict::Differs;
+                return candidate.queue.spec.filter.decide(attributes) != FilterMatch::Differs;
             }
             let trigger = candidate.queue.spec.trigger.as_ref();
-            candidate.is_triggered |= trigger.is_some_and(|trigger| trigger.fires(facts));
+            candidate.is_triggered |= trigger.is_some_and(|trigger| trigger.fires(attributes));
             let is_triggered = candidate.is_triggered || self.connection.is_triggered(&candidate.queue);
-            match candidate.queue.spec.filter.decide(facts) {
-                Verdict::Differs => false,
-                Verdict::Matches if is_triggered => {
+            match candidate.queue.spec.filter.decide(attributes) {
+                FilterMatch::Differs => false,
+                FilterMatch::Matches if is_triggered => {
                     let may_show = candidate.queue.claim(self.number);
                     if may_show {
                         self.connection.show(&candidate.queue);
@@ -549,7 +559,7 @@ impl Inner {
                     }
                     may_show
                 }
-                Verdict::Matches | Verdict::Undecided => true,
+                FilterMatch::Matches | FilterMatch::Undecided => true,
             }
         });
         let wanted = candidates.iter().map(|candidate| candidate.queue.spec.noted());
@@ -564,9 +574,11 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.is_connection {
-            let State { facts, candidates, .. } = self.state.get_mut();
+            let State {
+                attributes, candidates, ..
+            } = self.state.get_mut();
             let left = candidates.iter_mut().filter(|candidate| candidate.is_left());
-            left.for_each(|candidate| candidate.hide(facts));
+            left.for_each(|candidate| candidate.hide(attributes));
         }
     }
 }

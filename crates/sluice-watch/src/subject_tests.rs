@@ -1,11 +1,11 @@
-//! Who is shown what: watches, filters, triggers, bounds.
+//! Events and the watches that they are shown to: filters, triggers, bounds.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::{
-    Content, Direction, Facts, Filter, Hub, Item, Items, Pattern, Secrets, Spec, Subject, Taken, Trigger, Watch,
-    WorkerHub,
+    Content, Direction, Filter, Hub, Item, Items, Pattern, Secrets, Spec, Subject, Taken, TracedAttributes, Trigger,
+    Watch, WorkerHub,
 };
 
 struct Server {
@@ -29,7 +29,7 @@ impl Server {
     }
 
     fn exchange(&self, connection: &Subject, path: &str) -> Subject {
-        self.worker.exchange(connection, || Facts {
+        self.worker.exchange(connection, || TracedAttributes {
             path: Some(path.into()),
             method: Some("GET".into()),
             ..client()
@@ -37,10 +37,10 @@ impl Server {
     }
 }
 
-fn client() -> Facts {
-    Facts {
+fn client() -> TracedAttributes {
+    TracedAttributes {
         client: Some("192.0.2.1".into()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     }
 }
 
@@ -120,12 +120,12 @@ fn what_came_before_the_decision_is_shown_with_the_connection() {
     connection.note(Item::Connection, "net", || "accepted".into());
     let good = server.exchange(&connection, "/a");
     note(&good, "good");
-    good.know(|facts| facts.status = Some(200));
+    good.know(|attributes| attributes.status = Some(200));
     good.end();
     let bad = server.exchange(&connection, "/a");
     note(&bad, "bad");
     assert!(take(&watch).events.is_empty());
-    bad.know(|facts| facts.status = Some(502));
+    bad.know(|attributes| attributes.status = Some(502));
     note(&bad, "after");
     bad.end();
     connection.note(Item::Connection, "net", || "sent".into());
@@ -286,18 +286,18 @@ fn the_connection_of_a_proxy_is_shown_with_the_exchanges_of_the_client_that_is_w
     let mut spec = all();
     spec.filter.client = Some(Pattern::new("192.0.2.1"));
     let watch = server.watch(spec);
-    let connection = server.worker.connection(&Subject::NONE, Facts::default);
+    let connection = server.worker.connection(&Subject::NONE, TracedAttributes::default);
     note(&connection, "accepted");
-    let other = server.worker.exchange(&connection, || Facts {
+    let other = server.worker.exchange(&connection, || TracedAttributes {
         client: Some("192.0.2.2".into()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     });
     assert!(other.is_none() && take(&watch).events.is_empty());
     note(&server.exchange(&connection, "/"), "shown");
     assert_eq!(texts(&take(&watch)), ["accepted", "shown"]);
-    let named = server.worker.connection(&Subject::NONE, Facts::default);
+    let named = server.worker.connection(&Subject::NONE, TracedAttributes::default);
     note(&named, "accepted");
-    named.know(|facts| facts.client = client().client);
+    named.know(|attributes| attributes.client = client().client);
     assert_eq!(texts(&take(&watch)), ["accepted"]);
 }
 
@@ -406,7 +406,7 @@ fn the_ring_of_an_undecided_request_is_bounded() {
     for index in 0..10_000 {
         note(&exchange, &index.to_string());
     }
-    exchange.know(|facts| facts.status = Some(500));
+    exchange.know(|attributes| attributes.status = Some(500));
     let taken = take(&watch);
     assert_eq!(taken.events.len() as u64 + taken.lost, 10_000);
     assert_eq!(texts(&taken).last(), Some(&"9999"));

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// A watch has begun within the exchange.
     Unwatched,
-    /// It is known what answers.
+    /// A handler for the request was chosen.
     Decided,
     /// A password was verified, or an agent has answered.
     Identified,
@@ -28,9 +28,9 @@ pub enum Phase {
     Admitted,
     /// The answer to a wrong password was delayed.
     Delayed,
-    /// It may have the answer.
+    /// Access was granted.
     Granted,
-    /// Its body was stored.
+    /// The request body was stored.
     Stored,
     /// A script process was found or started.
     Process,
@@ -63,7 +63,7 @@ impl Phase {
         Phase::End,
     ];
 
-    /// Its name.
+    /// The name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Phase {
         }
     }
 
-    /// What took the time before it.
+    /// A description of the work before the moment.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -169,7 +169,7 @@ impl fmt::Display for Timing {
     }
 }
 
-/// A text that is not that of a [`Timing`].
+/// A text that is not a [`Timing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotATiming;
 

@@ -23,7 +23,7 @@ pub(crate) struct Queue {
     filled: Condvar,
     /// The number of the request that is shown, if there is to be only one; 0 before.
     claimed: AtomicU64,
-    /// As in `state`, for requests, which must not wait for a lock.
+    /// A copy of `is_ended` in `state`, for requests, which must not wait for a lock.
     is_ended: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What has happened since the last look.
+/// The events since the last call.
 #[derive(Debug, Default)]
 pub struct Taken {
     /// The events, in their order.
@@ -151,7 +151,7 @@ impl Watch {
         Watch { hub, queue }
     }
 
-    /// What is watched.
+    /// The specification of the watch.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.queue.spec

@@ -15,14 +15,14 @@ use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, ListenAddress,
-    ListenSettings, LogFormat, LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
+    ListenSettings, LogFormat, LogTarget, Mailbox, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
     ServerLog, Settings, SiteSettings, UnknownHosts,
 };
+use sluice_tools::passwd::Passwd;
+use sluice_tools::rate::Rate;
+use sluice_tools::workout::Workout;
 
-use crate::passwd::Passwd;
-use crate::rate::Rate;
 use crate::top::Top;
-use crate::workout::Workout;
 use crate::{certificates, control, exposed, rte_directory};
 
 const EXAMPLES: &str = "\
@@ -186,7 +186,7 @@ pub(crate) struct Serve {
     /// The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect.
     #[arg(long, value_name = "stream|record", value_parser = parse_mailbox, default_value = "stream")]
     mailbox: Mailbox,
-    /// Who is shown what the log says about an error, with the last lines that a failed script wrote to its standard error: local
+    /// Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local
     /// (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are
     /// listened on, otherwise off].
     #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
@@ -276,7 +276,7 @@ impl ConfigFile {
     /// The file that was named, or the default one.
     ///
     /// # Errors
-    /// One line: there is no default file, or it may be another user's.
+    /// One line: there is no default file, or another user of the machine can write to it.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
         sluice_config::choose_file(self.file.as_deref())
     }
@@ -353,7 +353,7 @@ impl Demo {
         }
     }
 
-    /// Its addresses, with TLS if wanted.
+    /// The addresses, with TLS if wanted.
     ///
     /// # Errors
     /// One line: no certificate can be made.
@@ -489,8 +489,8 @@ fn directory_site(
 ) -> SiteSettings {
     let origin = "the command line";
     let programs = root.join("cgi-bin");
-    let route = |path: &str, mode: Mode| {
-        let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
+    let route = |path: &str, settings: fn(ScriptSource) -> ScriptSettings| {
+        let mut script = settings(ScriptSource::Directory(programs.clone()));
         script.is_directory_optional = true;
         script.output.mailbox = mailbox;
         RouteSettings {
@@ -503,8 +503,8 @@ fn directory_site(
     engines.output.mailbox = mailbox;
     engines.engines.sdk = sdk;
     let routes = vec![
-        route("/cgi-bin/*", Mode::Cgi),
-        route("/cgiplus-bin/*", Mode::Cgiplus),
+        route("/cgi-bin/*", ScriptSettings::cgi),
+        route("/cgiplus-bin/*", ScriptSettings::cgiplus),
         rte_directory::route(engines, origin),
     ];
     SiteSettings {
@@ -532,7 +532,7 @@ fn are_loopback(listen: &[ListenAddress]) -> bool {
         .all(|listen| listen.ip().is_some_and(|ip| ip.is_loopback()))
 }
 
-/// Who is shown what the log says about an error, if nobody has said.
+/// The default of `detail`: error details are for local clients, and for nobody if other machines can connect.
 fn default_detail(listen: &[ListenAddress]) -> ErrorDetail {
     match are_loopback(listen) {
         true => ErrorDetail::Local,

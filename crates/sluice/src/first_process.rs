@@ -20,7 +20,7 @@ use crate::arguments;
 /// The signals that are for the server.
 const PASSED_ON: [Signal; 5] = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1, Signal::USR2];
 
-/// What is added to the number of a signal that has ended the program, as shells do.
+/// The exit status of a program that a signal has ended is this plus the number of the signal, as in shells.
 const BY_SIGNAL: i32 = 128;
 
 /// Whether this process is process 1 and its command runs a server.

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
-use sluice_server::{CurrentUsers, IgnoredSignals, script_users};
+use sluice_launch::{CurrentUsers, IgnoredSignals};
+use sluice_script::script_users;
 
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{FromLauncher, ToLauncher};
@@ -43,8 +44,8 @@ async fn serve() -> Result<ExitCode, String> {
     let failed = |error: String| format!("launcher: {error}");
     let end = socket.try_clone().map_err(|error| failed(error.to_string()))?;
     // Scripts of root itself (--allow-root) keep what root has.
-    if sluice_server::is_root() && plan.users.usual.is_some() {
-        sluice_server::withhold_privileges_from_programs().map_err(|error| failed(error.to_string()))?;
+    if sluice_launch::is_root() && plan.users.usual.is_some() {
+        sluice_launch::withhold_privileges_from_programs().map_err(|error| failed(error.to_string()))?;
     }
     let users = Arc::new(CurrentUsers::default());
     users.set(script_users::policy(&plan.users));
@@ -60,7 +61,7 @@ async fn serve() -> Result<ExitCode, String> {
         }
     };
     // What scripts have left behind.
-    sluice_server::end_orphans();
+    sluice_launch::end_orphans();
     served.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,7 +14,6 @@ mod launcher_role;
 mod link;
 #[cfg(test)]
 mod manual;
-mod passwd;
 mod rate;
 mod rte_directory;
 mod server_log;
@@ -24,7 +23,6 @@ mod stream_lf;
 mod supervisor;
 mod top;
 mod users;
-mod workout;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -49,7 +47,7 @@ fn main() -> ExitCode {
     // Otherwise a process that was started by /proc/self/exe would be called "exe". Fails only without /proc.
     let _ = std::fs::write("/proc/self/comm", "sluice");
     // Before the first thread, because threads inherit the signals that are blocked.
-    let prepared = sluice_server::prepare_process();
+    let prepared = sluice_launch::prepare_process();
     let logger = Logger::start();
     if let Err(error) = prepared {
         tracing::warn!("the process cannot be protected from its scripts: {error}");
@@ -75,7 +73,7 @@ fn main() -> ExitCode {
 
 /// Runs as process 1 of a container, with the server in a child.
 fn run_first() -> ExitCode {
-    let prepared = sluice_server::prepare_process().map_err(|error| error.to_string());
+    let prepared = sluice_launch::prepare_process().map_err(|error| error.to_string());
     let result = prepared.and_then(|()| first_process::run());
     result.unwrap_or_else(|message| {
         print_failure(&message);
@@ -121,7 +119,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
             let site = demo::Site::unpack()?;
             server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
         }
-        Command::Workout(workout) => return workout::run(&workout, print),
+        Command::Workout(workout) => return sluice_tools::workout::run(&workout, print),
         Command::Status(options) => return ask(&Order::Status, &options),
         Command::Reload(options) => return ask(&Order::Reload, &options),
         Command::Upgrade(options) => return ask(&Order::Upgrade, &options),
@@ -134,8 +132,8 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
         }
         Command::Top(options) => return top::run(&options, print),
         Command::Watch(options) => return control::watch_client::run(&options),
-        Command::Passwd(change) => return passwd::run(&change, print),
-        Command::Rate(rate) => rate::run(&rate, print),
+        Command::Passwd(change) => return sluice_tools::passwd::run(&change, print),
+        Command::Rate(options) => sluice_tools::rate::run(&options, &rate::ThisProgram, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),
         Command::Reference => print(&sluice_config::reference()),
     };
@@ -150,7 +148,7 @@ fn ask(command: &Order, options: &control::client::Options) -> Result<ExitCode, 
 
 /// Refuses to run a server as root without consent, because there is no change of user.
 fn refuse_root(is_allowed: bool) -> Result<(), String> {
-    if is_allowed || !sluice_server::is_root() {
+    if is_allowed || !sluice_launch::is_root() {
         return Ok(());
     }
     Err(users::ROOT_REFUSED.to_owned())
@@ -168,12 +166,12 @@ fn run_check(check: &Check) -> Result<ExitCode, String> {
         {
             tracing::warn!("{}", escaped_lines(&warning));
         }
-        if sluice_server::is_root() && settings.users.server.is_none() {
+        if sluice_launch::is_root() && settings.users.server.is_none() {
             tracing::warn!(
                 "checked as root: `sluice run` refuses to run as root unless user = \"www-data\" in [server] names another user, or --allow-root is given"
             );
         }
-        if !sluice_server::is_root()
+        if !sluice_launch::is_root()
             && let Err(message) = users::check(&settings, false)
         {
             tracing::warn!("{message}");

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use sluice_settings::{Action, Engine, EngineSettings, Mode, RouteSettings, ScriptSettings, ScriptSource, Settings};
+use sluice_settings::{Action, Engine, EngineSettings, RouteSettings, ScriptSettings, ScriptSource, Settings};
 
 /// The paths of the route.
 const PATH: &str = "/rte/*";
 
-/// Its engines.
+/// The engines, by the suffix of a script.
 const ENGINES: [(&str, Engine); 3] = [(".py", Engine::Python), (".pl", Engine::Perl), (".php", Engine::Php)];
 
-/// The script settings of a directory. An engine that is missing is no mistake: requests for its scripts get 503.
+/// The script settings of a directory. Engines may be missing: requests for their scripts get 503.
 pub(crate) fn script(directory: &Path) -> ScriptSettings {
-    let mut script = ScriptSettings::new(ScriptSource::Directory(directory.to_owned()), Mode::Rte);
+    let mut script = ScriptSettings::rte(ScriptSource::Directory(directory.to_owned()));
     let engines = ENGINES.into_iter().map(|(suffix, engine)| (suffix.to_owned(), engine));
     script.engines.by_suffix = engines.collect();
     script
@@ -26,7 +26,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     routes
         .filter_map(|route| match &route.action {
-            Action::Script(script) if script.mode == Mode::Rte => Some(&**script),
+            Action::Script(script) if script.mode.has_engine() => Some(&**script),
             _ => None,
         })
         .flat_map(missing_engines)

@@ -59,7 +59,7 @@ pub(crate) fn run(settings: Settings, logger: &Logger) -> Result<(), String> {
 
 fn allow_core_dumps(settings: &Settings) -> Result<(), String> {
     match settings.core_dumps {
-        true => sluice_server::allow_core_dumps().map_err(|error| format!("core_dumps: {error}")),
+        true => sluice_launch::allow_core_dumps().map_err(|error| format!("core_dumps: {error}")),
         false => Ok(()),
     }
 }

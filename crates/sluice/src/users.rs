@@ -3,12 +3,12 @@
 //! Not here: how users are written (`config`), the change itself (`sluice_launch`), and the files of a server process with another user
 //! (`supervisor::files`).
 
-use sluice_server::is_root;
+use sluice_launch::is_root;
 use sluice_settings::{Settings, User};
 
 use rustix::process::geteuid;
 
-/// What a server does that is started as root without consent.
+/// The message when a server is started as root without consent.
 pub(crate) const ROOT_REFUSED: &str = "running as root is refused, because every script would run as root too: name a user for the server, user = \"www-data\" in \
                             [server] (docs/guides/users.md), start Sluice as an ordinary user \
                             (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE, see docs/guides/deploy.md), or give \

@@ -255,7 +255,7 @@ fn exercises_over_tls_have_tables_of_their_own() {
 /// Exercises of C programs.
 const NEED_PROGRAMS: [&str; 3] = ["bandwidth.sh", "perf_scripts.sh", "scripts_v4.sh"];
 
-/// What the reply to a link must contain.
+/// The expected content of the reply to a link.
 enum Expectation {
     Text(&'static [&'static str]),
     Bytes(usize),
@@ -305,7 +305,7 @@ fn expectation(link: &str) -> Expectation {
     }
 }
 
-/// What is installed beside the server.
+/// The programs that are installed beside the server.
 #[derive(Clone, Copy)]
 enum Layout {
     /// The C programs, as far as they are built; all interpreters of this machine.

@@ -12,9 +12,9 @@ use crate::source::Text;
 pub(crate) enum Scope {
     /// In an identifier, as a whole or as a part.
     Part,
-    /// As a whole identifier.
+    /// In an identifier, only as a whole.
     Name,
-    /// As the name of an item, a module or a method, where it is defined.
+    /// In the name of an item, a module or a method, where it is defined.
     Definition,
     /// In comments, docs and quoted text.
     Prose,
@@ -23,11 +23,11 @@ pub(crate) enum Scope {
 /// A word or phrase not to use.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// As the table has it.
+    /// The word as it stands in the table.
     pub(crate) word: String,
-    /// Its words or parts in lower case.
+    /// The words or parts in lower case.
     parts: Vec<String>,
-    /// What to write.
+    /// The word to write instead.
     pub(crate) replacement: String,
     scopes: Vec<Scope>,
 }

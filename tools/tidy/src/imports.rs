@@ -77,7 +77,7 @@ impl Files<'_> {
     }
 }
 
-/// What one file defines and names; all paths are from the crate's root.
+/// The names that one file defines, and the paths in it; all paths are from the crate's root.
 struct File<'a> {
     module: Module,
     defines: HashSet<&'a str>,

@@ -1,34 +1,44 @@
 //! The rules of this source tree that the compiler does not check.
 //!
-//! `cargo run -p tidy` checks the checkout around it; `cargo run -p tidy figures` prints figures about it. Each other file
+//! `cargo run -p tidy` checks the checkout around it; `cargo run -p tidy figures` prints figures about it, and
+//! `cargo run -p tidy prune` shortens the lists of what may stay (`allowed`). Each other file
 //! holds one kind of rule, its checker, and small samples that break it. A finding names file and line, what is wrong and
 //! what to do. Here: the table of the rules. Nothing of the server is needed, so this runs before it is built.
 
+mod allowed;
 mod cycles;
 mod decision;
+mod doc_comments;
 mod docs;
+mod edges;
 mod figures;
 mod floors;
 mod glossary;
 mod heads;
 mod imports;
 mod needs;
+mod sizes;
 mod source;
 mod tree;
+mod types;
 mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use allowed::Finding;
 use glossary::Glossary;
 use source::Text;
 use tree::Tree;
 
 /// Files without an ending that hold text of ours.
-const PLAIN_FILES: [&str; 6] = [
+const PLAIN_FILES: [&str; 9] = [
+    ".ci/run",
     "Makefile",
     "bench/setup",
-    "ci/run",
+    "fuzz/run",
+    "tools/check",
+    "tools/check-musl",
     "tools/h2spec",
     "tools/needs",
     "tools/test-fresh",
@@ -44,7 +54,7 @@ const OWN: &str = "tools/tidy/";
 type Check = fn(&Tree) -> Vec<String>;
 
 /// The rules.
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 17] = [
     ("crates depend only on lower floors", |tree| {
         tree.manifests().iter().flat_map(floors::check).collect()
     }),
@@ -103,6 +113,17 @@ const CHECKS: [(&str, Check); 14] = [
     ("the architecture page is short", |tree| {
         docs::check_length(&tree.text("ARCHITECTURE.md")).into_iter().collect()
     }),
+    ("a dependency on a crate of the workspace is used", |tree| {
+        let manifests = tree.manifests();
+        manifests
+            .iter()
+            .flat_map(|manifest| edges::check(manifest, &tree.sources))
+            .collect()
+    }),
+    ("few files name a mode of scripts", |tree| {
+        tree.sources.iter().flat_map(decision::check_modes).collect()
+    }),
+    ("tracked files are small", |tree| sizes::check_tracked(tree.root())),
     ("nothing names the machine it was written on", |tree| {
         let home = std::env::var_os("HOME");
         let private = docs::private_directories(tree.root(), home.as_deref().map(Path::new));
@@ -111,6 +132,23 @@ const CHECKS: [(&str, Check); 14] = [
         ];
         let texts = tree.texts(&kinds);
         texts.flat_map(|text| docs::check_private(text, &private)).collect()
+    }),
+];
+
+/// The findings of one rule, with the keys of their entries.
+type ListedCheck = fn(&Tree) -> Vec<Finding>;
+
+/// The rules that are broken already, each with the name of its list (`allowed`).
+const LISTED_CHECKS: [(&str, &str, ListedCheck); 2] = [
+    ("two types of a crate never have one name", "types", |tree| {
+        let roots = tree.roots();
+        roots
+            .iter()
+            .flat_map(|root| types::check(root, &tree.sources))
+            .collect()
+    }),
+    ("a doc comment begins with a noun or a verb", "doc-comments", |tree| {
+        tree.sources.iter().flat_map(doc_comments::check).collect()
     }),
 ];
 
@@ -124,20 +162,48 @@ fn main() -> ExitCode {
     let root = here.ancestors().nth(2).expect("tools/tidy is two directories deep");
     let tree = Tree::read(root);
     assert!(tree.roots().len() > 4, "the workspace has at least five crates");
-    if std::env::args().nth(1).is_some_and(|argument| argument == "figures") {
-        let words = banned_words(&tree, &Glossary::new(&tree.text(GLOSSARY)));
-        println!("{}", figures::table(&tree.sources, &words));
-        return ExitCode::SUCCESS;
-    }
-    let mut is_tidy = true;
-    for (rule, check) in CHECKS {
-        let findings = check(&tree);
-        if !findings.is_empty() {
-            is_tidy = false;
-            println!("tidy: {rule}:\n{}\n", findings.join("\n"));
+    match std::env::args().nth(1).as_deref() {
+        None => {}
+        Some("figures") => {
+            let words = banned_words(&tree, &Glossary::new(&tree.text(GLOSSARY)));
+            println!("{}", figures::table(&tree.sources, &words));
+            return ExitCode::SUCCESS;
+        }
+        Some("prune") => {
+            prune(&tree);
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => {
+            println!("tidy: {other}: say nothing, figures or prune");
+            return ExitCode::FAILURE;
         }
     }
-    if is_tidy { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut found: Vec<(&str, Vec<String>)> = CHECKS.iter().map(|(rule, check)| (*rule, check(&tree))).collect();
+    for (rule, list, check) in LISTED_CHECKS {
+        found.push((rule, allowed::check(&tree.text(&list_path(list)), &check(&tree))));
+    }
+    found.retain(|(_, findings)| !findings.is_empty());
+    for (rule, findings) in &found {
+        println!("tidy: {rule}:\n{}\n", findings.join("\n"));
+    }
+    if found.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn list_path(list: &str) -> String {
+    format!("tools/tidy/allowed/{list}.list")
+}
+
+/// Removes the entries that nothing needs from every list.
+fn prune(tree: &Tree) {
+    for (_, list, check) in LISTED_CHECKS {
+        let path = list_path(list);
+        let text = allowed::pruned(&tree.text(&path), &check(tree));
+        std::fs::write(tree.root().join(path), text).expect("a list that can be written");
+    }
 }
 
 /// The words not to use that the tree holds, but for the page that lists them.

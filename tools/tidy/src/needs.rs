@@ -2,12 +2,12 @@
 
 use crate::source::Text;
 
-/// What every Debian has (Essential: yes), and make, without which nothing of this runs.
+/// Programs of every Debian (Essential: yes), and make, without which nothing of this runs.
 const ESSENTIAL: [&str; 12] = [
     "awk", "bash", "dd", "gzip", "grep", "id", "make", "mkfifo", "sh", "sleep", "tar", "timeout",
 ];
 
-/// What stands before the name of a program in Rust, and in Python.
+/// Texts before the name of a program in Rust, and in Python.
 const STARTS: [&str; 3] = ["Command::new(\"", "shutil.which(\"", "for command in ([\""];
 
 /// Programs that a test starts and that neither every Debian has nor `make test` installs.

@@ -3,9 +3,9 @@
 /// A file of the tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
-    /// Its path from the root of the tree.
+    /// The path from the root of the tree.
     pub(crate) path: String,
-    /// Its content.
+    /// The content.
     pub(crate) text: String,
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn check_text(text: &Text, glossary: &Glossary) -> Vec<String> {
     report.findings
 }
 
-/// What was found in one file.
+/// The findings in one file.
 struct Report<'a> {
     path: &'a str,
     glossary: &'a Glossary,

@@ -177,17 +177,6 @@ fn proxies_and_name_servers_need_addresses() {
     }
 }
 
-/// The other tests of dns_lookup need the feature; `cargo test -p sluice --no-default-features without_reverse_dns` runs this one.
-#[cfg(not(feature = "reverse-dns"))]
-#[test]
-fn without_reverse_dns_the_key_is_refused() {
-    assert_eq!(
-        mistake("[server]\ndns_lookup = true"),
-        "2: dns_lookup = true: this program was built without the cargo feature reverse-dns: build it with that, or remove this"
-    );
-}
-
-#[cfg(feature = "reverse-dns")]
 #[test]
 fn the_port_of_a_name_server_defaults_to_53() {
     for (text, address) in [

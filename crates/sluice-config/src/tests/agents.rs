@@ -16,7 +16,7 @@ fn with_access(access: &str) -> String {
 fn agent_of(access: &str) -> AgentSettings {
     let text = with_access(access);
     let settings = read(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
-    match &settings.sites[0].routes[0].changes.access {
+    match &settings.sites[0].routes[0].changes.access.own {
         Some(AccessUse::Limited(access)) => access.source.agent.clone().expect("an agent"),
         other => panic!("{other:?}"),
     }

@@ -8,9 +8,10 @@ use sluice_settings::Settings;
 use super::super::document::{ConfigErrors, Document, FileKind};
 use super::super::interpret;
 use super::super::root::ROOT;
+use super::super::route::{self, Role};
 use super::{Invented, template};
 
-/// What a part of a configuration may stand after.
+/// Texts after which a part of a configuration is valid.
 const BEFORE: [&str; 7] = [
     "",
     "[[site]]\nroot = 'htdocs'\n",
@@ -22,7 +23,7 @@ const BEFORE: [&str; 7] = [
     "[[listen]]\naddress = '127.0.0.1:0'\n",
 ];
 
-/// What a part needs after it.
+/// Texts that a part of a configuration may need after it.
 const AFTER: [&str; 2] = ["", "\n[[site]]\nroot = 'htdocs'\n"];
 
 /// A comment on the line before a block that shows a mistake, or no configuration of Sluice.
@@ -54,6 +55,28 @@ fn every_configuration_in_the_docs_is_valid() {
     }
     assert!(found > 20, "the pages have {found} configurations");
     assert!(mistakes.is_empty(), "\n{mistakes}");
+}
+
+#[test]
+fn the_guide_lists_every_action_and_every_change() {
+    let page = fs::read_to_string(top().join("docs/guides/routes.md")).expect("a page of this tree");
+    let table = page.split("| a route with |").nth(1).expect("the table of effects");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells: Vec<&str> = rows.filter_map(|row| row.split('|').nth(1)).collect();
+    let (changes, actions) = cells.split_last().expect("a row for the changes");
+    // Between backquotes are names, around them words.
+    let names = |text: &str| {
+        let mut names: Vec<String> = text.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    let sorted = |roles: &[Role]| {
+        let mut names: Vec<&str> = route::names(roles).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names(&actions.join(" ")), sorted(&[Role::Serves, Role::Acts]));
+    assert_eq!(names(changes), sorted(&[Role::Changes]));
 }
 
 /// Whether it is a configuration, a part of one, or a file to include.
@@ -88,10 +111,14 @@ fn read(text: &str, included: &str) -> Result<Settings, ConfigErrors> {
     )
 }
 
+/// The top of this tree.
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// README, the guides, and the pages of examples.
 fn pages() -> Vec<PathBuf> {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let directories = ["", "docs", "docs/guides", "examples/git"].map(|directory| top.join(directory));
+    let directories = ["", "docs", "docs/guides", "examples/git"].map(|directory| top().join(directory));
     let entries = directories
         .iter()
         .flat_map(|directory| fs::read_dir(directory).expect("a directory of this tree"));

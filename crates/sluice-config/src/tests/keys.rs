@@ -241,6 +241,24 @@ fn every_default_is_what_holds_without_the_key() {
 }
 
 #[test]
+fn every_mode_is_a_word_of_its_key() {
+    // The compiler asks for an arm for a new mode.
+    let next = |mode: Mode| match mode {
+        Mode::Cgi => Some(Mode::Cgiplus),
+        Mode::Cgiplus => Some(Mode::Rte),
+        Mode::Rte => None,
+    };
+    let keys = all_keys(&ROOT);
+    let (_, key) = keys
+        .iter()
+        .find(|(section, key)| section.title() == "[[site.route]].script" && key.name == "mode")
+        .expect("the key of the mode");
+    for mode in std::iter::successors(Some(Mode::Cgi), |mode| next(*mode)) {
+        assert!(key.value.contains(&format!("`\"{}\"`", mode.name())), "{}", key.value);
+    }
+}
+
+#[test]
 fn every_key_is_described_once_in_sentences() {
     let keys = all_keys(&ROOT);
     for (index, (section, key)) in keys.iter().enumerate() {

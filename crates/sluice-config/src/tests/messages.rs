@@ -323,7 +323,7 @@ fn routes_without_an_action_or_with_two_are_refused() {
     let cases = [
         (
             "path = '/a'",
-            "3: [[site.route]] does nothing: give it files = { directory = \"…\" }, script = { … }, redirect = { to = \"…\" }, refuse = { status = 403 }, reports = true or rewrite = \"/…\", or something to change: headers, expires, limits, compress, cache, client_certificates, access, pass_authorization, throttle, rate, log",
+            "3: [[site.route]] does nothing: give it an action (directory, scripts, fallback, files, script, redirect, refuse, reports, rewrite), as in files = { directory = \"…\" }, or something to change (headers, expires, limits, log, compress, cache, client_certificates, access, pass_authorization, throttle, rate)",
         ),
         (
             "path = '/a/*'\nfiles = { directory = 'a' }\nredirect = { to = '/b' }",

@@ -1,4 +1,4 @@
-//! What the keys for variables of scripts refuse.
+//! Mistakes in the keys for variables of scripts.
 
 use super::messages::{assert_mistake, with_script};
 

@@ -111,7 +111,8 @@ impl Cached {
         Cached::of_version(representation, content, self.version)
     }
 
-    fn of_version(representation: Representation, content: Content, version: FileVersion) -> Cached {
+    /// The content of a version of a file.
+    pub(crate) fn of_version(representation: Representation, content: Content, version: FileVersion) -> Cached {
         Cached {
             head: representation.whole_head(&content),
             representation,
@@ -130,7 +131,12 @@ impl Cached {
 
     /// Whether the file still has the version that was read, according to its present `metadata`.
     pub(crate) fn is_current(&self, metadata: &Metadata) -> bool {
-        self.version == FileVersion::of(metadata)
+        self.is_of(FileVersion::of(metadata))
+    }
+
+    /// Whether it was made from this version of the file.
+    pub(crate) fn is_of(&self, version: FileVersion) -> bool {
+        self.version == version
     }
 
     /// When the file was last revalidated: milliseconds since the cache was made.
@@ -169,7 +175,7 @@ impl FileVersion {
     }
 
     /// The size of the file.
-    pub(super) fn bytes(self) -> u64 {
+    pub(crate) fn bytes(self) -> u64 {
         self.bytes
     }
 }

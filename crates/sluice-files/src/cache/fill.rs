@@ -1,4 +1,6 @@
-//! Reading larger files into the cache, in a blocking thread, because the disk may be slow.
+//! Reading files into the cache: small ones at once, larger ones in a blocking thread, because the disk may be slow.
+//!
+//! Here: one file. Not here: when a request has it read (`cache_work`).
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -8,12 +10,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use sluice_http::body::Content;
 use tokio::runtime::Handle;
 
+use crate::body::{WHOLE_BYTES_MAX, read_cached};
 use crate::cache::Cache;
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::representation::Representation;
 
 /// A file to be read into the cache.
 pub(crate) struct Fill {
+    cache: Arc<Cache>,
     key: Key,
     file: Arc<File>,
     representation: Representation,
@@ -23,35 +27,67 @@ pub(crate) struct Fill {
 
 impl Fill {
     /// The version of `file` that `metadata` and `representation` describe.
-    pub(crate) fn new(key: Key, file: &Arc<File>, representation: &Representation, metadata: &Metadata) -> Fill {
+    pub(crate) fn new(
+        cache: &Arc<Cache>,
+        key: Key,
+        file: &Arc<File>,
+        representation: &Representation,
+        metadata: &Metadata,
+    ) -> Fill {
         Fill {
+            cache: Arc::clone(cache),
             key,
             file: Arc::clone(file),
             representation: representation.clone(),
             version: FileVersion::of(metadata),
         }
     }
-}
 
-impl Cache {
-    /// Reads a file into the cache in the background; once, however many requests ask for it meanwhile. `read` makes the
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    pub(crate) fn version(&self) -> FileVersion {
+        self.version
+    }
+
+    /// Reads a small file that is in the page cache now, and keeps it. Another one is read in the background: then the result is the work.
+    pub(crate) fn read_small(self: Box<Self>) -> Result<Arc<Cached>, Box<Fill>> {
+        let bytes = self.version.bytes();
+        let content = (bytes <= WHOLE_BYTES_MAX).then(|| read_cached(&self.file, 0, bytes));
+        match content.flatten() {
+            Some(content) => Ok(self.keep(content)),
+            None => Err(self),
+        }
+    }
+
+    /// Keeps content that was read now, unless the file has changed since it was opened.
+    pub(crate) fn keep(self, content: Vec<u8>) -> Arc<Cached> {
+        let content = self.cache.content_of(content);
+        let cached = Arc::new(Cached::of_version(self.representation, content, self.version));
+        if self.file.metadata().is_ok_and(|now| cached.is_current(&now)) {
+            self.cache.insert(self.key, &cached);
+        }
+        cached
+    }
+
+    /// Reads the file into the cache in the background; once, however many requests ask for it meanwhile. `read` makes the
     /// content from the file and its size. An error of the kind `InvalidData` is not logged here, because the response
     /// reports it too.
-    pub(crate) fn fill(
-        self: &Arc<Self>,
-        fill: Fill,
+    pub(crate) fn read_in_background(
+        self,
         read: impl FnOnce(&Cache, &File, u64) -> io::Result<Content> + Send + 'static,
     ) {
         // Outside a runtime there are no blocking threads; the file is then not cached.
         let Ok(runtime) = Handle::try_current() else { return };
-        if !self.lock_filling().insert(fill.key.clone()) {
+        if !self.cache.lock_filling().insert(self.key.clone()) {
             return;
         }
         let guard = FillGuard {
-            cache: Arc::clone(self),
-            key: fill.key,
+            cache: self.cache,
+            key: self.key,
         };
-        let (file, representation, version) = (fill.file, fill.representation, fill.version);
+        let (file, representation, version) = (self.file, self.representation, self.version);
         runtime.spawn_blocking(move || {
             let FillGuard { cache, key } = &guard;
             match read(cache, &file, version.bytes()).and_then(|content| Ok((content, file.metadata()?))) {
@@ -65,7 +101,9 @@ impl Cache {
             }
         });
     }
+}
 
+impl Cache {
     pub(super) fn lock_filling(&self) -> MutexGuard<'_, HashSet<Key>> {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,6 +27,11 @@ impl Attempts {
         attempts.insert(name.into(), version) != Some(version)
     }
 
+    /// Whether an attempt was noted for this version.
+    pub(super) fn has(&self, name: &str, metadata: &Metadata) -> bool {
+        self.lock().get(name) == Some(&version(metadata))
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Version>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

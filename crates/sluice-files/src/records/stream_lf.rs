@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode as FileMode, OFlags};
 use rustix::io::Errno;
 use sluice_settings::record_format::RecordFormat;
 
@@ -122,7 +122,7 @@ fn original_of(name: &OsStr) -> OsString {
 fn open_original(directory: &File, name: &OsStr) -> Result<File, RewriteError> {
     // NONBLOCK: opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+    match rustix::fs::openat(directory, name, flags, FileMode::empty()) {
         Ok(file) => Ok(file.into()),
         Err(Errno::LOOP) => Err(RewriteError::IsLink),
         // A socket.
@@ -134,7 +134,7 @@ fn open_original(directory: &File, name: &OsStr) -> Result<File, RewriteError> {
 /// The metadata of a name, without following a symbolic link; `None` if it does not exist.
 fn metadata_of(directory: &File, name: &OsStr) -> Result<Option<Metadata>, RewriteError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+    match rustix::fs::openat(directory, name, flags, FileMode::empty()) {
         Ok(file) => {
             let metadata = File::from(file).metadata();
             metadata.map(Some).map_err(|error| system("check", error))
@@ -237,7 +237,7 @@ impl Draft<'_> {
         getrandom::fill(&mut random).map_err(|error| system("name a new file", io::Error::other(error)))?;
         let name = OsString::from(format!(".sluice-{:016x}", u64::from_ne_bytes(random)));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR);
+        let file = rustix::fs::openat(directory, &name, flags, FileMode::RUSR | FileMode::WUSR);
         let file = file.map_err(|error| system("write to its directory", error.into()))?;
         Ok(Draft {
             directory,

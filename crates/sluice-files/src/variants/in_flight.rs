@@ -58,7 +58,7 @@ impl InFlight {
 
     /// The number of compressions in progress.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 

@@ -1,9 +1,9 @@
 //! Compresses variants of files for the cache: in a blocking thread, once for all requests that want the variant.
 //!
-//! Not here: whether a request gets a variant (`variants`), the table of compressions in progress (`in_flight`), and the
+//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets a variant (`variants`), the table of compressions in progress (`in_flight`), and the
 //! compression itself (`encoding::encoder` of sluice-http).
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,6 @@ use sluice_http::body::ResponseBody;
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::encoder::{Effort, encode};
 use sluice_http::fault::Fault;
-use sluice_settings::Precompressed;
-use sluice_watch::Subject;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -22,7 +20,8 @@ use tokio::time::timeout;
 
 use crate::body::read_part;
 use crate::cache::Cache;
-use crate::cache::entry::{Cached, Key};
+use crate::cache::entry::{Cached, FileVersion, Key};
+use crate::cache_work::Fills;
 use crate::file_cache::FileCache;
 use crate::found::Found;
 use crate::lookup::Files;
@@ -42,82 +41,133 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Compressions that run at once, for all workers together, because each keeps a processor busy.
 static PERMITS: Semaphore = Semaphore::const_new(4);
 
-/// A variant to be compressed.
+/// A variant that a client would get.
 pub(super) struct Task<'a> {
     pub cache: &'a FileCache,
-    pub original: Original,
+    pub original: Planning<'a>,
     pub encoding: Encoding,
 }
 
-/// The result of a request for a variant.
-pub(super) enum Compressed {
+/// How a request gets a variant.
+pub(super) enum Planned {
     /// The variant is in the cache.
     Ready(Arc<Cached>),
-    /// The variant is being compressed, and the request waits for it.
-    Pending(Awaited),
+    /// The file is compressed once the file is sent.
+    Compress(Box<Compression>),
     /// The request gets another representation.
     Unavailable,
 }
 
+/// A compression that begins once the file is to be sent.
+pub(crate) struct Compression {
+    cache: Arc<Cache>,
+    in_flight: Arc<InFlight>,
+    time: Arc<TimeBudget>,
+    key: Key,
+    /// The file, if it is in the cache already; otherwise it is what was read for the request.
+    original: Option<Arc<Cached>>,
+    /// The size of the file.
+    bytes: u64,
+    /// Of the variant.
+    representation: Representation,
+    encoding: Encoding,
+}
+
 impl Files<'_> {
-    /// A variant that the server compresses: from the cache, or from a thread that compresses it now.
-    pub(super) fn compress_on_demand(&self, name: &str, task: Task<'_>, representation: &Representation) -> Compressed {
+    /// Plans a variant that the server compresses: it is in the cache, or is to be compressed.
+    pub(super) fn plan(&self, name: &str, task: Task<'_>, representation: &Representation) -> Planned {
         let Task {
             cache: FileCache { cache, in_flight, time },
             original,
             encoding,
         } = task;
         let variant_name = variant_name(name, encoding);
+        if let Some(variant) = cache.peek(self.directory, &variant_name)
+            && original.has_version_of(&variant)
+        {
+            return Planned::Ready(variant);
+        }
+        // Outside a runtime there are no blocking threads.
+        if Handle::try_current().is_err() || !self.is_kept(cache, name, &original) || !time.has_time() {
+            return Planned::Unavailable;
+        }
+        Planned::Compress(Box::new(Compression {
+            cache: Arc::clone(cache),
+            in_flight: Arc::clone(in_flight),
+            time: Arc::clone(time),
+            key: Key::new(self.directory, &variant_name),
+            bytes: original.bytes(),
+            original: original.into_cached(),
+            representation: representation.on_demand(encoding),
+            encoding,
+        }))
+    }
+
+    /// Whether the file is in the cache or will be. Variants of other files are not kept.
+    fn is_kept(&self, cache: &Cache, name: &str, original: &Planning<'_>) -> bool {
+        match original {
+            Planning::Cached(cached) => {
+                let present = cache.peek(self.directory, name);
+                present.is_some_and(|present| Arc::ptr_eq(&present, cached))
+            }
+            Planning::Unread(_) => true,
+            Planning::NotKept(_) => false,
+        }
+    }
+}
+
+impl Compression {
+    /// Whether the request waits for it. See [`AWAITED_BYTES_MAX`].
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.bytes <= AWAITED_BYTES_MAX
+    }
+
+    /// Whether the file is not in the cache yet.
+    pub(super) fn is_unread(&self) -> bool {
+        self.original.is_none()
+    }
+
+    /// Begins to compress, unless another request has done so. `read` is the file, if it was read for the request. The result is the file as it
+    /// is, or the variant if another request has it compressed meanwhile.
+    ///
+    /// # Errors
+    /// The request waits for the variant; without it, it gets `selected`.
+    pub(crate) fn begin(self, selected: Selected, read: Option<Original>) -> Result<Selected, Box<PendingVariant>> {
+        let is_awaited = self.is_awaited();
+        let original = self.original.map(Original::Cached).or(read);
+        let (Some(original), Ok(runtime)) = (original, Handle::try_current()) else {
+            return Ok(selected);
+        };
         let cached = || {
-            let variant = cache.peek(self.directory, &variant_name);
+            let variant = self.cache.peek_key(&self.key);
             variant.filter(|variant| original.has_version_of(variant))
         };
-        if let Some(variant) = cached() {
-            return Compressed::Ready(variant);
-        }
-        let Ok(runtime) = Handle::try_current() else {
-            return Compressed::Unavailable;
-        };
-        if !self.is_kept(cache, name, &original) || !time.has_time() || self.is_postponed() {
-            return Compressed::Unavailable;
-        }
-        let is_awaited = original.bytes() <= AWAITED_BYTES_MAX;
-        let key = Key::new(self.directory, &variant_name);
         let (outcome, awaited) = watch::channel(None);
-        let awaited = match in_flight.start(&key, awaited, cached) {
+        let awaited = match self.in_flight.start(&self.key, awaited, cached) {
             Started::Now(awaited) => {
                 let job = Job {
-                    cache: Arc::clone(cache),
-                    in_flight: Arc::clone(in_flight),
-                    time: Arc::clone(time),
-                    key,
+                    cache: self.cache,
+                    in_flight: self.in_flight,
+                    time: self.time,
+                    key: self.key.clone(),
                     original,
-                    representation: representation.on_demand(encoding),
-                    encoding,
+                    representation: self.representation,
+                    encoding: self.encoding,
                     outcome,
                 };
                 runtime.spawn(job.run());
                 awaited
             }
             Started::Earlier(awaited) => awaited,
-            Started::Finished(variant) => return Compressed::Ready(variant),
-            Started::TooMany => return Compressed::Unavailable,
-        };
-        if is_awaited {
-            Compressed::Pending(awaited)
-        } else {
-            Compressed::Unavailable
-        }
-    }
-
-    /// Whether the file is in the cache or will be. Variants of other files are not kept.
-    fn is_kept(&self, cache: &Cache, name: &str, original: &Original) -> bool {
-        match original {
-            Original::Cached(cached) => {
-                let present = cache.peek(self.directory, name);
-                present.is_some_and(|present| Arc::ptr_eq(&present, cached))
+            Started::Finished(variant) => {
+                let found = Found::Cached(variant);
+                return Ok(Selected { found, ..selected });
             }
-            Original::Open(_, metadata) => cache.would_admit(metadata),
+            Started::TooMany => return Ok(selected),
+        };
+        match is_awaited {
+            true => Err(PendingVariant::new(file_name(&self.key), selected, awaited)),
+            false => Ok(selected),
         }
     }
 }
@@ -127,22 +177,26 @@ fn variant_name(name: &str, encoding: Encoding) -> String {
     format!("{name}\0{encoding}")
 }
 
+/// The name of the file of a variant.
+fn file_name(key: &Key) -> &str {
+    key.name().split('\0').next().unwrap_or_default()
+}
+
 /// A response that waits for a variant.
 pub struct PendingVariant {
     name: String,
-    original: Found,
+    /// What is sent without the variant.
+    selected: Selected,
     variant: Awaited,
-    subject: Subject,
 }
 
 impl PendingVariant {
-    /// Waits for a variant of `original`, which was found under `name`.
-    pub(super) fn new(name: &str, original: Found, variant: Awaited, subject: Subject) -> Box<PendingVariant> {
+    /// Waits for a variant of the file with this name; without it, `selected` is sent.
+    pub(super) fn new(name: &str, selected: Selected, variant: Awaited) -> Box<PendingVariant> {
         Box::new(PendingVariant {
             name: name.to_owned(),
-            original,
+            selected,
             variant,
-            subject,
         })
     }
 
@@ -159,61 +213,83 @@ impl PendingVariant {
             Ok(Ok(outcome)) => outcome.clone().flatten(),
             Ok(Err(_)) | Err(_) => None,
         };
-        let found = variant.map_or(self.original, Found::Cached);
-        let precompressed = Some(Precompressed::OnDemand);
-        let subject = self.subject;
-        Selected {
-            found,
-            precompressed,
-            subject,
+        let mut selected = self.selected;
+        if let Some(variant) = variant {
+            selected.found = Found::Cached(variant);
         }
-        .respond(&self.name, method, fields)
+        selected.send(&self.name, method, fields)
     }
 }
 
-/// The file from which a variant is made.
-pub(super) enum Original {
+/// The file from which a variant would be made, as the lookup knows it.
+pub(super) enum Planning<'a> {
     /// In memory.
-    Cached(Arc<Cached>),
-    /// Being read into the cache.
-    Open(Arc<File>, Metadata),
+    Cached(&'a Arc<Cached>),
+    /// To be read into the cache.
+    Unread(FileVersion),
+    /// Read while it is sent; its size.
+    NotKept(u64),
 }
 
-impl Original {
+impl<'a> Planning<'a> {
     /// The file that was found, if it is small enough for the cache.
-    pub(super) fn of(found: &Found, cache: &Cache) -> Option<Original> {
-        match found {
-            Found::Cached(cached) => Some(Original::Cached(Arc::clone(cached))),
-            Found::File(representation, body) if body.left() <= cache.file_bytes_max() => {
-                let file = Arc::clone(body.file());
-                let metadata = file.metadata().ok()?;
-                // The variant gets the tag of the version that was described.
-                let is_described =
-                    metadata.len() == body.left() && metadata.modified().ok()? == representation.modified;
-                is_described.then_some(Original::Open(file, metadata))
+    pub(super) fn of(found: &'a Found, fills: &Fills, cache: &Cache) -> Option<Planning<'a>> {
+        match (found, &fills.file) {
+            (Found::Cached(cached), _) => Some(Planning::Cached(cached)),
+            (Found::File(_), Some(fill)) => Some(Planning::Unread(fill.version())),
+            (Found::File(file), None) if file.body.left() <= cache.file_bytes_max() => {
+                Some(Planning::NotKept(file.body.left()))
             }
+            (Found::Records(file), _) if file.is_kept_at_once() => Some(Planning::Unread(file.version())),
             _ => None,
         }
     }
 
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Original::Cached(cached) => cached.content.len() as u64,
-            Original::Open(_, metadata) => metadata.len(),
+            Planning::Cached(cached) => cached.content.len() as u64,
+            Planning::Unread(version) => version.bytes(),
+            Planning::NotKept(bytes) => *bytes,
         }
     }
 
     /// Whether a variant was made from this version of the file.
     fn has_version_of(&self, variant: &Cached) -> bool {
         match self {
-            Original::Cached(cached) => cached.has_version_of(variant),
-            Original::Open(_, metadata) => variant.is_current(metadata),
+            Planning::Cached(cached) => cached.has_version_of(variant),
+            Planning::Unread(version) => variant.is_of(*version),
+            Planning::NotKept(_) => false,
         }
     }
 
     /// Whether the file was compressed in vain before.
     pub(super) fn is_incompressible(&self, encoding: Encoding) -> bool {
-        matches!(self, Original::Cached(cached) if cached.variants.is_incompressible(encoding))
+        matches!(self, Planning::Cached(cached) if cached.variants.is_incompressible(encoding))
+    }
+
+    fn into_cached(self) -> Option<Arc<Cached>> {
+        match self {
+            Planning::Cached(cached) => Some(Arc::clone(cached)),
+            Planning::Unread(_) | Planning::NotKept(_) => None,
+        }
+    }
+}
+
+/// The file from which a variant is made.
+pub(crate) enum Original {
+    /// In memory.
+    Cached(Arc<Cached>),
+    /// Being read into the cache.
+    Open(Arc<File>, FileVersion),
+}
+
+impl Original {
+    /// Whether a variant was made from this version of the file.
+    fn has_version_of(&self, variant: &Cached) -> bool {
+        match self {
+            Original::Cached(cached) => cached.has_version_of(variant),
+            Original::Open(_, version) => variant.is_of(*version),
+        }
     }
 }
 
@@ -255,7 +331,7 @@ impl Job {
         let compressed = self.compress();
         self.time.spend(begin.elapsed());
         compressed.unwrap_or_else(|error| {
-            let name = self.key.name().split('\0').next().unwrap_or_default();
+            let name = file_name(&self.key);
             tracing::warn!("file {name:?}: not compressed: {error}");
             None
         })
@@ -276,11 +352,11 @@ impl Job {
                 };
                 cached.variant(representation(), self.cache.content_of(encoded))
             }
-            Original::Open(file, metadata) => {
-                let Some(encoded) = compress(&read_part(file, 0, metadata.len())?)? else {
+            Original::Open(file, version) => {
+                let Some(encoded) = compress(&read_part(file, 0, version.bytes())?)? else {
                     return Ok(None);
                 };
-                let variant = Cached::new(representation(), self.cache.content_of(encoded), metadata);
+                let variant = Cached::of_version(representation(), self.cache.content_of(encoded), *version);
                 if !variant.is_current(&file.metadata()?) {
                     return Ok(None);
                 }
@@ -307,7 +383,7 @@ mod tests {
     use crate::file_events::FileEvents;
     use crate::types::Types;
     use sluice_settings::compression::Compression;
-    use sluice_settings::{CacheUse, CompressionSettings, FileSettings};
+    use sluice_settings::{CacheUse, CompressionSettings, FileSettings, Precompressed};
 
     #[tokio::test(start_paused = true)]
     async fn wait_for_a_variant_is_bounded() {
@@ -323,10 +399,13 @@ mod tests {
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: Some(Precompressed::OnDemand),
             events: FileEvents::NONE,
-            postponed: None,
         };
         let respond = async |variant| {
-            let pending = PendingVariant::new("a.txt", files.find("a.txt").unwrap(), variant, Subject::NONE);
+            let pending = PendingVariant::new(
+                "a.txt",
+                files.select("a.txt", files.find("a.txt").unwrap(), &HeaderMap::new()),
+                variant,
+            );
             let response = pending.respond(&Method::GET, &HeaderMap::new()).await.unwrap();
             assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
             assert_eq!(response.body().length(), Some(4));

@@ -28,9 +28,9 @@ pub struct AcceptedEncodings {
 
 /// The head of a reply that may be compressed.
 pub struct ReplyToEncode<'a> {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its fields, which change with the encoding.
+    /// The fields, which change with the encoding.
     pub fields: &'a mut HeaderMap,
     /// The length of its body, if it is known.
     pub content_length: Option<u64>,

@@ -120,7 +120,7 @@ pub enum Misdirected {
     NotLocal(Box<str>),
     /// The target is an absolute form with this host, which is neither a name of a site nor of this machine.
     OtherServer(Box<str>),
-    /// The target is an absolute form with this scheme, which is not that of the web.
+    /// The target is an absolute form with this scheme, which is neither http nor https.
     OtherScheme(Box<str>),
     /// The path needs a client certificate, and the handshake of the connection, if there was one, did not ask for it.
     NoHandshake,
@@ -182,7 +182,7 @@ pub enum Forbidden {
     NotPermitted(Box<NotPermitted>),
     /// A password is needed, and the request came in clear text, not from this machine as far as is known.
     PasswordInClearText(Box<str>),
-    /// A report is asked for without a user and under this host, which is no name of the site or of this machine: a page of that host
+    /// A report is asked for without a user and under this host, which is not a name of the site or of this machine: a page of that host
     /// could read it (DNS rebinding).
     ReportUnderOtherName(Box<str>),
     /// A report is asked for without a user by a client whose address is not known, or by one of this machine, and a proxy seems to have
@@ -196,7 +196,7 @@ pub enum Forbidden {
     StreamOfOtherSite(&'static str),
 }
 
-/// A client or user for whom an answer is not.
+/// A client or user who may not have an answer.
 #[derive(Clone, Debug)]
 pub struct NotPermitted {
     /// The user; `None` if the request needs none, or can have none.

@@ -1,4 +1,4 @@
-//! What a confined process may use and reach: each limit on its own, as far as the user of the tests may set it.
+//! The limits of a confined process: each on its own, as far as the user of the tests may set it.
 
 use std::ffi::CString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a program inherits from the server, and what it must not.
+//! Inheritance: the state that a program gets from the server, and the state that it must not get.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 

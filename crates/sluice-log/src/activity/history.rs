@@ -71,7 +71,7 @@ impl History {
         (self.recorded, self.recorded_at) = (sample.sums, now);
     }
 
-    /// What has happened since the last minute was recorded.
+    /// The activity since the last minute was recorded.
     fn since_recorded(&self, now: u64, sample: &Sample) -> Minute {
         let (sums, before) = (&sample.sums, &self.recorded);
         let count = |now: u64, before: u64| u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
@@ -130,7 +130,7 @@ impl History {
         }
     }
 
-    /// What waits of the minute of a second.
+    /// The waiting entry for the minute of a second, which is added if there is none.
     fn minute(&mut self, second: u64) -> &mut Minute {
         while self.waiting.len() >= MINUTES as usize {
             self.waiting.pop_first();

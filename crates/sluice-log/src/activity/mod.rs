@@ -47,7 +47,7 @@ pub struct Recorder {
     connections_max: AtomicU32,
 }
 
-/// What the history is recorded from: the sums since the start, and the greatest numbers in the minute so far.
+/// The numbers from which the history is recorded: the sums since the start, and the greatest numbers in the minute so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub sums: Sums,
@@ -84,7 +84,7 @@ impl Recorder {
         }
     }
 
-    /// The same, and begins again with them.
+    /// Takes a sample as `sample` makes it, and begins the greatest numbers again.
     fn take_sample(&self, sums: Sums) -> Sample {
         Sample {
             sums,
@@ -117,7 +117,7 @@ impl Recorder {
     }
 }
 
-/// What the thread is to do before the minute is over.
+/// A command that the thread carries out before the minute is over.
 enum Command {
     /// Keep the minutes in this file, and say when it was opened.
     KeepIn(PathBuf, Sender<()>),

@@ -29,9 +29,9 @@ const CHECKSUM_AT: usize = 4;
 /// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// It was never written.
+    /// The record was never written.
     Empty,
-    /// Its checksum is wrong.
+    /// The checksum is wrong.
     Damaged,
     Minute(Minute),
 }

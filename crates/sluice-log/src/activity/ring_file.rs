@@ -43,7 +43,7 @@ pub(super) const FILE_BYTES: u64 = (MINUTES as u64 + 1) * RECORD_BYTES as u64;
 /// How often a file that is replaced while it is opened is opened again.
 const ATTEMPTS: usize = 4;
 
-/// What the name of a file with another content gets at its end.
+/// The suffix that is added to the name of a file with other content.
 const DAMAGED_SUFFIX: &str = ".damaged";
 
 /// The open file, locked.
@@ -55,12 +55,12 @@ pub(super) struct RingFile {
     owner: u64,
 }
 
-/// What an opened file says about the server that wrote to it before.
+/// The end of the server that wrote to the file before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// There was none, or it has stopped, or it was this one.
     Stopped,
-    /// Its last write, seconds since 1970. It has ended without a stop.
+    /// The server has ended without a stop. The time of its last write, seconds since 1970.
     Crashed(u64),
 }
 

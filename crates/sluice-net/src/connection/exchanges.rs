@@ -9,11 +9,11 @@ use sluice_http::received::Received;
 
 /// The exchanges of a connection.
 pub struct Exchanges {
-    /// Begun; wraps around.
+    /// Exchanges that have begun; wraps around.
     begun: Cell<u32>,
-    /// In progress; more than one only in HTTP/2.
+    /// Exchanges in progress; more than one only in HTTP/2.
     open: Cell<u32>,
-    /// Those in progress that wait for the server (a script, for example), not for the client to take the response.
+    /// Exchanges in progress that wait for the server (a script, for example), not for the client to take the response.
     waiting_on_server: Cell<u32>,
     /// Bytes read since the last exchange began. If not zero between exchanges, part of a head has arrived.
     head_bytes: Cell<u32>,

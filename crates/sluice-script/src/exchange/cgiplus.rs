@@ -13,8 +13,8 @@ use sluice_watch::Phase;
 use crate::exchange::conversation::Conversation;
 use crate::exchange::job::{Job, new_sentinels};
 use crate::exchange::pump::Pump;
+use crate::exchange::relay::Age;
 use crate::exchange::relay::Relay;
-use crate::exchange::request_state::Age;
 use crate::exchange::session::Session;
 use crate::pool::idle_process::IdleProcess;
 use crate::pool::lease::Lease;
@@ -56,7 +56,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
         let (idle, age) = match lease.take() {
             Some(idle) => match rebind_to_worker(&job, idle, &events)? {
                 Some(idle) => {
-                    note_use(&lease, &idle.process, &events);
+                    note_use(|| lease.career(), &idle.process, &events);
                     (idle, Age::Used)
                 }
                 None => continue,

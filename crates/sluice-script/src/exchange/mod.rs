@@ -5,14 +5,14 @@
 //! channels (`process`), and which one serves (`pool`).
 //!
 //! ```text
-//!   serve ──┬─ cgi ──────┐      the entry: a Task in, an Outcome out; Mode is matched there alone
+//!   serve ──┬─ cgi ──────┐      the entry: a Task in, a ScriptAnswer out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤    in_advance: processes before there is a request; agent: scripts that verify passwords
 //!     │                  └─ job ── request       the request, the program, the variables
 //!     │                       └─ confinement     what its process may use and reach
 //!     │
 //!     └─ session ─┬─ conversation ─┬─ relay ─┬─ callout        requests of the script, and their answers
 //!                 │                │         ├─ buffer         bulk output in shared memory
-//!                 │                │         ├─ request_state  how far the request is
+//!                 │                │         ├─ state          how far the exchange is
 //!                 │                │         └─ pump           the request body on its way to the script
 //!                 │                ├─ body_filter   newlines of records, Content-Length
 //!                 │                └─ block         output that is collected before it is sent
@@ -34,6 +34,5 @@ pub mod job;
 mod pump;
 mod relay;
 pub mod request;
-mod request_state;
 pub mod serve;
 mod session;

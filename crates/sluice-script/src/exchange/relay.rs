@@ -5,7 +5,7 @@
 //! body, timeouts and the end of the process meet here and nowhere else. Not here: what a silent script waits for (`silence`), the
 //! meaning of the bytes (`conversation`, `body_filter`), and how a process gets its request (`cgi`, `cgiplus`).
 //!
-//! The order of checks in each turn:
+//! How far the exchange is, is one state (`state`). The order of checks in each turn:
 //! ```text
 //!   1 request body ─▶ stdin      2 answers ─▶ CGIPLUSIN      3 memory buffer: begins, or ─▶ client
 //!   4 bytes read from the mailbox: output, callouts, the end
@@ -14,6 +14,7 @@
 
 mod region;
 mod silence;
+mod state;
 
 use std::future::Future;
 use std::io;
@@ -31,10 +32,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use self::region::AnnouncedRegion;
+pub(crate) use self::state::Age;
+use self::state::{Delivery, State};
 use crate::exchange::buffer::{Answering, Buffer};
 use crate::exchange::callout::Callouts;
 use crate::exchange::pump::Pump;
-use crate::exchange::request_state::{Age, RequestState};
 use crate::process::blocked_read::{self, BlockedRead};
 use crate::process::idle_timer::{Expired, IdleTimer};
 use crate::process::process_fault::{BadReply, Violation, failed};
@@ -84,8 +86,7 @@ pub(crate) struct Relay {
     /// There was a body: the script may have left some of it unread in its input.
     pub has_body: bool,
     pub idle_timer: IdleTimer,
-    /// The head of the reply is complete: bytes of the memory buffer may follow.
-    has_head: bool,
+    delivery: Delivery,
     state: State,
     /// Times that `EXIT_GRACE` has passed.
     exit_graces: u8,
@@ -93,31 +94,24 @@ pub(crate) struct Relay {
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes to deliver before all others: body that came with the head, or the last bytes that the scanner held back.
     returned: Option<Bytes>,
-    request: RequestState,
-    /// The process has served other requests before.
-    has_served: bool,
     /// The script has sent a callout: it may wait for the answer.
     has_called_out: bool,
     /// Finds out what the silent script waits for.
     check: Option<JoinHandle<Option<BlockedRead>>>,
-    /// The script waits for what never comes.
-    is_stuck: bool,
-    /// The script has said that it has failed: its last error lines are being read. The number for `Process::poll_errors`.
-    failure: Option<u64>,
-    /// The last fault is that failure.
-    reports_failure: bool,
+    /// The script has said that it has failed.
+    failure: Failure,
     /// The region that was announced with the request (WWW_GATEWAY_REGION).
     region: AnnouncedRegion,
 }
 
+/// The report of a script that has failed (FAILED), on its way to a fault.
 #[derive(Clone, Copy, PartialEq)]
-enum State {
-    /// The script may write more.
-    Open,
-    /// The end sentinel has arrived; the memory buffer may still hold bytes.
-    Ended,
-    /// The mailbox is closed, and its last bytes have been delivered.
-    Closed,
+enum Failure {
+    None,
+    /// The last error lines of the script are being read: the number for `Process::poll_errors`.
+    ReadingErrors(u64),
+    /// The last fault was that failure.
+    Reported,
 }
 
 impl Relay {
@@ -137,13 +131,9 @@ impl Relay {
         Box::new(Relay {
             process,
             returned: None,
-            request: RequestState::InEnvironment,
-            has_served: false,
             has_called_out: false,
             check: None,
-            is_stuck: false,
-            failure: None,
-            reports_failure: false,
+            failure: Failure::None,
             channels,
             scanner,
             callouts,
@@ -151,8 +141,8 @@ impl Relay {
             has_body: pump.is_some(),
             pump,
             idle_timer,
-            has_head: false,
-            state: State::Open,
+            delivery: Delivery::Environment,
+            state: State::new(Delivery::Environment),
             exit_graces: 0,
             pause: None,
             region: AnnouncedRegion::default(),
@@ -161,8 +151,8 @@ impl Relay {
 
     /// Sends the request as the record in `channels.cgiplusin`; the process is kept afterwards.
     pub(crate) fn with_record(mut self: Box<Self>, process: Age) -> Box<Relay> {
-        self.request = RequestState::Unread;
-        self.has_served = process == Age::Used;
+        self.delivery = Delivery::Record(process);
+        self.state = State::new(self.delivery);
         self
     }
 
@@ -170,22 +160,18 @@ impl Relay {
     /// before it read this one, and the server saw it only afterwards.
     pub(crate) fn has_two_replies(&self) -> bool {
         let has_more = || self.scanner.has_second_end() || self.channels.mailbox.has_next_record();
-        self.has_served && self.state == State::Ended && has_more()
+        self.delivery == Delivery::Record(Age::Used) && self.state.has_ended() && has_more()
     }
 
     /// Whether the script has written before it read its request.
     pub(crate) fn is_overtaken(&self) -> bool {
-        self.request == RequestState::Overtaken
+        self.state == State::Overtaken
     }
 
     /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
     /// or if no other one can get the request.
     pub(crate) fn take_request_back(&mut self) -> bool {
-        let is_unread = match self.request {
-            RequestState::Unread => self.process.exit().is_some(),
-            RequestState::Overtaken => true,
-            RequestState::InEnvironment | RequestState::Read => false,
-        };
+        let is_unread = self.state == State::Overtaken || self.state.is_unread() && self.process.exit().is_some();
         is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back()
     }
 
@@ -196,13 +182,16 @@ impl Relay {
 
     /// Whether the end sentinel has arrived: the process can serve again.
     pub(crate) fn has_ended_well(&self) -> bool {
-        self.state == State::Ended
+        self.state.has_ended()
     }
 
     /// Whether an engine has begun to read its request: what happens then is the fault of the script that it runs.
     pub(crate) fn has_read_request(&self) -> bool {
-        self.request == RequestState::Read
-            || self.request == RequestState::Unread && !self.channels.cgiplusin.is_unread()
+        match self.state {
+            State::Overtaken => false,
+            State::Stuck => !self.channels.cgiplusin.is_unread(),
+            state => !state.is_unread() || !self.channels.cgiplusin.is_unread(),
+        }
     }
 
     /// Whether the script has said that it has failed: its process is not at fault, and can be kept.
@@ -212,27 +201,31 @@ impl Relay {
 
     /// Whether the next event is such a failure.
     pub(crate) fn is_failing(&self) -> bool {
-        self.failure.is_some()
+        matches!(self.failure, Failure::ReadingErrors(_))
     }
 
     /// Whether the last fault is a failure that the script has reported; false the next time.
     pub(crate) fn take_failure_report(&mut self) -> bool {
-        std::mem::take(&mut self.reports_failure)
+        let is_reported = self.failure == Failure::Reported;
+        if is_reported {
+            self.failure = Failure::None;
+        }
+        is_reported
     }
 
     /// Whether the script has closed the mailbox.
     pub(crate) fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state.is_closed()
     }
 
     /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`, unless it has asked
     /// for another limit.
     pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
-        self.has_head = true;
+        self.state = self.state.begin_body();
         self.returned = (!rest.is_empty()).then_some(rest);
         let limit = self.callouts.control.silence_limit.unwrap_or(Some(limit));
         self.idle_timer.restart(limit);
-        if self.request != RequestState::InEnvironment {
+        if self.delivery != Delivery::Environment {
             self.idle_timer.check_again();
         }
     }
@@ -287,7 +280,7 @@ impl Relay {
             {
                 return Poll::Ready(Ok(event));
             }
-            if self.has_head
+            if self.state.has_head()
                 && let Some(chunk) = self.take_bulk()?
             {
                 return Poll::Ready(Ok(ReplyEvent::Bulk(chunk)));
@@ -300,15 +293,15 @@ impl Relay {
                         continue;
                     }
                     // The client reads at its own pace: the script's time does not run.
-                    Poll::Pending if self.has_head || self.state != State::Open => return Poll::Pending,
+                    Poll::Pending if self.state.has_head() || !self.state.is_open() => return Poll::Pending,
                     Poll::Pending => {}
                 }
             }
-            if let Some(errors) = self.failure {
+            if let Failure::ReadingErrors(errors) = self.failure {
                 ready!(self.process.poll_errors(errors, context));
-                (self.failure, self.reports_failure) = (None, true);
+                self.failure = Failure::Reported;
                 let (reason, status) = (self.callouts.failure.clone(), self.callouts.control.http_status);
-                if self.request == RequestState::InEnvironment {
+                if self.delivery == Delivery::Environment {
                     self.process.note_failure();
                 }
                 let fault = failed(self.process.describe(), reason, status);
@@ -322,9 +315,9 @@ impl Relay {
                 }
             }
             match self.state {
-                State::Open => {}
-                State::Ended => return Poll::Ready(Ok(ReplyEvent::End)),
-                State::Closed => return self.poll_closed_end(context),
+                State::Ended(_) => return Poll::Ready(Ok(ReplyEvent::End)),
+                State::Closed(_) => return self.poll_closed_end(context),
+                State::Unread | State::Overtaken | State::Head | State::Body | State::Stuck => {}
             }
             ready!(self.poll_mailbox(context))?;
         }
@@ -359,7 +352,9 @@ impl Relay {
 
     fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {
         match output {
-            Output::Bytes(bytes) if self.has_head && self.callouts.buffer.is_ring() => self.check_doorbell(&bytes)?,
+            Output::Bytes(bytes) if self.state.has_head() && self.callouts.buffer.is_ring() => {
+                self.check_doorbell(&bytes)?;
+            }
             Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
                 self.has_called_out = true;
@@ -379,14 +374,14 @@ impl Relay {
                 }
                 self.answer(answer)?;
                 if self.has_failed_well() && !has_failed_before {
-                    self.failure = Some(self.process.errors.request());
+                    self.failure = Failure::ReadingErrors(self.process.errors.request());
                 }
                 return Ok(region);
             }
             Output::CalloutClosed => {}
             Output::Fault(fault) => return Err(self.fault(Violation::Output(fault))),
             Output::End => {
-                self.state = State::Ended;
+                self.state = self.state.end();
                 self.events.note(Item::Mailbox, || {
                     "the end sentinel (CGIPLUSEOF): the reply is complete".into()
                 });
@@ -425,7 +420,7 @@ impl Relay {
             });
         }
         // Before the head is complete no doorbell is requested: it would stand among the bytes of the head.
-        if self.has_head && !self.callouts.buffer.may_sleep() {
+        if self.state.has_head() && !self.callouts.buffer.may_sleep() {
             return Poll::Ready(Ok(()));
         }
         self.callouts.buffer.wake_when_freed(context);
@@ -448,7 +443,7 @@ impl Relay {
         }
         self.note_silence(context);
         if let Poll::Ready(violation) = self.poll_stuck(context) {
-            self.is_stuck = true;
+            self.state = State::Stuck;
             return Poll::Ready(Err(self.fault(violation)));
         }
         match ready!(self.idle_timer.poll_expired(context)) {
@@ -468,7 +463,7 @@ impl Relay {
     fn take_read(&mut self, read: io::Result<Option<Bytes>>) -> Result<(), Fault> {
         match read {
             Ok(Some(bytes)) => {
-                if self.request == RequestState::Unread {
+                if self.state == State::Unread {
                     self.check_request(&bytes)?;
                 }
                 self.idle_timer.progress();
@@ -491,11 +486,11 @@ impl Relay {
     fn check_request(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         // The mailbox is read first, then the pipe is asked: these bytes were written before the answer was given.
         if !self.channels.cgiplusin.is_unread() {
-            self.request = RequestState::Read;
+            self.state = self.state.read();
             self.events
                 .process(|| "the script has read its request, and writes its reply".into());
         } else if !self.scanner.is_late_newline(bytes) {
-            self.request = RequestState::Overtaken;
+            self.state = self.state.overtake();
             return Err(self.fault(Violation::BeforeRequest));
         }
         Ok(())
@@ -507,7 +502,7 @@ impl Relay {
             // The mailbox is read again, and found closed, once this output is taken.
             return Ok(());
         }
-        self.state = State::Closed;
+        self.state = self.state.close();
         self.pause = None;
         self.events
             .note(Item::Mailbox, || "end-of-file: the script has closed its output".into());
@@ -522,7 +517,7 @@ impl Relay {
 
     /// The reply ends without BUFFER-END: the bytes in the buffer are sent, unless the head is missing.
     fn end_buffer(&mut self) {
-        if !self.has_head {
+        if !self.state.has_head() {
             self.callouts.buffer = Buffer::new();
         } else if self.callouts.buffer.is_open() && !self.callouts.buffer.is_ending() {
             self.callouts.buffer.end(Answering::Unwanted);
@@ -557,7 +552,7 @@ impl Relay {
                 });
             }
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
-            if pump.is_done() && self.request == RequestState::InEnvironment {
+            if pump.is_done() && self.delivery == Delivery::Environment {
                 self.pump = None;
                 self.channels.input = None;
             }

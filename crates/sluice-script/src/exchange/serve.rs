@@ -32,7 +32,7 @@ pub struct Task {
 }
 
 /// The result of a script's reply.
-pub enum Outcome {
+pub enum ScriptAnswer {
     /// A response with its body.
     Response(Response<ResponseBody>),
     /// The path and query to serve instead (RFC 3875 §6.2.2).
@@ -59,7 +59,7 @@ impl SendFileReply {
 }
 
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
-pub async fn serve(task: Task) -> Result<Outcome, Fault> {
+pub async fn serve(task: Task) -> Result<ScriptAnswer, Fault> {
     let Task { job, body } = task;
     let method = job.request.method.clone();
     let compression = job.compression.clone();
@@ -78,14 +78,14 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
         Reply::NonParsed(head) => (head, None),
         Reply::LocalRedirect(target) => {
             session.abandon();
-            return Ok(Outcome::LocalRedirect(target));
+            return Ok(ScriptAnswer::LocalRedirect(target));
         }
     };
     if let Some(error) = head.control.error.take() {
         return Err(request_error(session, &head, *error));
     }
     if head.names_file {
-        return Ok(Outcome::SendFile(SendFileReply { head, session }));
+        return Ok(ScriptAnswer::SendFile(SendFileReply { head, session }));
     }
     let accepted = accepted.filter(|_| head.control.compresses != Some(false));
     let encoding = accepted.and_then(|(compression, accepted)| {
@@ -97,7 +97,9 @@ pub async fn serve(task: Task) -> Result<Outcome, Fault> {
         };
         accepted.apply(&mut reply, |kind| compression.is_for(kind))
     });
-    respond(session, head, &method, encoding).await.map(Outcome::Response)
+    respond(session, head, &method, encoding)
+        .await
+        .map(ScriptAnswer::Response)
 }
 
 /// The fault that makes the error page that a script has asked for; the script may finish in the background.

@@ -10,7 +10,7 @@ const NETWORK_BITS: u32 = 64;
 pub(crate) struct ClientId(IpAddr);
 
 impl ClientId {
-    /// That of an address.
+    /// The id for an address.
     pub(crate) fn of(address: IpAddr) -> ClientId {
         ClientId(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),

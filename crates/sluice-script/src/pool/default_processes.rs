@@ -16,7 +16,7 @@ const LEAST: u64 = 8;
 /// The greatest default. More processes than this at once say that something is wrong.
 const MOST: u64 = 4096;
 
-/// What the system allows; `None` for no bound.
+/// The limits of the system; `None` for no bound.
 struct Machine {
     /// Processes and threads of the server's user (RLIMIT_NPROC).
     user_processes: Option<u64>,

@@ -21,7 +21,7 @@ pub(crate) struct Lease {
     id: ProcessId,
     /// `None` if the holder has to start the process.
     idle: Option<IdleProcess>,
-    /// For a process that the holder has to start, until it does.
+    /// The permit for a process that the holder has to start, until it does.
     permit: Option<Permit>,
     state: LeaseState,
 }
@@ -66,7 +66,7 @@ impl Lease {
         idle
     }
 
-    /// What the process has done before, for WATCH. `None` if it has left its pool.
+    /// The work that the process has done before, for WATCH. `None` if it has left its pool.
     pub(crate) fn career(&self) -> Option<Career> {
         self.pool.lock().pool.career(self.id)
     }

@@ -1,34 +1,34 @@
-//! What WATCH shows of a request that asks a pool for a process: which it gets, or why it waits.
+//! The events of WATCH about a request that asks a pool for a process: the process that it gets, or why it waits.
 //!
 //! Not here: the decision (`pool`), and how it is carried out (`shared_pool`).
 
+use std::path::Path;
 use std::time::Instant;
 
 use sluice_watch::Item;
 
-use crate::pool::lease::Lease;
 use crate::pool::pure::{Career, PoolView, Release};
-use crate::pool::shared_pool::SharedPool;
 use crate::process::observed_process::time_text;
 use crate::process::script_events::{ScriptEvents, counted};
 use crate::process::script_process::Process;
 
-/// A request, and the state of the pool before it. Nothing if nobody watches.
-pub(crate) struct PoolNote<'a>(Option<Asked<'a>>);
+/// The notes about a request that asks a pool for a process; empty if nobody watches.
+pub(crate) struct PoolNote<'a>(Option<QueueNote<'a>>);
 
-struct Asked<'a> {
+/// A request, and the state of the pool before it.
+struct QueueNote<'a> {
     events: &'a ScriptEvents,
     before: PoolView,
     since: Instant,
 }
 
 impl<'a> PoolNote<'a> {
-    /// Notes the pool that is asked.
-    pub(crate) fn begin(pool: &SharedPool, events: &'a ScriptEvents) -> PoolNote<'a> {
+    /// Notes the state of the pool of this script, or engine.
+    pub(crate) fn begin(script: &Path, view: impl FnOnce() -> PoolView, events: &'a ScriptEvents) -> PoolNote<'a> {
         if !events.wants(Item::Process) {
             return PoolNote(None);
         }
-        let before = pool.view();
+        let before = view();
         events.process(|| {
             let PoolView {
                 processes,
@@ -37,12 +37,12 @@ impl<'a> PoolNote<'a> {
                 max,
                 ..
             } = before;
-            let pool = pool.script().display();
+            let pool = script.display();
             let processes = counted(processes as u64, "process", "processes");
             let waiting = counted(waiting as u64, "request waits", "requests wait");
             format!("pool {pool}: {processes} of at most {max}, {idle} of them idle; {waiting}")
         });
-        PoolNote(Some(Asked {
+        PoolNote(Some(QueueNote {
             events,
             before,
             since: Instant::now(),
@@ -51,7 +51,7 @@ impl<'a> PoolNote<'a> {
 
     /// A process is to be started.
     pub(crate) fn start(&self) {
-        let Some(Asked { events, before, .. }) = &self.0 else {
+        let Some(QueueNote { events, before, .. }) = &self.0 else {
             return;
         };
         events.process(|| {
@@ -69,7 +69,7 @@ impl<'a> PoolNote<'a> {
 
     /// The request waits at this position of the queue, because all processes that the pool may have are busy.
     pub(crate) fn wait(&self, position: usize) {
-        let Some(Asked { events, before, .. }) = &self.0 else {
+        let Some(QueueNote { events, before, .. }) = &self.0 else {
             return;
         };
         let PoolView { processes, max, .. } = before;
@@ -80,7 +80,9 @@ impl<'a> PoolNote<'a> {
 
     /// The request waits at this position of the queue, because there is no room in a bound that several pools share.
     pub(crate) fn wait_for_room(&self, position: usize) {
-        let Some(Asked { events, .. }) = &self.0 else { return };
+        let Some(QueueNote { events, .. }) = &self.0 else {
+            return;
+        };
         events.process(|| {
             format!(
                 "waits for a process, as number {position} in the queue: the processes of all scripts reach \
@@ -89,24 +91,28 @@ impl<'a> PoolNote<'a> {
         });
     }
 
-    /// It no longer waits. `None` if it has waited in vain.
-    pub(crate) fn end_wait(&self, lease: Option<&Lease>) {
-        let Some(Asked { events, since, .. }) = &self.0 else {
-            return;
-        };
-        let waited = time_text(since.elapsed());
-        events.process(|| match lease {
-            Some(_) => format!("waited {waited} for a process"),
-            None => format!("waited {waited} for a process in vain (queue_timeout)"),
-        });
+    /// The request no longer waits: it gets a process.
+    pub(crate) fn end_wait(&self) {
+        self.note_wait("for a process");
+    }
+
+    /// The request no longer waits, because `queue_timeout` is over.
+    pub(crate) fn wait_in_vain(&self) {
+        self.note_wait("for a process in vain (queue_timeout)");
+    }
+
+    fn note_wait(&self, what: &str) {
+        if let Some(QueueNote { events, since, .. }) = &self.0 {
+            events.process(|| format!("waited {} {what}", time_text(since.elapsed())));
+        }
     }
 }
 
-/// Notes the process of a lease that is used again.
-pub(crate) fn note_use(lease: &Lease, process: &Process, events: &ScriptEvents) {
+/// Notes a process that is used again; `career` tells what it has done before.
+pub(crate) fn note_use(career: impl FnOnce() -> Option<Career>, process: &Process, events: &ScriptEvents) {
     events.process(|| {
         let (pid, age) = (process.pid, time_text(process.age()));
-        match lease.career() {
+        match career() {
             Some(Career { served, idle_since }) => {
                 let idle = idle_since.map(|since| format!(", idle for {}", time_text(since.elapsed())));
                 let idle = idle.unwrap_or_else(|| ", busy until now".into());

@@ -1,4 +1,4 @@
-//! What is remembered of the pools of each script, for reports: how many processes were started and requests refused, and how the last
+//! The history of the pools of each script, for reports: how many processes were started and requests refused, and how the last
 //! processes ended. A record outlives its pools, which are dropped when they are empty, and when the configuration is replaced.
 //!
 //! Not here: the pools themselves (`shared_pool`).
@@ -24,7 +24,7 @@ const RECORDS_MAX: usize = 1000;
 
 /// A pool as its record sees it.
 pub(crate) trait ReportedPool: Send + Sync {
-    /// Its processes and the requests that wait. Of their requests only the ids are known.
+    /// The processes, and the requests that wait. Only the ids of requests are known.
     fn report(&self) -> report::Pool;
     /// Whether one of its engines has run this script a short while ago.
     fn has_run(&self, script: ScriptId) -> bool;
@@ -51,7 +51,7 @@ impl Retired {
         }
     }
 
-    /// What has happened to the processes of a script, for its log line.
+    /// Describes the retirement of a script's processes, for its log line.
     #[must_use]
     pub fn describe(self, script: &str) -> String {
         let processes = |count: usize| match count {
@@ -73,12 +73,12 @@ impl Retired {
     }
 }
 
-/// What a pool runs, and for which route.
+/// The script that a pool runs, and its route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolLabel {
     /// The file of the script, or the key of the engine.
     pub script: Box<Path>,
-    pub mode: &'static str,
+    pub mode: Mode,
     pub site: Box<str>,
     pub origin: Box<str>,
 }
@@ -87,16 +87,16 @@ pub(crate) struct PoolLabel {
 #[derive(Default)]
 pub(crate) struct PoolRecords(Mutex<HashMap<PoolLabel, Arc<PoolRecord>>>);
 
-/// What is remembered of the pools with one label.
+/// The history of the pools with one label.
 pub(crate) struct PoolRecord {
     pub label: PoolLabel,
     pub counts: PoolCounts,
     ended: Mutex<VecDeque<(SystemTime, EndedProcess)>>,
-    /// Those of replaced configurations, and the one in use.
+    /// The pools of replaced configurations, and the one in use.
     pools: Mutex<Vec<Weak<dyn ReportedPool>>>,
 }
 
-/// What has happened in pools. Only rare events are counted.
+/// Counts of events in pools. Only rare events are counted.
 #[derive(Default)]
 pub(crate) struct PoolCounts {
     pub started: RareCount,
@@ -153,7 +153,7 @@ impl PoolRecords {
                 (
                     record.label.site.clone(),
                     record.label.script.clone(),
-                    record.label.mode,
+                    record.label.mode.name(),
                 )
             };
             key(one).cmp(&key(other))
@@ -186,7 +186,7 @@ impl PoolRecord {
         ended.push_front((SystemTime::now(), process));
     }
 
-    /// What it says of its pools; the processes and requests are those of a pool.
+    /// The history as a report; its processes and requests are filled in by a pool.
     pub(crate) fn report(&self) -> report::Pool {
         let PoolLabel {
             script,
@@ -197,7 +197,7 @@ impl PoolRecord {
         let counts = &self.counts;
         report::Pool {
             script: script.to_string_lossy().into_owned(),
-            mode: (*mode).to_owned(),
+            mode: mode.name().to_owned(),
             site: site.to_string(),
             origin: origin.to_string(),
             started: counts.started.value(),
@@ -211,7 +211,7 @@ impl PoolRecord {
             ended: self
                 .lock_ended()
                 .iter()
-                .map(|(at, process)| report_end(process, *at, mode))
+                .map(|(at, process)| report_end(process, *at, *mode))
                 .collect(),
             ..report::Pool::default()
         }
@@ -227,12 +227,12 @@ impl PoolRecord {
 }
 
 /// A process that has ended at this time, as reports show it.
-fn report_end(process: &EndedProcess, at: SystemTime, mode: &str) -> report::Ended {
+fn report_end(process: &EndedProcess, at: SystemTime, mode: Mode) -> report::Ended {
     let why = match process.cause {
         _ if process.limit.is_some() => process.limit.iter().map(|limit| format!("it {limit}")).collect(),
         Some(cause) => cause.to_string(),
-        // A process of CGI exits when its request is served.
-        None if mode == Mode::Cgi.name() && process.exit == Exit::Code(0) => EndCause::Served.to_string(),
+        // Such a process exits when its request is served.
+        None if !mode.keeps_process() && process.exit == Exit::Code(0) => EndCause::Served.to_string(),
         None => "it ended by itself".to_owned(),
     };
     report::Ended {
@@ -259,7 +259,7 @@ mod tests {
     fn label(script: &str) -> PoolLabel {
         PoolLabel {
             script: Path::new(script).into(),
-            mode: Mode::Cgiplus.name(),
+            mode: Mode::Cgiplus,
             site: "a.test".into(),
             origin: "sluice.toml:1".into(),
         }

@@ -17,9 +17,9 @@ use crate::pool::pool_record::PoolLabel;
 use crate::pool::process_limit::{PoolLimits, ProcessLimit};
 use crate::pool::shared_pool::SharedPool;
 use crate::process::end_cause::Reason;
-use crate::program::engine::{Engines, watched_paths};
+use crate::program::engine::{Engines, source_paths};
 use crate::program::script::{Prepared, Script};
-use crate::program::watched_files::WatchedFiles;
+use crate::program::source_files::SourceFiles;
 use crate::resources::Resources;
 
 /// The pools of a route's scripts.
@@ -28,7 +28,7 @@ pub struct Pools {
     /// The bound on the processes of all of them together.
     limit: Arc<ProcessLimit>,
     /// Files whose changes replace the processes.
-    watched: Option<Arc<WatchedFiles>>,
+    sources: Option<Arc<SourceFiles>>,
     /// The scripts that are run in advance.
     prepared: Mutex<Vec<Prepared>>,
     /// The log has a line about such a script.
@@ -37,18 +37,18 @@ pub struct Pools {
     origin: Box<str>,
 }
 
-/// By the text of a script's path: a hash of its components takes longer.
+/// The pools by the text of the script's path: a hash of its components takes longer.
 #[derive(Default)]
 struct PoolsByScript(Mutex<HashMap<OsString, Arc<SharedPool>>>);
 
 impl Pools {
-    /// No pools yet, of a route of this site at this place of the configuration. Reads the directories of the files to watch, if there are
+    /// No pools yet, of a route of this site at this place of the configuration. Reads the directories of the source files, if there are
     /// any.
     pub fn new(settings: &ScriptSettings, engines: &Engines, site: &str, origin: &str) -> Pools {
         Pools {
             by_script: Arc::default(),
             limit: ProcessLimit::of_route(settings.processes_max),
-            watched: WatchedFiles::new(watched_paths(settings, engines)).map(Arc::new),
+            sources: SourceFiles::new(source_paths(settings, engines)).map(Arc::new),
             prepared: Mutex::default(),
             has_warned: AtomicBool::new(false),
             site: site.into(),
@@ -56,7 +56,7 @@ impl Pools {
         }
     }
 
-    /// Uses the processes of another route, whose engines and settings are the same; the files to watch stay its own.
+    /// Uses the processes of another route, whose engines and settings are the same; the source files stay its own.
     pub fn join(&mut self, other: &Pools) {
         self.by_script = Arc::clone(&other.by_script);
         self.limit = Arc::clone(&other.limit);
@@ -75,7 +75,7 @@ impl Pools {
                 };
                 let record = resources.pool_records.of(PoolLabel {
                     script: script.pool_key().into(),
-                    mode: settings.mode.name(),
+                    mode: settings.mode,
                     site: self.site.clone(),
                     origin: self.origin.clone(),
                 });
@@ -122,7 +122,7 @@ impl Pools {
         pools.iter().flat_map(SharedPool::take_advance).collect()
     }
 
-    /// Ends processes that were idle for too long, drops pools that are empty, and has the watched files checked by a thread. Called
+    /// Ends processes that were idle for too long, drops pools that are empty, and has the source files checked by a thread. Called
     /// about once a second, in the event loop.
     pub fn tick(&self) {
         let mut pools = self.by_script.lock();
@@ -133,15 +133,15 @@ impl Pools {
         });
         let has_processes = !pools.is_empty();
         drop(pools);
-        if let Some(watched) = self
-            .watched
+        if let Some(sources) = self
+            .sources
             .as_ref()
-            .filter(|watched| has_processes && watched.begin_check())
+            .filter(|sources| has_processes && sources.begin_check())
         {
-            let (watched, pools) = (Arc::clone(watched), Arc::clone(&self.by_script));
+            let (sources, pools) = (Arc::clone(sources), Arc::clone(&self.by_script));
             drop(spawn_blocking(move || {
-                if watched.check() {
-                    pools.replace_all(Reason::WatchedFileChanged);
+                if sources.check() {
+                    pools.replace_all(Reason::SourceFileChanged);
                 }
             }));
         }

@@ -38,7 +38,7 @@ const RESERVE: usize = 8;
 pub(crate) trait Member: Send + Sync {
     /// Starts processes for the requests that wait, until none waits or there is no room; then the pool is remembered again.
     fn start_waiting(self: Arc<Self>);
-    /// Since when its oldest idle process has been idle. `None` if it has none of these.
+    /// The time since which its oldest idle process has been idle. `None` if it has no such process.
     fn idle_since(&self, which: Idle) -> Option<Instant>;
     /// Ends that process, for this reason.
     fn end_idle(self: Arc<Self>, which: Idle, reason: Reason);
@@ -75,7 +75,7 @@ struct Waiting {
     need: Need,
     /// When it had to wait, or got its last process.
     since: Instant,
-    /// It is being woken, and has not been refused again.
+    /// Whether the pool is being woken, and has not been refused again.
     is_woken: bool,
 }
 

@@ -11,11 +11,13 @@
 //!                 └── ended, while a request waits ◀─────────┴──▶ (nothing)
 //! ```
 //! A process that is *due* (requests, lifetime, memory) serves on until its successor is ready. Only for the successor there may be one
-//! process more than `max`; there are never more busy ones.
+//! process more than `max`; there are never more busy ones. A busy process gets further requests up to `at_once`; where it would be retired,
+//! it gets none any more, and leaves with its last one.
 
 mod advance;
 mod backoff;
 mod decision;
+mod lending;
 mod queue;
 mod reason;
 mod slot;
@@ -46,6 +48,8 @@ const SPARE_AFTER: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Pool {
     settings: PoolSettings,
+    /// Requests that a process serves at once.
+    at_once: usize,
     /// Whether processes that end before their first reply delay the next start.
     backs_off: bool,
     /// Whether processes can be started in advance.
@@ -58,17 +62,18 @@ pub(crate) struct Pool {
     queue: Queue,
     last_number: u64,
     backoff: Backoff,
-    /// That of starts in advance, after failures of any start.
+    /// The delay of starts in advance, after failures of any start.
     backoff_in_advance: Backoff,
     last_departure: Option<Departure>,
     is_closed: bool,
 }
 
 impl Pool {
-    /// An empty pool.
-    pub(crate) fn new(settings: PoolSettings) -> Pool {
+    /// An empty pool, whose processes serve so many requests at once.
+    pub(crate) fn new(settings: PoolSettings, at_once: usize) -> Pool {
         Pool {
             settings,
+            at_once,
             backs_off: false,
             prepares: false,
             is_gone: false,
@@ -91,8 +96,8 @@ impl Pool {
         }
     }
 
-    /// A request needs a process. In this order: an idle one of its own worker, one that another worker can spare, a
-    /// new one, any idle one, an entry in the queue. Of engines, other workers can spare every idle one, and one of the first two that has run
+    /// A request needs a process. In this order: an idle one of its own worker, one that another worker can spare, a busy one that serves
+    /// several at once, a new one, any idle one, an entry in the queue. Of engines, other workers can spare every idle one, and one of the first two that has run
     /// the script comes before both.
     pub(crate) fn request(&mut self, applicant: Applicant, now: Instant, room: Room<'_>) -> Decision {
         let Applicant { worker, script, .. } = applicant;
@@ -112,6 +117,9 @@ impl Pool {
             .lend_youngest(applicant, now, is_own)
             .or_else(|| self.lend_youngest(applicant, now, is_spare))
         {
+            return Decision::Use(id);
+        }
+        if let Some(id) = self.share(applicant, now) {
             return Decision::Use(id);
         }
         if self.processes.len() < self.settings.max {
@@ -154,7 +162,8 @@ impl Pool {
 
     /// Why a request would be refused now; `None` if it would get a process or wait. Nothing changes.
     pub(crate) fn refusal(&self, now: Instant) -> Option<Refusal> {
-        if self.processes.iter().any(|slot| slot.idle_since.is_some()) {
+        let may_serve = |slot: &Slot| slot.idle_since.is_some() || slot.has_room(self.at_once);
+        if self.processes.iter().any(may_serve) {
             return None;
         }
         if self.processes.len() < self.settings.max {
@@ -199,6 +208,12 @@ impl Pool {
         let Some(slot) = self.slot(id) else {
             return (Release::Retire(Reason::Shutdown), Vec::new());
         };
+        slot.in_use = slot.in_use.saturating_sub(1);
+        if slot.is_ending {
+            // Another of its requests has failed, and it is being stopped.
+            return (Release::Retire(Reason::Shutdown), Vec::new());
+        }
+        let is_shared = slot.in_use > 0;
         slot.served += 1;
         let is_proof = slot.served == 1 && slot.advance != Advance::No;
         slot.note_due(now, memory);
@@ -218,23 +233,41 @@ impl Pool {
             None if is_due => self.replace(id, now, room, &mut actions),
             reason => reason,
         };
-        if let Some(reason) = reason {
-            self.remove(id);
-            self.last_departure = Some(Departure::Retired(reason));
-            self.fill(now, room, &mut actions);
-            return (Release::Retire(reason), actions);
+        match reason {
+            Some(reason) if is_shared => {
+                if let Some(slot) = self.slot(id) {
+                    slot.stale = Some(reason);
+                }
+                (Release::Keep, actions)
+            }
+            Some(reason) => {
+                self.remove(id);
+                self.last_departure = Some(Departure::Retired(reason));
+                self.fill(now, room, &mut actions);
+                (Release::Retire(reason), actions)
+            }
+            None => {
+                let release = self.keep(id, now);
+                if self.at_once > 1 {
+                    // After its first reply it can get more than one.
+                    actions.extend(std::iter::from_fn(|| self.hand_idle(now)));
+                }
+                (release, actions)
+            }
         }
-        (self.keep(id, now), actions)
     }
 
     /// A process was leased and not used.
     pub(crate) fn give_back(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> (Release, Vec<Action>) {
         let mut actions = Vec::new();
-        let stale = self.slot(id).and_then(|slot| slot.stale);
+        let Some(slot) = self.slot(id) else {
+            return (Release::Retire(Reason::Shutdown), actions);
+        };
+        slot.in_use = slot.in_use.saturating_sub(1);
+        let (is_shared, stale) = (slot.in_use > 0, slot.stale);
         let reason = stale.or(self.is_closed.then_some(Reason::Shutdown));
-        if let Some(reason) = reason
-            && self.remove(id).is_some()
-        {
+        if let Some(reason) = reason.filter(|_| !is_shared) {
+            self.remove(id);
             self.fill(now, room, &mut actions);
             return (Release::Retire(reason), actions);
         }
@@ -342,7 +375,7 @@ impl Pool {
         actions
     }
 
-    /// Since when its oldest idle process has been idle. `None` if there is none of these.
+    /// The time since which its oldest idle process has been idle. `None` if there is no such process.
     pub(crate) fn idle_since(&self, which: Idle) -> Option<Instant> {
         let idle = || self.processes.iter().filter_map(|slot| slot.idle_since);
         let kept = match which {
@@ -365,19 +398,25 @@ impl Pool {
     }
 
     fn keep(&mut self, id: ProcessId, now: Instant) -> Release {
-        let Some(worker) = self.slot(id).map(|slot| slot.worker) else {
+        let is_closed = self.is_closed;
+        let Some(slot) = self.slot(id) else {
             return Release::Retire(Reason::Shutdown);
         };
+        // One that others use may be on its way out.
+        let (worker, gets_more) = (slot.worker, slot.stale.is_none() && !slot.is_ending && !is_closed);
         // Of more processes than `max` one is a successor, which waits until one of the others is free.
         let may_serve = self.processes.len() <= self.settings.max || self.busy() <= self.settings.max;
-        if may_serve
+        if gets_more
+            && may_serve
             && let Some(waiting) = self.take_waiting(worker, now)
             && let Some(slot) = self.slot(id)
         {
             slot.lend(waiting.applicant, now);
             return Release::Hand(waiting.ticket);
         }
-        if let Some(slot) = self.slot(id) {
+        if let Some(slot) = self.slot(id)
+            && slot.in_use == 0
+        {
             slot.idle_since = Some(now);
             slot.client = None;
         }
@@ -412,25 +451,13 @@ impl Pool {
         self.processes.iter().filter(|slot| slot.is_busy()).count()
     }
 
-    /// What follows when a process has left: waiters get idle processes, or start one, and processes are started that `min` lacks.
+    /// Fills the place of a process that has left: waiters get idle processes, or start one, and processes are started up to `min`.
     fn fill(&mut self, now: Instant, room: Room<'_>, actions: &mut Vec<Action>) {
         while let Some(action) = self.hand_idle(now) {
             actions.push(action);
         }
         actions.extend(self.start_for_waiting(now, room));
         self.start_missing(now, room, actions);
-    }
-
-    /// Gives an idle process to a waiter. There are both only while there are more processes than `max`.
-    fn hand_idle(&mut self, now: Instant) -> Option<Action> {
-        if self.queue.is_empty() || !self.may_lend() {
-            return None;
-        }
-        let idle = self.processes.iter().find(|slot| slot.idle_since.is_some())?;
-        let (id, worker) = (idle.id, idle.worker);
-        let waiting = self.take_waiting(worker, now)?;
-        self.slot(id)?.lend(waiting.applicant, now);
-        Some(Action::Hand(waiting.ticket, id))
     }
 
     /// Starts a process for the oldest waiter, if there is one and a process may be started.
@@ -467,27 +494,6 @@ impl Pool {
         retired
     }
 
-    /// Whether an idle process may get a request.
-    fn may_lend(&self) -> bool {
-        self.processes.len() <= self.settings.max || self.busy() < self.settings.max
-    }
-
-    /// Lends the idle process that was busy last, of those that are meant.
-    fn lend_youngest(
-        &mut self,
-        applicant: Applicant,
-        now: Instant,
-        which: impl Fn(&Slot) -> bool,
-    ) -> Option<ProcessId> {
-        if !self.may_lend() {
-            return None;
-        }
-        let idle = self.processes.iter_mut();
-        let idle = idle.filter(|slot| slot.idle_since.is_some() && which(slot));
-        let youngest = idle.max_by_key(|slot| slot.idle_since)?;
-        Some(youngest.lend(applicant, now))
-    }
-
     fn add(&mut self, applicant: Applicant, cause: Cause, now: Instant) -> ProcessId {
         let id = ProcessId(self.next_number());
         let mut recent = RecentScripts::default();
@@ -496,6 +502,7 @@ impl Pool {
         self.processes.push(Slot {
             id,
             worker: applicant.worker,
+            in_use: 1,
             idle_since: None,
             was_idle_since: None,
             unused_since: None,
@@ -545,3 +552,6 @@ mod tests;
 #[cfg(test)]
 #[path = "pure_simulation_tests.rs"]
 mod simulation;
+
+#[cfg(test)]
+mod at_once_tests;

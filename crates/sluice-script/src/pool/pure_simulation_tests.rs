@@ -10,6 +10,7 @@ use crate::pool::recent_scripts::ScriptId;
 /// The processes and waiters of a simulation.
 #[derive(Default)]
 struct World {
+    /// A busy process once for each of its requests.
     busy: Vec<ProcessId>,
     idle: Vec<ProcessId>,
     /// Being started in advance.
@@ -17,7 +18,7 @@ struct World {
     /// About to end.
     ending: Vec<ProcessId>,
     waiting: Vec<Ticket>,
-    /// Those that were retired.
+    /// Processes that were retired.
     retired: HashSet<ProcessId>,
     random: u64,
 }
@@ -53,12 +54,28 @@ impl World {
         self.busy.push(id);
     }
 
+    /// The process that a request gets: an idle one, or one that serves others.
+    fn lend(&mut self, id: ProcessId) {
+        if !self.busy.contains(&id) {
+            World::take(&mut self.idle, id);
+        }
+        self.work(id);
+    }
+
+    fn retire(&mut self, id: ProcessId) {
+        assert!(
+            !self.busy.contains(&id),
+            "a process is retired in the middle of a request"
+        );
+        self.retired.insert(id);
+    }
+
     fn apply(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Retire(id, _) => {
                     World::take(&mut self.idle, id);
-                    self.retired.insert(id);
+                    self.retire(id);
                 }
                 Action::Start(ticket, id) => {
                     self.grant(ticket);
@@ -66,8 +83,7 @@ impl World {
                 }
                 Action::Hand(ticket, id) => {
                     self.grant(ticket);
-                    World::take(&mut self.idle, id);
-                    self.work(id);
+                    self.lend(id);
                 }
                 Action::Prepare(id) => self.starting.push(id),
             }
@@ -76,14 +92,14 @@ impl World {
 
     fn put(&mut self, id: ProcessId, release: Release) {
         match release {
+            // Its other requests go on.
+            Release::Keep if self.busy.contains(&id) => {}
             Release::Keep => self.idle.push(id),
             Release::Hand(ticket) => {
                 self.grant(ticket);
                 self.work(id);
             }
-            Release::Retire(_) => {
-                self.retired.insert(id);
-            }
+            Release::Retire(_) => self.retire(id),
         }
     }
 
@@ -118,10 +134,7 @@ impl World {
     fn step(&mut self, pool: &mut Pool, now: Instant, room: Room<'_>) {
         match self.random_below(14) {
             0..4 => match self.request(pool, now, room) {
-                Decision::Use(id) => {
-                    World::take(&mut self.idle, id);
-                    self.work(id);
-                }
+                Decision::Use(id) => self.lend(id),
                 Decision::Start(id) => self.work(id),
                 Decision::Wait(ticket) => self.waiting.push(ticket),
                 Decision::Refuse(_) => {}
@@ -137,6 +150,7 @@ impl World {
                 ];
                 let which = lists[self.random_below(4)];
                 if let Some(id) = self.take_random(which) {
+                    self.busy.retain(|other| *other != id);
                     let actions = pool.ended(id, now, room);
                     self.apply(actions);
                 }
@@ -149,6 +163,7 @@ impl World {
                 // A fault, in an exchange or in the reply to PROCTOR.
                 if let Some(id) = self.take_random(|world| &mut world.busy) {
                     pool.ending(id);
+                    self.busy.retain(|other| *other != id);
                     self.ending.push(id);
                 }
                 if let Some(id) = self.take_random(|world| &mut world.starting) {
@@ -189,19 +204,33 @@ impl World {
     }
 
     fn check(&self, pool: &Pool, seed: u64) {
-        let counts = [&self.busy, &self.idle, &self.starting, &self.ending].map(Vec::len);
-        let (all, busy): (usize, usize) = (counts.iter().sum(), counts[0]);
+        let busy = self.busy_processes();
+        let all = busy + self.idle.len() + self.starting.len() + self.ending.len();
         let settings = pool.settings;
         assert_eq!(pool.processes.len(), all, "seed {seed}: a process is lost");
         assert!(all <= settings.max + 1, "seed {seed}: more than one process over max");
         assert!(busy <= settings.max, "seed {seed}: more busy processes than max");
         assert_eq!(pool.queue.len(), self.waiting.len(), "seed {seed}: a waiter is lost");
         assert!(pool.queue.len() <= settings.queue_max, "seed {seed}");
-        let may_wait = counts[1] == 0 || !pool.may_lend();
+        let has_room = pool.processes.iter().any(|slot| slot.has_room(pool.at_once));
+        let may_wait = self.idle.is_empty() && !has_room || !pool.may_lend();
         assert!(
             self.waiting.is_empty() || may_wait,
-            "seed {seed}: a request waits beside an idle process"
+            "seed {seed}: a request waits beside a process that could serve it"
         );
+        for slot in pool.processes.iter().filter(|slot| !slot.is_ending) {
+            let requests = self.busy.iter().filter(|id| **id == slot.id).count();
+            assert_eq!(slot.in_use, requests, "seed {seed}: requests of a process");
+            assert!(slot.in_use <= pool.at_once, "seed {seed}: more requests than at once");
+            assert!(
+                slot.idle_since.is_none() || requests == 0,
+                "seed {seed}: idle and in use"
+            );
+        }
+    }
+
+    fn busy_processes(&self) -> usize {
+        self.busy.iter().collect::<HashSet<_>>().len()
     }
 }
 
@@ -228,7 +257,9 @@ fn no_simulation_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
             ..World::default()
         };
         let settings = settings(&mut world);
-        let mut pool = Pool::new(settings).with_backoff();
+        // Most processes serve one request at a time.
+        let at_once = [1, 1, 2, 3][world.random_below(4)];
+        let mut pool = Pool::new(settings, at_once).with_backoff();
         if world.random_below(4) > 0 {
             pool = pool.with_preparation(seed);
         }
@@ -265,7 +296,7 @@ fn settle(world: &mut World, pool: &mut Pool, mut now: Instant, seed: u64) {
         let actions = pool.tick(now, &mut always);
         world.apply(actions);
         world.check(pool, seed);
-        let kept = world.busy.len() + world.idle.len() + world.starting.len();
+        let kept = world.busy_processes() + world.idle.len() + world.starting.len();
         // After a failure one is started after the other.
         let is_kept = kept >= pool.settings.min || !world.starting.is_empty();
         assert!(!pool.prepares || is_kept, "seed {seed}: {kept} processes");
@@ -285,7 +316,8 @@ fn min_is_kept_whichever_process_dies() {
             max: 4,
             ..settings(&mut world)
         };
-        let mut pool = Pool::new(settings).with_backoff().with_preparation(seed);
+        let at_once = 1 + world.random_below(2);
+        let mut pool = Pool::new(settings, at_once).with_backoff().with_preparation(seed);
         let mut now = Instant::now();
         let mut always = |_: Need| true;
         for _ in 0..300 {
@@ -295,7 +327,7 @@ fn min_is_kept_whichever_process_dies() {
             let actions = pool.tick(now, &mut always);
             world.apply(actions);
             world.check(&pool, seed);
-            let alive = world.busy.len() + world.idle.len() + world.starting.len();
+            let alive = world.busy_processes() + world.idle.len() + world.starting.len();
             let is_full = pool.processes.len() >= settings.max;
             let is_probed = !world.starting.is_empty();
             assert!(alive >= 2 || is_full || is_probed, "seed {seed}: {alive} processes");

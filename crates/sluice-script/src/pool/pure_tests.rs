@@ -8,7 +8,11 @@ use super::*;
 use crate::pool::recent_scripts::ScriptId;
 
 fn pool(max: usize, queue_max: usize) -> Pool {
-    let settings = PoolSettings {
+    Pool::new(pool_settings(max, queue_max), 1).with_backoff()
+}
+
+pub(super) fn pool_settings(max: usize, queue_max: usize) -> PoolSettings {
+    PoolSettings {
         max,
         min: 0,
         idle: Duration::from_secs(60),
@@ -18,12 +22,11 @@ fn pool(max: usize, queue_max: usize) -> Pool {
         client_requests_max: None,
         queue_max,
         queue_timeout: Duration::from_secs(30),
-    };
-    Pool::new(settings).with_backoff()
+    }
 }
 
 /// No bound is reached.
-fn always(_: Need) -> bool {
+pub(super) fn always(_: Need) -> bool {
     true
 }
 
@@ -33,7 +36,7 @@ fn never(_: Need) -> bool {
 }
 
 /// A request on a worker for a script.
-fn by(worker: usize, script: Option<ScriptId>) -> Applicant {
+pub(super) fn by(worker: usize, script: Option<ScriptId>) -> Applicant {
     Applicant {
         worker,
         script,
@@ -41,7 +44,7 @@ fn by(worker: usize, script: Option<ScriptId>) -> Applicant {
     }
 }
 
-fn started(decision: Decision) -> ProcessId {
+pub(super) fn started(decision: Decision) -> ProcessId {
     match decision {
         Decision::Start(id) => id,
         other => panic!("expected a start, got {other:?}"),

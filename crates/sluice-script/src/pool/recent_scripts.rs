@@ -11,7 +11,7 @@ const SCRIPTS_MAX: usize = 32;
 pub(crate) struct ScriptId(u64);
 
 impl ScriptId {
-    /// That of the script in a file.
+    /// The id of the script in a file.
     pub(crate) fn of(file: &Path) -> ScriptId {
         let mut hasher = DefaultHasher::new();
         file.hash(&mut hasher);

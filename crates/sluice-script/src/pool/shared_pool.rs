@@ -44,7 +44,7 @@ const REPORTED_WAIT: Duration = Duration::from_secs(1);
 
 /// One script's pool, shared by all workers.
 pub(crate) struct SharedPool {
-    /// Its label, with the script's file for messages; and what outlives the pool.
+    /// The record, which outlives the pool. Its label has the script's file, for messages.
     pub(crate) record: Arc<PoolRecord>,
     settings: PoolSettings,
     kill_grace: Duration,
@@ -78,7 +78,7 @@ struct Waiter {
 }
 
 impl SharedPool {
-    /// Without processes.
+    /// Creates a pool without processes.
     pub(crate) fn new(
         script: &Script,
         settings: &ScriptSettings,
@@ -86,7 +86,7 @@ impl SharedPool {
         record: Arc<PoolRecord>,
         wanted: Arc<Notify>,
     ) -> Arc<SharedPool> {
-        let pool = Pool::new(settings.pool);
+        let pool = Pool::new(settings.pool, settings.mode.requests_at_once());
         // Each process of a CGI script serves one request: a failure says nothing about the next process.
         let pool = if settings.mode.keeps_process() {
             let random = RandomState::new().build_hasher().finish();
@@ -154,7 +154,7 @@ impl SharedPool {
         request: UniqueId,
         events: &ScriptEvents,
     ) -> Result<Lease, Fault> {
-        let note = PoolNote::begin(self, events);
+        let note = PoolNote::begin(self.script(), || self.view(), events);
         let (entry, granted) = {
             let mut state = self.lock();
             let (mut permit, mut unmet) = (None, None);
@@ -205,7 +205,10 @@ impl SharedPool {
         };
         let granted = Box::pin(self.wait(granted)).await;
         drop(entry);
-        note.end_wait(granted.as_ref());
+        match &granted {
+            Some(_) => note.end_wait(),
+            None => note.wait_in_vain(),
+        }
         granted.ok_or_else(|| {
             let full = self.full(&self.lock().pool);
             let counts = &self.record.counts;
@@ -273,7 +276,7 @@ impl SharedPool {
         self.settings.memory_bytes_max.and_then(|_| private_bytes(pid))
     }
 
-    /// Its state, for WATCH.
+    /// The state, for WATCH.
     pub(crate) fn view(&self) -> PoolView {
         self.lock().pool.view()
     }
@@ -307,7 +310,7 @@ impl SharedPool {
         drop(advance);
     }
 
-    /// Its script was found.
+    /// Notes that the script was found.
     pub(crate) fn note_there(&self) {
         self.lock().pool.set_there();
     }
@@ -497,7 +500,7 @@ impl Drop for QueueEntry<'_> {
     }
 }
 
-/// Ends an idle process: end-of-file on CGIPLUSIN tells it to exit; its watcher stops it if it does not.
+/// Ends an idle process: end-of-file on CGIPLUSIN tells it to exit; its reaper stops it if it does not.
 fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
     let IdleProcess { process, channels, .. } = idle;
     tracing::debug!(

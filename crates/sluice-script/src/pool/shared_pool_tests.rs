@@ -26,7 +26,7 @@ fn pool(max: usize) -> Arc<SharedPool> {
     };
     let record = PoolRecords::default().of(PoolLabel {
         script: script.pool_key().into(),
-        mode: settings.mode.name(),
+        mode: settings.mode,
         site: "".into(),
         origin: "".into(),
     });
@@ -44,8 +44,8 @@ async fn a_process_counts_until_its_end_even_if_its_client_disconnects_while_it_
         assert!(lease.take().is_none());
         let notice = lease.exit_notice();
         drop(lease);
-        let unwatched = ScriptEvents::none();
-        let mut second = Box::pin(pool.acquire(Applicant::default(), id(), &unwatched));
+        let unclaimed = ScriptEvents::none();
+        let mut second = Box::pin(pool.acquire(Applicant::default(), id(), &unclaimed));
         assert!(has_to_wait(&mut second).await, "two at once");
         if has_run {
             notice(ended());

@@ -1,4 +1,4 @@
-//! What a silent script process waits for: whether it is in read(2), and on which pipe. So a script that runs in the wrong mode, or
+//! The read(2) in which a silent script process may wait, and its pipe. So a script that runs in the wrong mode, or
 //! that does not end its reply, is found at once, and not by its time-out.
 //!
 //! Here: what the launcher reads in `/proc/PID/syscall`, `fd` and `task` (proc(5)), after some silence. Not here: the processes that it has
@@ -38,7 +38,7 @@ impl PipeId {
     }
 }
 
-/// As its link in `/proc/PID/fd` names it (proc(5)).
+/// Shows a pipe as its link in `/proc/PID/fd` names it (proc(5)).
 impl fmt::Display for PipeId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "pipe:[{}]", self.inode)
@@ -48,9 +48,9 @@ impl fmt::Display for PipeId {
 /// A process whose main thread waits in read(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockedRead {
-    /// What it reads.
+    /// The pipe that it reads.
     pub pipe: PipeId,
-    /// It has certainly neither other threads nor processes that it started, which might do its work meanwhile.
+    /// Whether it has certainly neither other threads nor processes that it started, which might do its work meanwhile.
     pub is_alone: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Why a script process ends, and what is remembered of it then, for reports. The first cause counts: what follows from it is no cause.
+//! Why a script process ends, and the record of it for reports. The first cause counts; its consequences are not recorded.
 //!
 //! Here: values. Not here: when a pool ends a process (`pool`), and the records of the pools (`pool_record`).
 
@@ -10,19 +10,19 @@ use sluice_launch::Exit;
 /// Why a script process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndCause {
-    /// It served one request, as those of CGI do.
+    /// The process has served one request, as CGI processes do.
     Served,
-    /// Its pool has ended it.
+    /// The pool has ended the process.
     Retired(Reason),
-    /// There was a fault in its exchange.
+    /// There was a fault in the exchange.
     Fault,
-    /// The client of its exchange has disconnected, and it was not done in time.
+    /// The client of the exchange has disconnected, and the process was not done in time.
     ClientGone,
-    /// The administrator has ended its request.
+    /// The administrator has ended the request.
     RequestEnded,
-    /// It wrote outside of a reply, or broke the protocol in another way after it.
+    /// The process wrote outside of a reply, or broke the protocol in another way after it.
     Misbehaved,
-    /// The server could not use it.
+    /// The server could not use the process.
     Unusable,
     /// The server ends.
     Shutdown,
@@ -46,20 +46,20 @@ impl fmt::Display for EndCause {
 /// Why the pool ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It was idle for its lifetime.
+    /// The process was idle for its idle lifetime.
     Idle,
-    /// It has served its number of requests.
+    /// The process has served its number of requests.
     Requests,
-    /// It has run for its lifetime.
+    /// The process has run for its lifetime.
     Lifetime,
-    /// It uses more memory than it may between requests.
+    /// The process uses more memory than it may between requests.
     Memory,
-    /// It has used most of the processor time after which the kernel ends it.
+    /// The process has used most of the processor time after which the kernel ends it.
     ProcessorTime,
     /// The script's file has changed.
     ScriptChanged,
-    /// A watched file has changed.
-    WatchedFileChanged,
+    /// A file has changed that the scripts have loaded, or the engine.
+    SourceFileChanged,
     /// The server ends or has another configuration.
     Shutdown,
     /// Requests for other scripts wait for room.
@@ -79,7 +79,7 @@ impl fmt::Display for Reason {
             Reason::Memory => "uses more memory than memory_soft",
             Reason::ProcessorTime => "has used most of its cpu_time",
             Reason::ScriptChanged => "its file has changed",
-            Reason::WatchedFileChanged => "a watched file has changed",
+            Reason::SourceFileChanged => "a watched file has changed",
             Reason::Shutdown => "the server ends or has another configuration",
             Reason::RoomForOthers => "requests for other scripts wait for a process",
             Reason::SoftLimit => "idle, and the server has more processes than limits.processes_soft",

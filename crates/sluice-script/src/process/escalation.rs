@@ -1,6 +1,6 @@
 //! The signals that end a script process: SIGTERM, then SIGKILL.
 //!
-//! Not here: when the first of them is due (`process`, whose watcher sends them).
+//! Not here: when the first of them is due (`process`, whose reaper sends them).
 
 use std::time::Duration;
 

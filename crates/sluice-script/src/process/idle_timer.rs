@@ -105,7 +105,7 @@ impl IdleTimer {
         self.waiting_since = None;
     }
 
-    /// Since when the script is silent, while it is waited for.
+    /// The time since which the script is silent, while it is waited for.
     pub(crate) fn waiting_since(&self) -> Option<Instant> {
         self.waiting_since
     }

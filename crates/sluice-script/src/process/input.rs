@@ -38,7 +38,7 @@ impl Input {
         })
     }
 
-    /// That of a process which knows what an end-of-file within a body means.
+    /// The input of a process that recognizes an end-of-file within a body.
     pub(crate) fn that_can_be_cut(self) -> Input {
         Input {
             can_be_cut: true,
@@ -46,7 +46,7 @@ impl Input {
         }
     }
 
-    /// Whether the process knows what an end-of-file within a body means.
+    /// Whether the process recognizes an end-of-file within a body.
     pub(crate) fn can_be_cut(&self) -> bool {
         self.can_be_cut
     }

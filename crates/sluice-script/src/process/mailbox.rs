@@ -190,7 +190,7 @@ impl Mailbox {
 /// The state of a mailbox between two replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// Nothing has arrived.
+    /// No output has arrived.
     Kept,
     /// The script has written something.
     Broken,

@@ -4,9 +4,9 @@
 //!
 //! ```text
 //!   script_process ─┬─ processes             those of a worker
-//!     (its watcher)  ├─ stderr ─ line_source  its error output, line by line into the log: script_log, unread_errors
+//!     (its reaper)  ├─ stderr ─ line_source  its error output, line by line into the log: script_log, unread_errors
 //!                    ├─ escalation            the signals that end it
-//!                    ├─ end_cause             why it ends; limit_reached; unwatched: the end of one that nobody has taken
+//!                    ├─ end_cause             why it ends; limit_reached; unclaimed: the end of one that nobody has taken
 //!                    ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
 //!                    ├─ mailbox               output
 //!                    ├─ request_pipe          CGIPLUSIN
@@ -36,6 +36,6 @@ pub(crate) mod script_log;
 pub(crate) mod script_process;
 pub(crate) mod shebang;
 mod stderr;
+mod unclaimed;
 mod unread;
 mod unread_errors;
-mod unwatched;

@@ -1,4 +1,4 @@
-//! What a process does at a moment, for the events of WATCH about a script that is silent: it runs, or waits in which system call.
+//! The activity of a process at one moment, for the events of WATCH about a silent script: it runs, or waits in a system call.
 //!
 //! Here: what the launcher reads in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), the wording, and when to look while a script is silent.
 //! Not here: which silence is a fault (`blocked_read`, `idle_timer`). What the kernel does not say is left out.
@@ -63,10 +63,10 @@ const CALLS: [(u32, u32, &str, bool); 36] = [
     (426, 426, "io_uring_enter", true),
 ];
 
-/// What a process does.
+/// The activity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedProcess {
-    /// Its state as in ps(1): `R`, `S`, `D` …
+    /// The state as in ps(1): `R`, `S`, `D` …
     state: char,
     /// The system call that its main thread waits in.
     call: Option<Call>,
@@ -82,7 +82,7 @@ struct Call {
     number: u32,
     name: Option<&'static str>,
     descriptor: Option<u32>,
-    /// What the descriptor is of.
+    /// The file of the descriptor.
     file: Option<String>,
 }
 
@@ -93,7 +93,7 @@ struct Child {
 }
 
 impl ObservedProcess {
-    /// What the kernel says of a process.
+    /// Interprets the observation of a process.
     fn of(raw: Raw) -> Option<ObservedProcess> {
         let mut observed = ObservedProcess::from_stat(&raw.stat)?;
         observed.call = Call::from_line(&raw.call);
@@ -125,14 +125,14 @@ impl ObservedProcess {
         })
     }
 
-    /// What its main thread waits to read from: the link of a descriptor in /proc.
+    /// The file that the main thread waits to read from: the link of a descriptor in /proc.
     pub(crate) fn reads_from(&self) -> Option<&str> {
         let call = self.call.as_ref()?;
         let file = call.file.as_deref()?;
         matches!(call.name, Some("read" | "readv" | "recvfrom" | "recvmsg")).then_some(file)
     }
 
-    /// What it does; `name` says what a file is, by its link in /proc.
+    /// Describes the activity; `name` gives the name of a file by its link in /proc.
     pub(crate) fn text(&self, name: impl Fn(&str) -> Option<&'static str>) -> String {
         let mut text = match (&self.call, self.state) {
             (Some(call), _) => format!("it waits in {}", call.text(name)),

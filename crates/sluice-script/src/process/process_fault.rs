@@ -1,4 +1,4 @@
-//! What a script process does wrong in its reply, with all that is known of the process, for one line in the log.
+//! Faults of a script process in its reply, with the state of the process, for one line in the log.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -12,7 +12,7 @@ use sluice_membuf::{PARTS_MAX, RingFault};
 
 use crate::process::shebang::ShebangProblem;
 
-/// What is known of a process at one moment. Displayed as
+/// The state of a process at one moment. Displayed as
 /// `script /x/y, pid 7, exit status 1; its last error line: "…"`.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessState {
@@ -57,12 +57,12 @@ impl ProcessDetail for BadReply {
     }
 }
 
-/// What is wrong with a reply.
+/// The fault of a reply.
 #[derive(Debug)]
 pub(crate) enum Violation {
     /// The head is malformed.
     Head(HeadFault),
-    /// The same, and its cause.
+    /// The head is malformed because of the `#!` line.
     Shebang(HeadFault, ShebangProblem),
     /// Sentinels or callouts are out of order.
     Output(OutputFault),
@@ -70,19 +70,19 @@ pub(crate) enum Violation {
     BeforeRequest,
     /// The script is made for the other mode; what to do about it.
     WrongMode(WrongMode, String),
-    /// It waits for its next request, and has not ended its reply.
+    /// The process waits for its next request, and has not ended its reply.
     AwaitsNextRequest,
-    /// It waits for more input than the body of the request has.
+    /// The process waits for more input than the body of the request has.
     AwaitsMoreInput,
     /// Two replies arrived together: the first may be that of an earlier request.
     TwoReplies,
     /// The cursors of the memory buffer are impossible.
     MemoryBuffer(RingFault),
-    /// So many bytes on the mailbox while the memory buffer was open as a ring.
+    /// The script wrote so many bytes on the mailbox while the memory buffer was open as a ring.
     MailboxDuringRing(usize),
     /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
     Region(Option<BufferPart>),
-    /// It names a further part of its output region while too many are in flight.
+    /// The script names a further part of its output region while too many are in flight.
     RegionParts(BufferPart),
     /// The mailbox cannot be read.
     Mailbox(io::Error),
@@ -94,7 +94,7 @@ pub(crate) enum Violation {
     Short(u64),
     /// A signal ended the process within the body.
     EndedWithinBody,
-    /// It exited with another status than 0 after the head of a successful reply, and has written no body.
+    /// The process exited with a status other than 0 after the head of a successful reply, and has written no body.
     FailedAfterHead,
     /// The reply of a CGIplus script ended without the sentinel.
     NoSentinel,
@@ -105,13 +105,13 @@ pub(crate) enum Violation {
 /// How a script shows that it is made for the other mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrongMode {
-    /// It waits for a request on CGIPLUSIN in CGI.
+    /// The script waits for a request on CGIPLUSIN in CGI.
     AwaitsRequest,
-    /// It wrote in CGIplus without having read its request.
+    /// The script wrote in CGIplus without having read its request.
     WroteUnasked,
-    /// It ended in CGIplus without having read its request.
+    /// The script ended in CGIplus without having read its request.
     EndedUnasked,
-    /// It waits for its standard input in CGIplus, and has not read its request.
+    /// The script waits for its standard input in CGIplus, and has not read its request.
     AwaitsInput,
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct RequestedError {
 struct LaunchFailure {
     script: Box<str>,
     error: StartError,
-    /// What is wrong with its `#!` line, if that is the cause.
+    /// The fault in the `#!` line, if that is the cause.
     problem: Option<ShebangProblem>,
 }
 
@@ -189,7 +189,7 @@ impl ProcessState {
         matches!(self.exit, Some(Exit::Code(1..) | Exit::Signal(_))) && !self.error_lines.is_empty()
     }
 
-    /// Without its error output.
+    /// Writes the state without the error output.
     fn fmt_state(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "script {}, pid {}", self.script, self.pid)?;
         match (self.exit, &self.limit) {

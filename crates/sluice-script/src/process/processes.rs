@@ -1,4 +1,4 @@
-//! The script processes of one worker: those that it has started, whose watchers run on its thread.
+//! The script processes of one worker: those that it has started, whose reapers run on its thread.
 //!
 //! Here: the worker's launcher, and the list of its processes. Not here: the start of a process (`process`), what else the scripts of a
 //! worker share (`scripts`), and which process serves which request (`pool`).
@@ -37,8 +37,8 @@ impl Processes {
         })
     }
 
-    /// Tracks a process and starts the task that watches it.
-    pub(crate) fn track(self: &Rc<Self>, process: &Arc<Process>, watch: impl Future<Output = ()> + 'static) {
+    /// Tracks a process and starts its reaper.
+    pub(crate) fn track(self: &Rc<Self>, process: &Arc<Process>, reaper: impl Future<Output = ()> + 'static) {
         let pid = process.pid;
         if self.is_stopping.get() {
             process.stop(EndCause::Shutdown);
@@ -46,7 +46,7 @@ impl Processes {
         self.by_pid.borrow_mut().insert(pid, Arc::downgrade(process));
         let processes = Rc::clone(self);
         self.tasks.spawn(async move {
-            watch.await;
+            reaper.await;
             processes.by_pid.borrow_mut().remove(&pid);
         });
     }

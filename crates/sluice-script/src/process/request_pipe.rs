@@ -26,16 +26,16 @@ pub(crate) struct RequestPipe {
 
 /// A pipe that does not block.
 enum Pipe {
-    /// It has never been full.
+    /// The pipe has never been full.
     Unregistered(OwnedFd),
-    /// It was full once, and is registered with the event loop.
+    /// The pipe was full once, and is registered with the event loop.
     Registered(pipe::Sender),
-    /// It cannot be registered. Also the state between the other two.
+    /// The pipe cannot be registered. Also the state between the other two.
     Broken,
 }
 
 impl RequestPipe {
-    /// Nothing is written yet.
+    /// Creates the end of a pipe to which nothing was written.
     pub(crate) fn new(pipe: OwnedFd) -> RequestPipe {
         RequestPipe {
             pipe: Pipe::Unregistered(pipe),

@@ -36,7 +36,7 @@ const ALWAYS_SECRET: [&str; 7] = [
     "CGIPLUSEOT",
 ];
 
-/// With what an exchange with a script notes its events; nothing if nobody watches. Clones are of the same exchange.
+/// The tracer: how an exchange with a script records events for WATCH. Records nothing if nobody watches. Clones belong to the same exchange.
 #[derive(Clone)]
 pub(crate) struct ScriptEvents {
     watched: OnceCell<Rc<WatchedExchange>>,
@@ -44,12 +44,12 @@ pub(crate) struct ScriptEvents {
     job: Option<Rc<dyn WatchableJob>>,
 }
 
-/// What is known of the job of an exchange when a watch joins it.
+/// The facts about the job of an exchange, for a watch that joins it.
 pub(crate) trait WatchableJob {
     fn subject(&self) -> &Subject;
     /// The module that its events name.
     fn module(&self) -> &'static str;
-    /// What no event may show.
+    /// The secrets, which no event may show.
     fn secrets(&self, masks: &Masks) -> Secrets;
     /// The file of the script that answers the request; `None` of an agent.
     fn script(&self) -> Option<String>;
@@ -65,12 +65,12 @@ struct WatchedExchange {
     /// The script has written something.
     has_begun: Cell<bool>,
     counts: Counts,
-    /// Since when the output is not wanted.
+    /// The time since which the output is not wanted.
     paused: Cell<Option<Instant>>,
     silence: RefCell<SilenceTimer>,
 }
 
-/// What a script has written.
+/// The amounts of output of a script.
 #[derive(Default)]
 struct Counts {
     reads: Cell<u64>,
@@ -80,7 +80,7 @@ struct Counts {
 }
 
 impl ScriptEvents {
-    /// Nobody can watch: the requests of the server itself are nobody's.
+    /// Creates events that nobody can watch, for the requests of the server itself.
     pub(crate) fn none() -> ScriptEvents {
         ScriptEvents {
             watched: OnceCell::new(),
@@ -106,7 +106,7 @@ impl ScriptEvents {
             return false;
         }
         if let Some(script) = job.script() {
-            subject.know(|facts| facts.script = Some(script));
+            subject.know(|attributes| attributes.script = Some(script));
         }
         true
     }
@@ -315,7 +315,7 @@ impl ScriptEvents {
         }
     }
 
-    /// What the script has written in all, for the event of its end.
+    /// The total output of the script, for the event of its end.
     pub(crate) fn totals(&self) -> String {
         let Some(watched) = self.watched.get() else {
             return String::new();
@@ -334,7 +334,7 @@ impl ScriptEvents {
         text
     }
 
-    /// No output is wanted until `resume`: the client has to take what it was given.
+    /// Notes that no output is wanted until `resume`: the client has to take the bytes that it was given.
     pub(crate) fn pause(&self) {
         if let Some(watched) = self.watched.get() {
             watched.paused.set(Some(Instant::now()));
@@ -414,7 +414,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sluice_watch::{Content, Facts, Hub, Items, Spec, Watch, WorkerHub};
+    use sluice_watch::{Content, Hub, Items, Spec, TracedAttributes, Watch, WorkerHub};
 
     use super::*;
 
@@ -429,7 +429,7 @@ mod tests {
             })
             .unwrap();
         let worker = WorkerHub::new(&hub);
-        let subject = worker.exchange(&Subject::NONE, Facts::default);
+        let subject = worker.exchange(&Subject::NONE, TracedAttributes::default);
         let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
         let events = ScriptEvents::none();
         assert!(events.begin(&subject, "script", secrets));

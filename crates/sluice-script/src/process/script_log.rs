@@ -35,7 +35,7 @@ pub(crate) struct ScriptLog {
 
 // Relaxed: the bound publishes no other data.
 impl ScriptLogs {
-    /// With a bound in bytes for each script and interval.
+    /// Creates logs with a bound in bytes for each script and interval.
     pub(crate) fn new(bytes_max: u64) -> ScriptLogs {
         ScriptLogs {
             bytes_max: Arc::new(AtomicU64::new(bytes_max)),

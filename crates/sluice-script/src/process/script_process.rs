@@ -1,7 +1,7 @@
-//! A script process: its start, its watcher, its end.
+//! A script process: its start, its reaper, its end.
 //!
-//! Here: one task for each process, on the worker that started it. That watcher alone reads the process's standard error, waits
-//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the watcher. Not here: what
+//! Here: one task for each process, on the worker that started it. That reaper alone reads the process's standard error, waits
+//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the reaper. Not here: what
 //! the channels carry (`relay`), and when a process is needed (`pool`).
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //! or else in its session, or known by its environment (`sluice_launch`).
 //!
 //! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
-//! after a while, and is watched further.
+//! after a while, and is awaited further.
 
+mod reaper;
 mod view;
-mod watcher;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -49,10 +49,10 @@ use crate::process::request_pipe::RequestPipe;
 use crate::process::script_events::{ScriptEvents, StartNote};
 use crate::process::script_log::ScriptLog;
 use crate::process::shebang;
+use crate::process::unclaimed::Unclaimed;
 use crate::process::unread_errors::UnreadErrors;
-use crate::process::unwatched::Unclaimed;
+use reaper::{Reaper, reap};
 pub(crate) use view::ProcessView;
-use watcher::{Watched, watch};
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
@@ -63,10 +63,10 @@ const WATCHED_LINES_MAX: usize = 100;
 /// Characters that are kept of each of these lines.
 const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 
-/// A script process, as all but its watcher see it.
+/// A script process, as all but its reaper see it.
 pub(crate) struct Process {
     pub pid: i32,
-    /// What the kernel says of it.
+    /// The probe that observes it.
     pub probe: Probe,
     pub sentinels: Sentinels,
     /// The file that was started, for messages: the script, or the engine that runs it.
@@ -80,20 +80,20 @@ pub(crate) struct Process {
     pub record_bytes_max: Option<usize>,
     started: Instant,
     kill_grace: Duration,
-    /// What it may use and reach; `None` if that is what the server may.
+    /// Limits on what it may use and reach; `None`: the same as the server.
     confinement: Option<Arc<Confinement>>,
     commands: watch::Sender<Command>,
-    /// Its standard error, which the watcher reads.
+    /// The standard error, which the reaper reads.
     pub errors: UnreadErrors,
     state: Mutex<State>,
 }
 
-/// A command to the watcher.
+/// A command to the reaper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Command {
     /// Let the process run.
     Run,
-    /// Its work is done: stop it if it has not ended by itself by then.
+    /// Stop the process if it has not ended by itself by then: its work is done.
     FinishBy(Instant),
     /// Stop it now.
     Stop,
@@ -103,7 +103,7 @@ enum Command {
 struct State {
     /// Set once it is reaped.
     exit: Option<Exit>,
-    /// What it has used; set with `exit`.
+    /// The resources that it has used; set with `exit`.
     usage: Usage,
     /// The limit that has ended it, if one has; set with `exit`.
     limit: Option<Box<str>>,
@@ -136,7 +136,7 @@ struct State {
 
 /// The server's ends of a process's descriptors.
 pub(crate) struct Channels {
-    /// For the request body. `None` if standard input is a file or /dev/null.
+    /// The pipe for the request body. `None` if standard input is a file or /dev/null.
     pub input: Option<Input>,
     pub mailbox: Mailbox,
     pub cgiplusin: RequestPipe,
@@ -144,7 +144,7 @@ pub(crate) struct Channels {
     pub segment: Option<Segment>,
 }
 
-/// Starts a process and its watcher. The watcher calls `ended` after it has reaped the process; if no process was started, or
+/// Starts a process and its reaper. The reaper calls `ended` after it has reaped the process; if no process was started, or
 /// it ended unused, `ended` is dropped instead.
 ///
 /// Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the
@@ -185,9 +185,9 @@ pub(crate) async fn start(
     let process = Arc::new(Process::new(started.process.probe(), spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
-    let watched = Watched::register(started.process, started.stderr, &process, ended);
-    let watched = watched.map_err(unusable)?;
-    processes.track(&process, watch(Arc::clone(&process), watched, received));
+    let reaper = Reaper::register(started.process, started.stderr, &process, ended);
+    let reaper = reaper.map_err(unusable)?;
+    processes.track(&process, reap(Arc::clone(&process), reaper, received));
     let channels = (|| {
         Ok(Box::new(Channels {
             input: started.stdin.map(Input::new).transpose()?,
@@ -225,7 +225,7 @@ pub(crate) struct ProcessSpec {
     pub mailbox: settings::Mailbox,
     pub record_bytes_max: usize,
     pub kill_grace: Duration,
-    /// What the process may use and reach; `None` if that is what the server may.
+    /// Limits on what the process may use and reach; `None`: the same as the server.
     pub confinement: Option<Arc<Confinement>>,
 }
 
@@ -268,13 +268,13 @@ impl Process {
         self.stop(cause);
     }
 
-    /// Its work is done: it is stopped unless it ends by itself in this time.
+    /// Stops the process, whose work is done, unless it ends by itself in this time.
     pub(crate) fn finish(&self, within: Duration) {
         self.lock().end_cause.get_or_insert(EndCause::Served);
         self.order_end(within);
     }
 
-    /// It is of no more use, and has been asked to end: it is stopped unless it does in this time.
+    /// Stops the process, which is not needed any more and has been asked to end, unless it does in this time.
     pub(crate) fn retire(&self, within: Duration, reason: Reason) {
         let mut state = self.lock();
         state.is_ended_by_server = true;
@@ -294,8 +294,8 @@ impl Process {
         });
     }
 
-    /// It works for this exchange now; its error lines are logged with the id. Those of earlier exchanges may name other clients,
-    /// and do not explain a fault in this one. `script` is the file that an engine runs.
+    /// Notes the exchange that the process works for; its error lines are logged with the id. Earlier lines are forgotten: they may name other
+    /// clients, and do not explain a fault in this exchange. `script` is the file that an engine runs.
     pub(crate) fn begin_exchange(&self, id: UniqueId, script: Option<&Path>) {
         let mut state = self.lock();
         state.script = script.map(|script| script.to_string_lossy().into());
@@ -307,7 +307,7 @@ impl Process {
         state.watched_lines = None;
     }
 
-    /// Its work for the exchange is over.
+    /// Notes that the work for the exchange is over.
     pub(crate) fn end_exchange(&self) {
         let mut state = self.lock();
         let script = state.script.take();
@@ -315,7 +315,7 @@ impl Process {
         state.waiter = None;
     }
 
-    /// Nobody waits for its reply any more.
+    /// Notes that nobody waits for its reply any more.
     pub(crate) fn note_draining(&self) {
         self.lock().is_draining = true;
     }
@@ -337,7 +337,7 @@ impl Process {
         LineSource::new(script.as_deref(), &self.program, exchange)
     }
 
-    /// Its exit status, once it is reaped.
+    /// The exit status, once the process is reaped.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.lock().exit
     }
@@ -355,7 +355,7 @@ impl Process {
         Poll::Pending
     }
 
-    /// Waits until the watcher has read what it has written to its standard error so far.
+    /// Waits until the reaper has read what it has written to its standard error so far.
     pub(crate) async fn read_errors(&self) {
         let number = self.errors.request();
         std::future::poll_fn(|context| self.poll_errors(number, context)).await;
@@ -405,7 +405,7 @@ impl Process {
         }
     }
 
-    /// What is known of it now, for the log line of a failed exchange.
+    /// The present state of the process, for the log line of a failed exchange.
     pub(crate) fn describe(&self) -> ProcessState {
         let mut state = self.lock();
         state.is_exit_described |= state.exit.is_some();

@@ -59,8 +59,8 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
     // epoll_ctl(2) refuses plain files (EPERM).
     let refused = tempfile::tempfile().unwrap().into();
     let (slot, freed) = oneshot::channel::<()>();
-    let watched = Watched::register(started.process, refused, &process, slot);
-    assert!(watched.is_err());
+    let reaper = Reaper::register(started.process, refused, &process, slot);
+    assert!(reaper.is_err());
     assert!(freed.await.is_err(), "the slot is dropped");
     // Reaped: it is not even a zombie.
     assert!(!std::path::Path::new(&format!("/proc/{}", process.pid)).exists());

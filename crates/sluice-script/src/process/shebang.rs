@@ -1,4 +1,4 @@
-//! What is wrong with the `#!` line of a script that could not be started, or that ended before it wrote anything (execve(2)).
+//! Faults in the `#!` line of a script that could not be started, or that ended before it wrote anything (execve(2)).
 //!
 //! Here: reading the line, by a thread and after a failure only, and the message for the script's author. Not here: the system's own
 //! reason (`sluice_launch`), which does not say which of two files is missing.
@@ -19,16 +19,16 @@ const LINE_BYTES_MAX: u64 = 256;
 /// A byte order mark in UTF-8, which some editors for Windows write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What is wrong with a `#!` line.
+/// A fault in a `#!` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ShebangProblem {
-    /// It ends with CR LF: the kernel takes the CR for a part of the name or of the argument.
+    /// The line ends with CR LF: the kernel takes the CR for a part of the name or of the argument.
     CarriageReturn(Excerpt),
     /// The file begins with a byte order mark.
     ByteOrderMark,
-    /// There are blanks or empty lines before it.
+    /// There are blanks or empty lines before the line.
     NotAtBegin,
-    /// It names no interpreter.
+    /// The line names no interpreter.
     Nothing,
     /// The interpreter does not exist.
     Missing(PathBuf),

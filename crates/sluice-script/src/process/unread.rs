@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode as FileMode, OFlags};
 
 /// Default capacity of a pipe, bytes (pipe(7)).
 const PIPE_BYTES: usize = 64 << 10;
@@ -39,7 +39,7 @@ pub(crate) fn take_unread(pipe: BorrowedFd<'_>) -> io::Result<u64> {
 pub(crate) fn open_again(pipe: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    Ok(rustix::fs::open(path, flags, FileMode::empty())?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Whether a process has written to its standard error what nobody has read yet, and the request to read it.
+//! Unread output on the standard error of a process: whether there is any, and the request to read it.
 //!
-//! The watcher of a process reads its standard error when the event loop says so, which may be after the end of the reply. Where a line must
-//! come with its exchange, the watcher is asked to read at once. Not here: what becomes of the lines (`stderr`), the watcher (`process`).
+//! The reaper of a process reads its standard error when the event loop says so, which may be after the end of the reply. Where a line must
+//! come with its exchange, the reaper is asked to read at once. Not here: what becomes of the lines (`stderr`), the reaper (`process`).
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ pub(crate) struct UnreadErrors {
 }
 
 impl UnreadErrors {
-    /// Of a process whose pipe is not registered yet.
+    /// The errors of a process whose pipe is not registered yet.
     pub(crate) fn new() -> UnreadErrors {
         UnreadErrors {
             pipe: OnceLock::new(),
@@ -36,7 +36,7 @@ impl UnreadErrors {
         matches!(bytes, Some(Ok(1..)))
     }
 
-    /// Has the watcher read what is there. Returns the number of the request.
+    /// Has the reaper read what is there. Returns the number of the request.
     pub(crate) fn request(&self) -> u64 {
         let mut number = 0;
         self.requests.send_modify(|requests| {
@@ -46,7 +46,7 @@ impl UnreadErrors {
         number
     }
 
-    /// The requests, for the watcher.
+    /// The requests, for the reaper.
     pub(crate) fn requests(&self) -> watch::Receiver<u64> {
         self.requests.subscribe()
     }

@@ -22,8 +22,8 @@ use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource};
 
 use crate::program::sdk;
 use crate::program::search_path::find_program;
+use crate::program::source_files::SourcePath;
 use crate::program::stamp::Stamp;
-use crate::program::watched_files::WatchedPath;
 
 /// An engine of a route.
 #[derive(Debug)]
@@ -205,27 +205,27 @@ impl EngineProgram {
 
 /// The files whose changes replace the processes of a route: those of the configuration or, of engines, the sources below the directory of
 /// the scripts; and the engines themselves.
-pub(crate) fn watched_paths(settings: &ScriptSettings, engines: &Engines) -> Vec<WatchedPath> {
-    let all = |path: PathBuf| WatchedPath { path, suffixes: &[] };
-    let mut watched: Vec<_> = settings.watch.iter().flatten().cloned().map(all).collect();
+pub(crate) fn source_paths(settings: &ScriptSettings, engines: &Engines) -> Vec<SourcePath> {
+    let all = |path: PathBuf| SourcePath { path, suffixes: &[] };
+    let mut sources: Vec<_> = settings.reload_on.iter().flatten().cloned().map(all).collect();
     let directory = match &settings.source {
         ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => Some(directory.as_path()),
         ScriptSource::File(file) => file.parent(),
         ScriptSource::Root => None,
     };
     for engine in engines.programs() {
-        watched.extend(engine.found.iter().map(|command| all(command.file.clone())));
+        sources.extend(engine.found.iter().map(|command| all(command.file.clone())));
         // PHP compiles a changed file again itself, except in an application, which stays loaded.
         let is_kept = engine.engine != Engine::Php || settings.engines.app.is_some();
         let suffixes = engine.engine.source_suffixes();
-        if let Some(directory) = directory.filter(|_| is_kept && !suffixes.is_empty() && settings.watch.is_none()) {
-            watched.push(WatchedPath {
+        if let Some(directory) = directory.filter(|_| is_kept && !suffixes.is_empty() && settings.reload_on.is_none()) {
+            sources.push(SourcePath {
                 path: directory.to_owned(),
                 suffixes,
             });
         }
     }
-    watched
+    sources
 }
 
 /// Whether the scripts of two routes of a site can share processes: both are run by the same engines, with the same settings.
@@ -238,7 +238,7 @@ pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool
         },
         is_directory_optional: false,
         send_files: BTreeMap::new(),
-        watch: None,
+        reload_on: None,
         ..settings.clone()
     };
     // A process that is restricted to files has those of its own route.
@@ -296,7 +296,7 @@ fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEn
     })
 }
 
-/// What the server tells an engine on its command line.
+/// The options by which the server configures an engine on its command line.
 fn options(engine: &Engine, settings: &EngineSettings) -> impl Iterator<Item = String> {
     let app = settings.app.iter().map(|app| format!("--app={app}"));
     let fresh = settings.is_forking.then(|| "--fresh=fork".to_owned());

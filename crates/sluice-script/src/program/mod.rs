@@ -7,12 +7,12 @@
 //!   script ─── stamp             one script: its file, its engine, and their versions
 //!     └─ engine ─── sdk          the programs that run many scripts
 //!          ├─ search_path        where they are
-//!          └─ watched_files      changes that replace kept processes
+//!          └─ source_files       changes that replace kept processes
 //! ```
 
 pub mod engine;
 pub(crate) mod script;
 pub(crate) mod sdk;
 pub mod search_path;
+pub(crate) mod source_files;
 pub mod stamp;
-pub(crate) mod watched_files;

@@ -33,7 +33,7 @@ pub struct Script {
 pub struct Prepared {
     /// The program.
     pub script: Script,
-    /// What it is asked with the method PROCTOR. `None` if it is only started.
+    /// The target of the PROCTOR request. `None` if the process is only started.
     pub target: Option<Target>,
 }
 

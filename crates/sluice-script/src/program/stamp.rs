@@ -13,7 +13,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// That of no file.
+    /// A stamp that stands for no file.
     pub const NONE: Stamp = Stamp {
         device: 0,
         inode: 0,

@@ -67,7 +67,7 @@ impl Config {
         Ok(config)
     }
 
-    /// As `open`, but never sends `withheld`.
+    /// Opens a configuration as `open` does, but never sends `withheld`.
     pub(crate) fn open_withholding(
         settings: &Settings,
         addresses: &[ListenAddress],
@@ -160,10 +160,7 @@ impl Config {
         &self.sites[number]
     }
 
-    /// The number of the site for a host, and how it was chosen, for a question that may name no address.
-    ///
-    /// # Errors
-    /// What a watch may call a site: its hosts, and `default` if it serves the hosts that no site names. `listener` is the number of the
+    /// The names of a site for watches: its hosts, and `default` if it serves the hosts that no site names. `listener` is the number of the
     /// address.
     pub(crate) fn watched_names(&self, site: usize, listener: usize) -> Vec<String> {
         let mut names = self.site(site).hosts().to_vec();
@@ -174,7 +171,10 @@ impl Config {
         names
     }
 
-    /// As of `site_of_request`.
+    /// The number of the site for a host, and how it was chosen, for a question that may name no address.
+    ///
+    /// # Errors
+    /// The same as for `site_of_request`.
     pub(crate) fn site_of_question(
         &self,
         host: &str,
@@ -294,7 +294,7 @@ impl Config {
         of_sites.chain(self.agents.routes())
     }
 
-    /// Those of them that keep processes, each with its site; agents belong to the first one.
+    /// The script routes that keep processes, each with its site; agents belong to the first one.
     pub(crate) fn kept_script_routes(&self) -> impl Iterator<Item = (&Arc<Site>, &Arc<ScriptRoute>)> {
         let of_sites = self.sites.iter();
         let of_sites = of_sites.flat_map(|site| site.script_routes().map(move |route| (site, route)));
@@ -319,7 +319,7 @@ fn open_users(settings: &Settings) -> Result<Vec<Arc<UserStore>>, OpenError> {
     let mut stores: Vec<Arc<UserStore>> = Vec::new();
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     for route in routes {
-        let Some(AccessUse::Limited(access)) = &route.changes.access else {
+        let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
             continue;
         };
         if !stores.iter().any(|store| *store.source() == access.source) {

@@ -123,15 +123,15 @@ mod tests {
     use crate::dispatch::resolve::Resolved;
     use http::StatusCode;
     use sluice_settings::{
-        AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, Mode, RouteSettings,
-        ScriptSettings, Settings, SiteSettings,
+        AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, RouteSettings, ScriptSettings,
+        Settings, SiteSettings,
     };
 
     fn config(root: &Path) -> Config {
-        let mut directory = ScriptSettings::new(ScriptSource::Directory(root.join("cgi-bin")), Mode::Cgi);
+        let mut directory = ScriptSettings::cgi(ScriptSource::Directory(root.join("cgi-bin")));
         directory.interpreters.insert(".pl".into(), "sh".into());
-        let by_pattern = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
-        let one = ScriptSettings::new(ScriptSource::File(root.join("cgi-bin/run")), Mode::Cgi);
+        let by_pattern = ScriptSettings::cgi(ScriptSource::Root);
+        let one = ScriptSettings::cgi(ScriptSource::File(root.join("cgi-bin/run")));
         let route = |path: &str, script| RouteSettings::new(path, Action::Script(Box::new(script)));
         let settings = Settings {
             listen: Vec::new(),

@@ -54,7 +54,7 @@ impl Map for Site {
 
 #[cfg(test)]
 mod tests {
-    use sluice_settings::{Action, Mode, RouteSettings, ScriptSettings, ScriptSource};
+    use sluice_settings::{Action, RouteSettings, ScriptSettings, ScriptSource};
 
     use super::*;
     use crate::dispatch::site::test_settings;
@@ -65,7 +65,7 @@ mod tests {
         let root = directory.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("programs")).unwrap();
         let mut settings = test_settings(&[], &root);
-        let script = ScriptSettings::new(ScriptSource::Directory(root.join("programs")), Mode::Cgi);
+        let script = ScriptSettings::cgi(ScriptSource::Directory(root.join("programs")));
         settings
             .routes
             .push(RouteSettings::new("/cgi-bin/*", Action::Script(Box::new(script))));

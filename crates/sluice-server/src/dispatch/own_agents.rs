@@ -22,7 +22,7 @@ impl OwnAgents {
     pub(crate) fn open(settings: &Settings) -> Result<OwnAgents, OpenError> {
         let mut agents = OwnAgents::default();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
-            let Some(AccessUse::Limited(access)) = &route.changes.access else {
+            let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
                 continue;
             };
             let Some(agent) = &access.source.agent else {

@@ -18,9 +18,8 @@ use sluice_http::path_text::text_of_path;
 use sluice_script::program::engine::{ENGINE_STAMP, EngineProgram};
 use sluice_script::program::stamp::Stamp;
 use sluice_script::route::{Script, ScriptRoute};
-use sluice_settings::Mode;
 
-/// What runs the file of a script.
+/// The program that runs the file of a script.
 pub(super) enum Runner {
     Itself,
     Interpreter(PathBuf),
@@ -29,36 +28,34 @@ pub(super) enum Runner {
 }
 
 impl Runner {
-    /// That of a file that a path has led to.
+    /// The runner of a file that a path has led to.
     pub(super) fn of_found_file(route: &ScriptRoute, file: &Path, metadata: &Metadata) -> Runner {
         let name = name_of(file);
-        match route.settings.mode {
-            Mode::Rte => {
-                let is_executable = metadata.mode() & 0o111 != 0;
-                Runner::Engine(route.engines.of_found_file(&name, is_executable).cloned())
-            }
-            Mode::Cgi | Mode::Cgiplus => Runner::interpreter(route, &name),
+        if route.settings.mode.has_engine() {
+            let is_executable = metadata.mode() & 0o111 != 0;
+            return Runner::Engine(route.engines.of_found_file(&name, is_executable).cloned());
         }
+        Runner::interpreter(route, &name)
     }
 
-    /// That of a file that the configuration names.
+    /// The runner of a file that the configuration names.
     pub(super) fn of_named_file(route: &ScriptRoute, file: &Path) -> Runner {
         let name = name_of(file);
-        match route.settings.mode {
-            Mode::Rte => Runner::Engine(route.engines.of_named_file(&name).cloned()),
-            Mode::Cgi | Mode::Cgiplus => Runner::interpreter(route, &name),
+        match route.settings.mode.has_engine() {
+            true => Runner::Engine(route.engines.of_named_file(&name).cloned()),
+            false => Runner::interpreter(route, &name),
         }
     }
 
-    /// That of a script among files, by its suffix in lower case.
+    /// The runner of a script among files, by its suffix in lower case.
     pub(super) fn of_suffix(route: &ScriptRoute, suffix: &str) -> Runner {
+        if route.settings.mode.has_engine() {
+            return Runner::Engine(route.engines.of_suffix(suffix).cloned());
+        }
         let mut interpreters = route.interpreters.iter();
-        match route.settings.mode {
-            Mode::Rte => Runner::Engine(route.engines.of_suffix(suffix).cloned()),
-            Mode::Cgi | Mode::Cgiplus => match interpreters.find(|(other, _)| other == suffix) {
-                Some((_, program)) => Runner::Interpreter(program.clone()),
-                None => Runner::Itself,
-            },
+        match interpreters.find(|(other, _)| other == suffix) {
+            Some((_, program)) => Runner::Interpreter(program.clone()),
+            None => Runner::Itself,
         }
     }
 
@@ -108,7 +105,7 @@ pub(super) fn check(
     })
 }
 
-/// What the system says about the file of a script; the fault if it says nothing.
+/// The metadata of the file of a script; the fault if the system refuses them.
 pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
     std::fs::metadata(file).map_err(|error| fault_of(file, error))
 }

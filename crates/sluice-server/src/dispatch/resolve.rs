@@ -30,13 +30,13 @@ use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replac
 use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind};
 use crate::dispatch::site::Site;
 
-/// What a path resolves to.
+/// The target of a path.
 pub(crate) enum Resolved<'s> {
     /// A route that answers, its kind, and the captured part of the path.
     Route(&'s Route, &'s RouteKind, Capture),
     /// A file below the root.
     Root(&'s Directory),
-    /// Nothing: no route answers, and the site has no root.
+    /// No route answers, and the site has no root.
     Nowhere,
 }
 
@@ -107,7 +107,7 @@ pub(crate) trait Trace {
     fn falls_back(&mut self, _route: &Route, _to: FallbackTo<'_>) {}
 }
 
-/// What is tried where a path leads to nothing.
+/// The next attempt if a file does not exist.
 #[derive(Clone, Copy)]
 pub(crate) enum FallbackTo<'a> {
     Path(&'a Target),
@@ -150,7 +150,7 @@ impl Site {
         self.requirement(start.route, path, query, attributes, trace)
             .add_to(&mut adjustments);
         if let Some((route, kind, capture)) = self.refusal_above(&start, path, query, attributes) {
-            adjustments.take(&route.changes);
+            adjustments.merge(&route.changes);
             trace.matched(route, None);
             return Ok(Box::new(Resolution {
                 resolved: Resolved::Route(route, kind, capture),
@@ -221,8 +221,8 @@ impl Site {
         })
     }
 
-    /// What the first `end` routes require for a path, although they are not tried for it: a client certificate, and access rules. An
-    /// exception that they make from what the site or the path before requires is not taken.
+    /// The requirements of the first `end` routes for a path, although they are not tried for it: a client certificate, and access rules. They
+    /// only add to the requirements of the site or of the path before; exceptions are ignored.
     pub(crate) fn requirement(
         &self,
         end: usize,
@@ -236,9 +236,9 @@ impl Site {
         let (mut certificate, mut access) = (None, None);
         for route in routes.rev().filter(|route| route.guards(path, query, attributes)) {
             let is_new = (certificate.is_none() && route.changes.client_certificates == Some(CertificateUse::Required))
-                || (access.is_none() && matches!(route.changes.access, Some(AccessUse::Limited(_))));
+                || (access.is_none() && matches!(route.changes.access.own, Some(AccessUse::Limited(_))));
             certificate = certificate.or(route.changes.client_certificates);
-            access = access.or(route.changes.access.as_ref());
+            access = access.or(route.changes.access.own.as_ref());
             if is_new {
                 trace.required(route);
             }
@@ -247,7 +247,7 @@ impl Site {
     }
 }
 
-/// What routes require for a path for which they are not tried.
+/// The requirements for a path of routes that are not tried for it.
 pub(crate) struct Requirement<'s> {
     certificate: Option<CertificateUse>,
     access: Option<&'s AccessUse>,
@@ -281,7 +281,7 @@ fn try_route(
             if route.changes.client_certificates == Some(CertificateUse::Required) {
                 adjustments.client_certificates = Some(CertificateUse::Required);
             }
-            if let Some(access @ AccessUse::Limited(_)) = &route.changes.access {
+            if let Some(access @ AccessUse::Limited(_)) = &route.changes.access.own {
                 adjustments.access.take(access);
             }
             trace.required(route);
@@ -299,7 +299,7 @@ fn try_route(
         return None;
     }
     if !route.changes.is_empty() {
-        adjustments.take(&route.changes);
+        adjustments.merge(&route.changes);
     }
     Some(capture)
 }

@@ -20,7 +20,7 @@ use sluice_script::program::search_path::find_program;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{
-    AccessUse, CertificateUse, Changes, Conditions, Miss, Pattern, Replacement, RequestAttributes,
+    AccessUse, Adjustments, CertificateUse, Conditions, Miss, Pattern, Replacement, RequestAttributes,
 };
 use sluice_settings::{
     Action, DirectorySettings, Fallback, FollowLinks, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource,
@@ -31,9 +31,9 @@ use crate::dispatch::suffix_scripts::SuffixScripts;
 
 /// A route of a site, ready for use.
 pub(crate) struct Route {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
-    /// What the administrator says about it.
+    /// The administrator's comment.
     pub comment: Option<String>,
     pub pattern: Pattern,
     pub when: Conditions,
@@ -42,7 +42,7 @@ pub(crate) struct Route {
     pub send_directories: Arc<SendDirectories>,
     /// Which symbolic links that leave its directories are followed.
     pub follow_links: FollowLinks,
-    pub changes: Changes,
+    pub changes: Adjustments,
     /// The paths below its own, if it requires a certificate or limits access: scripts find their PATH_INFO there.
     required_below: Option<PathsBelow>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct RouteFiles {
     pub records: Option<Records>,
     /// The scripts among its files.
     pub scripts: Option<SuffixScripts>,
-    /// What is tried where a path leads to nothing.
+    /// The attempts if a file does not exist.
     pub fallback: Vec<Fallback>,
 }
 
@@ -186,7 +186,7 @@ impl Route {
 
     /// Whether the route says who may have an answer.
     pub(crate) fn is_guard(&self) -> bool {
-        self.changes.client_certificates.is_some() || self.changes.access.is_some()
+        self.changes.client_certificates.is_some() || self.changes.access.own.is_some()
     }
 
     /// Whether the route requires something for this path because it lies below one of its own.
@@ -274,7 +274,8 @@ impl Route {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Capture(0..part.len()))
             }
-            _ => {
+            Some(RouteKind::Files(_) | RouteKind::Script(_) | RouteKind::Redirect { .. } | RouteKind::Reports)
+            | None => {
                 let star = self.pattern.matches(path)?;
                 // `/app/*` also matches `/app`.
                 let begin = self.pattern.prefix().len().min(path.len());
@@ -323,7 +324,7 @@ impl RouteKind {
         }
     }
 
-    /// What is tried where a path of the route leads to nothing.
+    /// The attempts if a path of the route leads to no file.
     pub(crate) fn fallback(&self) -> &[Fallback] {
         match self {
             RouteKind::Files(files) => &files.fallback,
@@ -402,9 +403,9 @@ impl Refusal {
 }
 
 /// Whether changes require a certificate or limit access.
-fn requires_something(changes: &Changes) -> bool {
+fn requires_something(changes: &Adjustments) -> bool {
     changes.client_certificates == Some(CertificateUse::Required)
-        || matches!(changes.access, Some(AccessUse::Limited(_)))
+        || matches!(changes.access.own, Some(AccessUse::Limited(_)))
 }
 
 fn served_mut(action: &mut RouteAction) -> Option<&mut Directory> {
@@ -480,10 +481,9 @@ fn absolute(path: &Path, origin: &str) -> Result<PathBuf, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_settings::Mode;
 
     fn route(path: &str, source: ScriptSource) -> Route {
-        let settings = ScriptSettings::new(source, Mode::Cgi);
+        let settings = ScriptSettings::cgi(source);
         Route::open(&RouteSettings::new(path, Action::Script(Box::new(settings))), "test").unwrap()
     }
 

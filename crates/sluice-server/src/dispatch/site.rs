@@ -23,7 +23,7 @@ const ORIGINALS: &str = "*.orig";
 
 /// A virtual host, ready for use.
 pub(crate) struct Site {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
     hosts: Vec<String>,
     /// The addresses on which it is served, for people; empty for all.
@@ -164,7 +164,7 @@ fn hsts(age: Duration) -> HeaderValue {
 /// The fields in which a trusted proxy names the user. Only such a proxy may send them, also to routes that do not ask for users: their
 /// scripts would take them for the proxy's.
 fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
-    let field = |route: &RouteSettings| match &route.changes.access {
+    let field = |route: &RouteSettings| match &route.changes.access.own {
         Some(AccessUse::Limited(access)) => access.source.remote_user_from.clone(),
         _ => None,
     };

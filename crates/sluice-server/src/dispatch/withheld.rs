@@ -39,7 +39,7 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     authorities.flat_map(files_of).for_each(|path| files.add(path));
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     routes
-        .filter_map(|route| match &route.changes.access {
+        .filter_map(|route| match &route.changes.access.own {
             Some(AccessUse::Limited(access)) => Some(&access.source),
             _ => None,
         })

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use http::{HeaderMap, header};
 use sluice_http::host::host;
-use sluice_watch::Facts;
+use sluice_watch::TracedAttributes;
 use sluice_watch::mask::Masks;
 
 use crate::context::Context;
@@ -32,8 +32,8 @@ pub(crate) fn join(context: &Context) {
             progress,
             subject,
         } = request;
-        let facts = facts(context, &view, listener);
-        if watches.join(&subject, view.started, facts, |masks| summary(&view, masks)) {
+        let attributes = attributes(context, &view, listener);
+        if watches.join(&subject, view.started, attributes, |masks| summary(&view, masks)) {
             if let Some(masks) = subject.masks() {
                 subject.hide_secrets(&masks.secrets_of([], view.uri.query()));
             }
@@ -42,8 +42,8 @@ pub(crate) fn join(context: &Context) {
     }
 }
 
-/// What is known of a request. Which script answers it is known to its task.
-fn facts(context: &Context, view: &RequestView, listener: Option<usize>) -> Facts {
+/// The attributes of a request. The script that answers it is known to its task only.
+fn attributes(context: &Context, view: &RequestView, listener: Option<usize>) -> TracedAttributes {
     let config = context.config();
     let site = listener.and_then(|listener| {
         let fields = view.host.iter().map(|host| (header::HOST, host.clone()));
@@ -51,7 +51,7 @@ fn facts(context: &Context, view: &RequestView, listener: Option<usize>) -> Fact
         let (site, _) = config.site_of_question(&host, Some(listener)).ok()?;
         Some(config.watched_names(site, listener))
     });
-    Facts {
+    TracedAttributes {
         client: Some(view.client.ip().to_canonical().to_string()),
         site,
         path: Some(view.uri.path().to_owned()),
@@ -59,7 +59,7 @@ fn facts(context: &Context, view: &RequestView, listener: Option<usize>) -> Fact
         status: view.status,
         user: view.user.as_deref().map(str::to_owned),
         id: Some(view.id.to_string()),
-        ..Facts::default()
+        ..TracedAttributes::default()
     }
 }
 

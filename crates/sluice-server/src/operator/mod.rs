@@ -1,4 +1,4 @@
-//! The operator's side of a server: what runs in it, for reports; and orders to what runs: retire a script, end a request.
+//! The operator's side of a server: its activity, for reports, and orders: retire a script, end a request.
 //!
 //! Here: the workers are asked, their answers joined, and the system is asked about script processes by a thread. Not here: who may ask
 //! (`sluice`'s control socket, the reports of a site), how it is shown (`sluice_report`).
@@ -124,7 +124,7 @@ impl Operator {
         self.scripts_with(&requests).await
     }
 
-    /// The same as `scripts`, with these requests.
+    /// The script processes as `scripts` reports them, with these requests.
     pub async fn scripts_with(&self, requests: &Requests) -> Scripts {
         let by_id: HashMap<&str, &Request> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
         let mut scripts = self.state.resources.report();
@@ -202,7 +202,7 @@ impl Operator {
     /// exchange.
     ///
     /// # Errors
-    /// The script has no processes.
+    /// It has no processes.
     pub fn retire(&self, script: &str) -> Result<Retired, OrderError> {
         let config = self.state.config.load();
         let by_file = self.state.resources.retire(&path_of(script));
@@ -235,7 +235,7 @@ impl Operator {
         Ok(request(&view, worker, Instant::now(), &self.masks()))
     }
 
-    /// The secrets that must not be shown, as in WATCH.
+    /// The masks of secrets, as in WATCH.
     fn masks(&self) -> Masks {
         self.state.watches.masks()
     }
@@ -349,7 +349,7 @@ fn counts(sums: HashMap<String, usize>, most: usize) -> Vec<Count> {
     counts
 }
 
-/// A text about a request that was ended.
+/// The message that a request was ended.
 #[must_use]
 pub fn ended_text(request: &Request) -> String {
     let Request {

@@ -1,4 +1,4 @@
-//! What script processes use of the machine, as proc(5) says: memory and processor time.
+//! The resources that script processes use, as proc(5) says: memory and processor time.
 //!
 //! Read by a thread that may wait, because the system counts the pages of a process when it is asked for its proportional set size.
 
@@ -13,7 +13,7 @@ const PSS_MAX: usize = 256;
 /// Clock ticks in a second, of /proc/PID/stat. The same on every Linux of this century (`getconf CLK_TCK`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// What these processes use. Those that have ended are missing.
+/// The usage of these processes. Processes that have ended are missing.
 pub(crate) fn of(pids: &[i32]) -> HashMap<i32, Usage> {
     let mut left = PSS_MAX;
     let usage = |&pid: &i32| {

@@ -26,14 +26,14 @@ use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettin
 use sluice_watch::Phase;
 
 use crate::dispatch::{Config, Site};
-use crate::serve::decide::{ScriptAnswer, agent_script};
+use crate::serve::decide::{ScriptTarget, agent_script};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::KnownUser;
 use crate::serve::request::Request;
 use crate::serve::watched::note_access;
 
 /// What is known of credentials before an agent is asked.
-pub(crate) enum Asked {
+pub(crate) enum AgentVerdict {
     Known(User),
     Refused(std::time::Duration),
     Agent(Box<PendingAnswer>),
@@ -58,7 +58,7 @@ pub(crate) struct PendingAnswer {
 pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), OpenError> {
     for (site, settings) in config.sites().zip(&settings.sites) {
         for route in &settings.routes {
-            let Some(AccessUse::Limited(access)) = &route.changes.access else {
+            let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
                 continue;
             };
             // Those that come with the server are found when the configuration is opened.
@@ -83,7 +83,7 @@ pub(crate) fn begin(
     site: usize,
     agent: &AgentSettings,
     credentials: Credentials,
-) -> Asked {
+) -> AgentVerdict {
     let scheme = if credentials.name.is_empty() { "Bearer" } else { "Basic" };
     let question = Question {
         store,
@@ -99,9 +99,9 @@ pub(crate) fn begin(
         },
     };
     match control.check(&question) {
-        Check::Known(user) => Asked::Known(user),
-        Check::Refused(wait) => Asked::Refused(wait),
-        Check::Unknown(ticket) => Asked::Agent(Box::new(PendingAnswer {
+        Check::Known(user) => AgentVerdict::Known(user),
+        Check::Refused(wait) => AgentVerdict::Refused(wait),
+        Check::Unknown(ticket) => AgentVerdict::Agent(Box::new(PendingAnswer {
             ticket,
             source: Arc::clone(&access.source),
             agent: agent.clone(),
@@ -114,10 +114,10 @@ pub(crate) fn begin(
 }
 
 /// The program of an agent that comes with the server.
-fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptAnswer, Fault> {
+fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptTarget, Fault> {
     let absent = || Fault::unexpected("an authentication agent without a program");
     let route = request.config.agents.route(agent).ok_or_else(absent)?;
-    Ok(ScriptAnswer {
+    Ok(ScriptTarget {
         script: own_agent::script(route).ok_or_else(absent)?,
         route: Arc::clone(route),
         target: Target::parse("/")?,
@@ -185,8 +185,8 @@ impl PendingAnswer {
         note_access(exchange, || format!("agent {file} ({origin}): no answer: {fault}"));
     }
 
-    fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: ScriptAnswer) -> Job {
-        let ScriptAnswer {
+    fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: ScriptTarget) -> Job {
+        let ScriptTarget {
             route,
             script,
             mut target,

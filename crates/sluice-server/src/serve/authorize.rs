@@ -24,35 +24,13 @@ use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser
 use sluice_settings::rule::{Access, AccessSettings, Adjustments, AgentSettings, ClientCertificate, split_name};
 use sluice_watch::Phase;
 
-use crate::serve::agent::{self, Asked, PendingAnswer};
+use crate::serve::agent::{self, AgentVerdict};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::{Granted, KnownUser};
 use crate::serve::request::Request;
-use crate::serve::restrain::Queued;
+use crate::serve::waiting::Wait;
 use crate::serve::watched::note_access;
-
-/// Why an answer does not pass yet, or not at all.
-pub(crate) enum Stopped {
-    Fault(Fault),
-    Verification(Box<Verification>),
-    /// An authentication agent.
-    Agent(Box<PendingAnswer>),
-    /// The queue of a throttle.
-    Queued(Box<Queued>),
-}
-
-impl From<Fault> for Stopped {
-    fn from(fault: Fault) -> Stopped {
-        Stopped::Fault(fault)
-    }
-}
-
-impl From<ClientFault> for Stopped {
-    fn from(fault: ClientFault) -> Stopped {
-        Stopped::Fault(fault.into())
-    }
-}
 
 /// A password that is being verified.
 pub(crate) struct Verification {
@@ -72,7 +50,7 @@ pub(crate) fn authorize<'a>(
     request: &mut Request,
     adjustments: &'a Adjustments,
     verdict: Verdict<'a>,
-) -> Result<(), Stopped> {
+) -> Result<(), Wait> {
     exchange.set_private();
     request.granted = None;
     let mut verdict = verdict;
@@ -92,7 +70,7 @@ pub(crate) fn authorize<'a>(
             }
             Verdict::NeedsUser(access) => identify(control, exchange, request, access)?,
         }
-        verdict = judge(&request.asked(exchange).attributes, adjustments, &request.identity);
+        verdict = judge(&request.question(exchange).attributes, adjustments, &request.identity);
     }
 }
 
@@ -101,7 +79,9 @@ pub(crate) fn authorize<'a>(
 fn note_rules(exchange: &mut Exchange, request: &mut Request, access: &Access, noted: usize) -> usize {
     let mut granted = noted;
     for access in access.limits().skip(noted) {
-        let permission = request.identity.permission(access, &request.asked(exchange).attributes);
+        let permission = request
+            .identity
+            .permission(access, &request.question(exchange).attributes);
         if permission == Permission::NeedsUser {
             break;
         }
@@ -159,7 +139,7 @@ fn identify(
     exchange: &Exchange,
     request: &mut Request,
     access: &AccessSettings,
-) -> Result<(), Stopped> {
+) -> Result<(), Wait> {
     let source = &access.source;
     let Some(store) = request.config.user_store(source).cloned() else {
         return Err(Fault::unexpected("a realm without a store of users").into());
@@ -207,7 +187,7 @@ fn verify_password(
     request: &mut Request,
     access: &AccessSettings,
     store: &Arc<UserStore>,
-) -> Result<(), Stopped> {
+) -> Result<(), Wait> {
     let source = &access.source;
     let takes_tokens = source.agent.as_ref().is_some_and(AgentSettings::takes_tokens);
     let credentials = match credentials_of(request, takes_tokens) {
@@ -242,7 +222,7 @@ fn verify_password(
             Ok(())
         }
         Ok(Attempt::Refused(wait)) => Err(too_many(name, wait).into()),
-        Ok(Attempt::Pending(pending)) => Err(Stopped::Verification(Box::new(Verification {
+        Ok(Attempt::Pending(pending)) => Err(Wait::Password(Box::new(Verification {
             pending,
             store: Arc::clone(store),
             name,
@@ -298,7 +278,7 @@ fn ask_agent(
     store: &Arc<UserStore>,
     agent: &AgentSettings,
     credentials: credentials::Credentials,
-) -> Result<(), Stopped> {
+) -> Result<(), Wait> {
     let name: Box<str> = credentials.name.as_str().into();
     // No variable can have them, so the agent would not see the password.
     if credentials.password.iter().any(|byte| matches!(byte, b'\0' | b'\n')) {
@@ -309,9 +289,9 @@ fn ask_agent(
     let asked = agent::begin(control, exchange, access, store, request.site, agent, credentials);
     note_access(exchange, || {
         let known = match &asked {
-            Asked::Known(_) => "has said so lately, which is remembered".to_owned(),
-            Asked::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
-            Asked::Agent(_) => "is asked".to_owned(),
+            AgentVerdict::Known(_) => "has said so lately, which is remembered".to_owned(),
+            AgentVerdict::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
+            AgentVerdict::Agent(_) => "is asked".to_owned(),
         };
         let who = if name.is_empty() {
             "a token".to_owned()
@@ -321,12 +301,12 @@ fn ask_agent(
         format!("{who}: the agent {} {known}", agent.name())
     });
     match asked {
-        Asked::Known(user) => {
+        AgentVerdict::Known(user) => {
             request.identity.note(&access.source, KnownUser::User(user));
             Ok(())
         }
-        Asked::Refused(wait) => Err(too_many(name, wait).into()),
-        Asked::Agent(pending) => Err(Stopped::Agent(pending)),
+        AgentVerdict::Refused(wait) => Err(too_many(name, wait).into()),
+        AgentVerdict::Agent(pending) => Err(Wait::Agent(pending)),
     }
 }
 

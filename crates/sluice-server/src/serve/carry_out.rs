@@ -1,6 +1,5 @@
 //! Carrying out an answer that has passed the gate: the response is made here, at once or after a wait.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,96 +15,63 @@ use sluice_http::progress::Step;
 use sluice_http::request_body::RequestBody;
 use sluice_script::exchange::job::Job;
 use sluice_script::exchange::request::{ScriptRequest, ScriptUser};
-use sluice_script::exchange::serve::{self as script, Outcome, SendFileReply, Task};
+use sluice_script::exchange::serve::{self as script, ScriptAnswer, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_watch::{Item, Phase};
 
 use crate::dispatch::Site;
-use crate::serve::agent::PendingAnswer;
-use crate::serve::authorize::{Stopped, Verification};
-use crate::serve::decide::{self, Answer, Asked, Later, ScriptAnswer, decide, decide_send_file};
+use crate::serve::decide::{self, Answer, ScriptTarget, decide, decide_send_file};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
 use crate::serve::report;
 use crate::serve::request::Request;
-use crate::serve::restrain::Queued;
+use crate::serve::waiting::Wait;
 use crate::serve::watched;
 use crate::serve::watched_routes::WatchedRoutes;
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
 
-/// Why a request has no response yet.
-pub(crate) enum Unanswered {
-    Fault(Fault),
-    Waiting(Waiting),
-}
-
-impl From<Fault> for Unanswered {
-    fn from(fault: Fault) -> Unanswered {
-        Unanswered::Fault(fault)
-    }
-}
-
-/// What a request waits for.
-pub(crate) enum Waiting {
-    /// An answer that has passed the gate and takes time.
-    Answer(Later),
-    /// The verification of a password; then the request is decided on again.
-    Verification(Box<Verification>),
-    /// The answer of an authentication agent; then the request is decided on again, too.
-    Agent(Box<PendingAnswer>),
-    /// The queue of a throttle; then the request is decided on again, too.
-    Queued(Box<Queued>),
-}
-
-impl From<Stopped> for Unanswered {
-    fn from(stopped: Stopped) -> Unanswered {
-        match stopped {
-            Stopped::Fault(fault) => Unanswered::Fault(fault),
-            Stopped::Verification(verification) => Unanswered::Waiting(Waiting::Verification(verification)),
-            Stopped::Agent(pending) => Unanswered::Waiting(Waiting::Agent(pending)),
-            Stopped::Queued(queued) => Unanswered::Waiting(Waiting::Queued(queued)),
-        }
-    }
-}
-
 /// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time.
 ///
 /// # Errors
-/// The answer that takes time; or the fault that the client gets instead: that of the decision or the gate, or the client's,
+/// What the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
 /// because conditions and ranges of its request do not fit the file (412, 416).
 pub(crate) fn answer(
     gate: &Gate,
     exchange: &mut Exchange,
     request: &mut Request,
-) -> Result<Response<ResponseBody>, Unanswered> {
+) -> Result<Response<ResponseBody>, Wait> {
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
-    let postponed = Cell::new(false);
-    let asked = Asked {
-        postponed: Some(&postponed),
-        ..request.asked(exchange)
-    };
-    let decision = match exchange.subject.wants(Item::Mapping) {
+    let asked = request.question(exchange);
+    let mut decision = match exchange.subject.wants(Item::Mapping) {
         false => decide(site, &asked, &mut ()),
         true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.subject)),
     };
     watched::decision(exchange, request, site, &decision);
-    let mut passed = gate.pass(exchange, request, site, decision)?;
-    if postponed.get() {
-        // Nobody else may have a file read into the cache, or compressed. The gate asks again what may be another file now.
-        let decision = decide(site, &request.asked(exchange), &mut ());
-        passed = gate.pass(exchange, request, site, decision)?;
-    }
+    exchange.note_decision(site, request, &mut decision);
+    let passed = gate.pass(exchange, request, decision)?;
     exchange.subject.note_phase(Phase::Granted);
     respond(exchange, request, passed)
 }
 
-fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Response<ResponseBody>, Unanswered> {
+/// Goes on with the decision of a request that has waited at the gate; errors as of `answer`.
+fn resume(gate: &Gate, exchange: &mut Exchange, request: &mut Request) -> Result<Response<ResponseBody>, Wait> {
+    let Some(decision) = request.held.take() else {
+        return Err(Fault::unexpected("a request that waits has no decision").into());
+    };
+    let passed = gate.pass(exchange, request, *decision)?;
+    exchange.subject.note_phase(Phase::Granted);
+    respond(exchange, request, passed)
+}
+
+fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Response<ResponseBody>, Wait> {
     match passed.into_answer() {
-        Answer::File(selected) => Ok(selected.respond(request.path(), &request.method, &request.fields)?),
+        Answer::File(selected) => selected
+            .respond(request.path(), &request.method, &request.fields)?
+            .map_err(Wait::Variant),
         Answer::FileOptions => Ok(sluice_files::response::respond_options()),
         Answer::Redirect(redirect) => Ok(redirect.respond()),
         Answer::ServerOptions => Ok(Response::new(ResponseBody::Empty)),
@@ -120,85 +86,85 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
             };
             Ok(file.serve(&context, &request.method, &request.fields)?)
         }
-        Answer::Later(later) => Err(Unanswered::Waiting(Waiting::Answer(later))),
+        Answer::Listing(listing) => Err(Wait::Listing(listing)),
+        Answer::Report(report) => Err(Wait::Report(report)),
+        Answer::Script(script) => Err(Wait::Script(script)),
     }
 }
 
-impl Waiting {
-    /// Waits for the response. A script's local redirects are decided on again.
-    ///
-    /// # Errors
-    /// Anybody's: the client's body, the script's reply, the server's threads.
-    pub(crate) async fn respond(
-        self,
-        gate: &Gate,
-        exchange: &mut Exchange,
-        request: &mut Request,
-    ) -> Result<Response<ResponseBody>, Fault> {
-        let mut waiting = self;
-        let mut scripts = 0;
-        let progress = Rc::clone(&exchange.progress);
-        // Each password is verified once for each source of users, and a permit is kept, so that only scripts could go on forever.
-        while scripts <= LOCAL_REDIRECTS_MAX {
-            let answered = match waiting {
-                Waiting::Verification(verification) => {
-                    progress.set_step(Step::Password);
-                    verification.wait(exchange, request).await?;
-                    answer(gate, exchange, request)
-                }
-                Waiting::Agent(pending) => {
-                    progress.set_step(Step::Agent);
-                    // Boxed, as the other rare ones: the future of each request would have room for the largest.
-                    Box::pin(pending.ask(exchange, request)).await?;
-                    answer(gate, exchange, request)
-                }
-                Waiting::Queued(queued) => {
-                    progress.set_step(Step::Throttle);
-                    queued.wait(exchange).await?;
-                    answer(gate, exchange, request)
-                }
-                Waiting::Answer(Later::Variant(pending)) => {
-                    progress.set_step(Step::Preparing);
-                    return pending.respond(&request.method, &request.fields).await;
-                }
-                Waiting::Answer(Later::Listing(listing)) => {
-                    progress.set_step(Step::Preparing);
-                    return Box::pin(list(exchange, request, *listing)).await;
-                }
-                Waiting::Answer(Later::Report(answer)) => {
-                    progress.set_step(Step::Preparing);
-                    return Box::pin(report::respond(exchange, request, *answer)).await;
-                }
-                Waiting::Answer(Later::Script(script)) => {
-                    scripts += 1;
-                    // Waits a little, where names are looked up.
-                    let client_name = match exchange.client.name() {
-                        Some(name) => name.await,
-                        None => None,
-                    };
-                    let (task, directories) = task(exchange, request, *script, client_name);
-                    match script::serve(task).await? {
-                        Outcome::Response(response) => return Ok(response),
-                        Outcome::LocalRedirect(target) => {
-                            watched::local_redirect(exchange, &target);
-                            request.redirect(&target)?;
-                            answer(gate, exchange, request)
-                        }
-                        Outcome::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
+/// Waits for the response. A request that waits at the gate goes on with its decision; a script's local redirects are decided on again.
+///
+/// # Errors
+/// Anybody's: the client's body, the script's reply, the server's threads.
+pub(crate) async fn wait_for(
+    wait: Wait,
+    gate: &Gate,
+    exchange: &mut Exchange,
+    request: &mut Request,
+) -> Result<Response<ResponseBody>, Fault> {
+    let mut wait = wait;
+    let mut scripts = 0;
+    let progress = Rc::clone(&exchange.progress);
+    // Each password is verified once for each source of users, and a permit is kept, so that only scripts could go on forever.
+    while scripts <= LOCAL_REDIRECTS_MAX {
+        let answered = match wait {
+            Wait::Refused(fault) => return Err(fault),
+            Wait::Password(verification) => {
+                progress.set_step(Step::Password);
+                verification.wait(exchange, request).await?;
+                resume(gate, exchange, request)
+            }
+            Wait::Agent(pending) => {
+                progress.set_step(Step::Agent);
+                // Boxed, as the other rare ones: the future of each request would have room for the largest.
+                Box::pin(pending.ask(exchange, request)).await?;
+                resume(gate, exchange, request)
+            }
+            Wait::Throttle(queued) => {
+                progress.set_step(Step::Throttle);
+                queued.wait(exchange).await?;
+                resume(gate, exchange, request)
+            }
+            Wait::Variant(pending) => {
+                progress.set_step(Step::Preparing);
+                return pending.respond(&request.method, &request.fields).await;
+            }
+            Wait::Listing(listing) => {
+                progress.set_step(Step::Preparing);
+                return Box::pin(list(exchange, request, *listing)).await;
+            }
+            Wait::Report(answer) => {
+                progress.set_step(Step::Preparing);
+                return Box::pin(report::respond(exchange, request, *answer)).await;
+            }
+            Wait::Script(script) => {
+                scripts += 1;
+                // Waits a little, where names are looked up.
+                let client_name = match exchange.client.name() {
+                    Some(name) => name.await,
+                    None => None,
+                };
+                let (task, directories) = task(exchange, request, *script, client_name);
+                match script::serve(task).await? {
+                    ScriptAnswer::Response(response) => return Ok(response),
+                    ScriptAnswer::LocalRedirect(target) => {
+                        watched::local_redirect(exchange, &target);
+                        request.redirect(&target)?;
+                        answer(gate, exchange, request)
                     }
+                    ScriptAnswer::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
                 }
-            };
-            waiting = match answered {
-                Ok(response) => return Ok(response),
-                Err(Unanswered::Fault(fault)) => return Err(fault),
-                Err(Unanswered::Waiting(waiting)) => waiting,
-            };
-        }
-        Err(Fault::from(ScriptFault::TooManyLocalRedirects {
-            redirects_max: LOCAL_REDIRECTS_MAX,
-            last: request.raw_target().into(),
-        }))
+            }
+        };
+        wait = match answered {
+            Ok(response) => return Ok(response),
+            Err(next) => next,
+        };
     }
+    Err(Fault::from(ScriptFault::TooManyLocalRedirects {
+        redirects_max: LOCAL_REDIRECTS_MAX,
+        last: request.raw_target().into(),
+    }))
 }
 
 /// Sends the file that a script names, if the gate lets it pass. Otherwise the script ends as if its client had left.
@@ -208,7 +174,7 @@ fn send_file(
     request: &Request,
     directories: &Arc<SendDirectories>,
     mut reply: SendFileReply,
-) -> Result<Response<ResponseBody>, Unanswered> {
+) -> Result<Response<ResponseBody>, Wait> {
     watched::send_file(exchange, &reply.head.fields);
     let decision = decide_send_file(directories, &mut reply.head);
     let passed = gate.pass_file(exchange, request, decision)?;
@@ -257,10 +223,10 @@ fn script_user(granted: &Granted) -> ScriptUser {
 fn task(
     exchange: &Exchange,
     request: &mut Request,
-    script: ScriptAnswer,
+    script: ScriptTarget,
     client_name: Option<Arc<str>>,
 ) -> (Task, Arc<SendDirectories>) {
-    let ScriptAnswer {
+    let ScriptTarget {
         route,
         script,
         target,

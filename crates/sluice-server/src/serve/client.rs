@@ -11,11 +11,11 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, Uri, header};
 use sluice_http::endpoints::{Endpoints, NamedBy, TlsInfo};
+use sluice_http::forwarded::{self, ForwardedClient};
 use sluice_net::connection::Connection;
 use sluice_settings::ProxySettings;
 use sluice_settings::rule::Scheme;
 
-use crate::serve::forwarded::{self, ForwardedClient};
 use sluice_net::reverse_dns::{Lookup, ReverseDns};
 
 /// The default ports of the schemes (RFC 9110 §4.2), which URLs omit.
@@ -63,7 +63,7 @@ impl Client {
         let is_encrypted = client.tls_info.is_some();
         client.is_forwarded = proxies.trusted.contains(&client.endpoints);
         let forwarded = if client.is_forwarded {
-            forwarded::read(proxies, &head.headers)
+            forwarded::read(proxies.forwarded, |ip| proxies.trusted.has_address(ip), &head.headers)
         } else {
             ForwardedClient::default()
         };

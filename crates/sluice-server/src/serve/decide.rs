@@ -2,26 +2,24 @@
 //!
 //! This is the only place that matches on the kind of a route. Requests, index pages, local redirects, files that scripts name,
 //! the entries of directory listings and `check --explain` all come through here. A decision opens the files that it must know
-//! about, which may put them into the cache and begin to compress them; it runs no script and sends nothing. Not here: the way
+//! about, but has no other effect: it reads none of them, compresses nothing, runs no script and sends nothing. Not here: the way
 //! through the routes (`dispatch::resolve`), whether the request may have the answer (`gate`), making the response (`carry_out`).
 //!
 //! ```text
-//! subject ─┬─ https ───────────────────────────▶ Redirect
+//! asked for ┬─ https ───────────────────────────▶ Redirect
 //!          ├─ the server ──────────────────────▶ ServerOptions
 //!          └─ a path ─▶ routes ┬─ redirect ────▶ Redirect
 //!               ▲              ├─ refuse ──────▶ a fault
 //!               │              ├─ reports ─────▶ Report
 //!               │              ├─ script ──────▶ Script
-//!               │              └─ directory ─┬─▶ File, Variant, FileOptions, Listing, Redirect (missing slash)
-//!               └── index page that is ◀─────┘
-//!                   a script
+//!               │              └─ directory ─┬─▶ File, FileOptions, Listing, Script (index page), Redirect (missing slash)
+//!               └── candidate of a fallback ◀┘
 //! ```
 
 mod directory;
 mod fallback;
 mod listing;
 
-use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -31,7 +29,6 @@ use sluice_files::file_events::FileEvents;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::response::Selected;
 use sluice_files::send_file::{SendDirectories, SendFile};
-use sluice_files::variants::on_demand::PendingVariant;
 use sluice_gateway::ReplyHead;
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
@@ -46,31 +43,28 @@ use crate::dispatch::route::RouteKind;
 use crate::serve::redirect::{self, Redirect};
 use crate::traffic_counts::Answered;
 use directory::ServedPath;
-use fallback::{Candidates, Unserved, leads_to_nothing};
+use fallback::{Candidates, FallbackUse, Unserved, leads_to_nothing};
 pub(crate) use listing::list;
 
-/// What a decision is made about.
+/// A question to the routes: the request that a decision is made about.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub subject: Subject<'a>,
+pub(crate) struct RouteQuestion<'a> {
+    pub asked_for: &'a AskedFor,
     pub attributes: RequestAttributes<'a>,
     pub cache: Option<&'a FileCache>,
     pub variants: Variants,
     /// With what WATCH is shown how files are found.
     pub file_events: FileEvents<'a>,
-    /// Where to note work for the file cache that waits until the answer has passed the gate; `None`: it is done.
-    pub postponed: Option<&'a Cell<bool>>,
 }
 
-/// What a request is about.
-#[derive(Clone, Copy)]
-pub(crate) enum Subject<'a> {
+/// The thing that a request is about.
+pub(crate) enum AskedFor {
     /// A path of the site.
-    Target(&'a Target),
-    /// The server as a whole (`OPTIONS *`).
+    Target(Target),
+    /// The server as a whole: `OPTIONS *` (RFC 9110 §9.3.7).
     Server,
     /// Anything, but by https, at this port.
-    Https(u16, &'a Uri),
+    Https(u16, Box<Uri>),
 }
 
 /// Whether compressed variants of a file are looked for.
@@ -102,16 +96,8 @@ pub(crate) enum Answer {
     File(Selected),
     /// A file that a script names instead of a body.
     SendFile(Box<SendFile>),
-    /// The answer takes time.
-    Later(Later),
-}
-
-/// An answer for which a script or a thread must finish first.
-pub(crate) enum Later {
-    /// A file whose compressed variant is being made.
-    Variant(Box<PendingVariant>),
     Listing(Box<ListingRequest>),
-    Script(Box<ScriptAnswer>),
+    Script(Box<ScriptTarget>),
     Report(Box<ReportAnswer>),
 }
 
@@ -123,7 +109,7 @@ pub(crate) struct ReportAnswer {
 }
 
 /// A script that is to run.
-pub(crate) struct ScriptAnswer {
+pub(crate) struct ScriptTarget {
     pub route: Arc<ScriptRoute>,
     pub script: Script,
     /// The target that led to it, after rewriting.
@@ -145,12 +131,10 @@ impl Decision<'_> {
             Err(_) => Answered::Error,
             Ok(Answer::Redirect(_)) => Answered::Redirect,
             Ok(Answer::ServerOptions) => Answered::Server,
-            Ok(Answer::File(_) | Answer::FileOptions | Answer::SendFile(_) | Answer::Later(Later::Variant(_))) => {
-                Answered::File
-            }
-            Ok(Answer::Later(Later::Listing(_))) => Answered::Listing,
-            Ok(Answer::Later(Later::Report(_))) => Answered::Report,
-            Ok(Answer::Later(Later::Script(script))) => match script.route.settings.mode {
+            Ok(Answer::File(_) | Answer::FileOptions | Answer::SendFile(_)) => Answered::File,
+            Ok(Answer::Listing(_)) => Answered::Listing,
+            Ok(Answer::Report(_)) => Answered::Report,
+            Ok(Answer::Script(script)) => match script.route.settings.mode {
                 Mode::Cgi => Answered::Cgi,
                 Mode::Cgiplus => Answered::Cgiplus,
                 Mode::Rte => Answered::Rte,
@@ -168,11 +152,29 @@ impl Decision<'_> {
         }
     }
 
+    /// The decision as a request holds it that waits at the gate, after the log has noted the way to it. An open file counts as one that is
+    /// being sent.
+    ///
+    /// # Errors
+    /// 503: too many files are open.
+    pub(crate) fn hold(self) -> Result<Decision<'static>, Fault> {
+        let mut answer = self.answer;
+        if let Ok(Answer::File(selected)) = &mut answer {
+            selected.hold()?;
+        }
+        Ok(Decision {
+            adjustments: self.adjustments,
+            answer,
+            handler: self.handler,
+            served: None,
+        })
+    }
+
     /// The file or program behind the path that was asked for, for the log.
     pub(crate) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         match (&self.answer, &self.served) {
-            (Ok(Answer::Later(Later::Script(script))), _) => Some(script.script.file.clone()),
-            (Ok(Answer::Later(Later::Listing(_))), _) => None,
+            (Ok(Answer::Script(script)), _) => Some(script.script.file.clone()),
+            (Ok(Answer::Listing(_)), _) => None,
             _ => self.served_file(site, asked),
         }
     }
@@ -184,13 +186,13 @@ impl Decision<'_> {
 }
 
 /// Decides what answers. `trace` receives every route on the way.
-pub(crate) fn decide<'s>(site: &'s Site, asked: &Asked<'_>, trace: &mut impl Trace) -> Decision<'s> {
-    let mut decision = match asked.subject {
-        Subject::Target(target) => decide_target(site, asked, target, trace),
-        Subject::Server => Decision::without_routes(Ok(Answer::ServerOptions)),
+pub(crate) fn decide<'s>(site: &'s Site, asked: &RouteQuestion<'_>, trace: &mut impl Trace) -> Decision<'s> {
+    let mut decision = match asked.asked_for {
+        AskedFor::Target(target) => decide_target(site, asked, target, trace),
+        AskedFor::Server => Decision::without_routes(Ok(Answer::ServerOptions)),
         // Shows nothing of the site.
-        Subject::Https(port, uri) => {
-            let redirect = redirect::to_https(asked.attributes.host, port, uri);
+        AskedFor::Https(port, uri) => {
+            let redirect = redirect::to_https(asked.attributes.host, *port, uri);
             return Decision::without_routes(redirect.map(Answer::Redirect));
         }
     };
@@ -217,12 +219,6 @@ enum PathOrigin {
     Client,
     /// It is a candidate of a fallback.
     Fallback,
-}
-
-/// Why a path has no decision yet: another one answers.
-enum Onward<'s> {
-    IndexScript(Box<Restart>),
-    Fallback(Box<Unserved<'s>>),
 }
 
 /// Another target that answers the request, and where its way through the routes begins.
@@ -271,8 +267,13 @@ impl EarlierPath {
     }
 }
 
-/// Decides by the routes of the site; once more from an index page that is a script, and from the candidates of a fallback.
-fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: &mut impl Trace) -> Decision<'s> {
+/// Decides by the routes of the site; once more from the candidates of a fallback.
+fn decide_target<'s>(
+    site: &'s Site,
+    asked: &RouteQuestion<'_>,
+    target: &Target,
+    trace: &mut impl Trace,
+) -> Decision<'s> {
     let mut earlier: Option<EarlierPath> = None;
     let mut candidates: Option<Box<Candidates<'s>>> = None;
     let mut restart: Option<Box<Restart>> = None;
@@ -287,18 +288,36 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
             Some(_) => PathOrigin::Fallback,
         };
         let query = current.query.as_deref();
-        let decided = match site.resolve_from(resume_at, &current.path, query, Some(&asked.attributes), trace) {
-            Err(error) => Ok(Decision {
-                adjustments: error.adjustments,
-                ..Decision::without_routes(Err(error.fault))
-            }),
-            Ok(resolution) => decide_resolved(site, asked, current, origin, resolution, trace),
-        };
-        let decided = match decided {
-            Ok(decision) if candidates.is_some() => fallback::follow(decision, &mut candidates, trace),
-            Ok(decision) => Ok(decision),
-            Err(Onward::Fallback(unserved)) => fallback::begin(*unserved, &mut candidates, trace),
-            Err(Onward::IndexScript(script)) => Err(script),
+        let (decision, with_fallback) =
+            match site.resolve_from(resume_at, &current.path, query, Some(&asked.attributes), trace) {
+                Err(error) => {
+                    let decision = Decision {
+                        adjustments: error.adjustments,
+                        ..Decision::without_routes(Err(error.fault))
+                    };
+                    (decision, None)
+                }
+                Ok(mut resolution) => {
+                    resolution.keep_raw(current);
+                    let with_fallback = fallback::route_with_fallback(&resolution, origin);
+                    let fallback = FallbackUse::of(with_fallback, origin);
+                    (
+                        decide_by_route(site, asked, current, fallback, resolution, trace),
+                        with_fallback,
+                    )
+                }
+            };
+        let decided = match with_fallback {
+            Some(route) if leads_to_nothing(&decision.answer) => {
+                let unserved = Unserved {
+                    decision,
+                    route,
+                    target: current.clone(),
+                };
+                fallback::begin(unserved, &mut candidates, trace)
+            }
+            _ if candidates.is_some() => fallback::follow(decision, &mut candidates, trace),
+            _ => Ok(decision),
         };
         match decided {
             Ok(mut decision) => {
@@ -321,43 +340,15 @@ fn decide_target<'s>(site: &'s Site, asked: &Asked<'_>, target: &Target, trace: 
     }
 }
 
-/// Decides by the route that answers. An index page that is a script comes back as the error, and so does a path that leads to nothing
-/// where another may answer.
-fn decide_resolved<'s>(
-    site: &'s Site,
-    asked: &Asked<'_>,
-    target: &Target,
-    origin: PathOrigin,
-    mut resolution: Box<Resolution<'s>>,
-    trace: &mut impl Trace,
-) -> Result<Decision<'s>, Onward<'s>> {
-    resolution.keep_raw(target);
-    let with_fallback = fallback::route_with_fallback(&resolution, origin);
-    match (
-        decide_by_route(site, asked, target, origin, resolution, trace),
-        with_fallback,
-    ) {
-        (Ok(decision), Some(route)) if leads_to_nothing(&decision.answer) => {
-            Err(Onward::Fallback(Box::new(Unserved {
-                decision,
-                route,
-                target: target.clone(),
-            })))
-        }
-        (Ok(decision), _) => Ok(decision),
-        (Err(script), _) => Err(Onward::IndexScript(script)),
-    }
-}
-
-/// Decides by the kind of the route that answers; an index page that is a script comes back as the error.
+/// Decides by the kind of the route that answers.
 fn decide_by_route<'s>(
     site: &'s Site,
-    asked: &Asked<'_>,
+    asked: &RouteQuestion<'_>,
     target: &Target,
-    origin: PathOrigin,
+    fallback: FallbackUse,
     mut resolution: Box<Resolution<'s>>,
     trace: &mut impl Trace,
-) -> Result<Decision<'s>, Box<Restart>> {
+) -> Decision<'s> {
     let resolved = resolution.rewritten.as_deref().unwrap_or(target);
     let (handler, answer) = match &resolution.resolved {
         Resolved::Nowhere => {
@@ -379,34 +370,21 @@ fn decide_by_route<'s>(
         }
         Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_) | RouteKind::Script(_), _) => {
             match script_at(site, &resolution.resolved, &resolved.path) {
-                None => return directory::decide(site, asked, target, origin, resolution, trace),
-                Some(FoundScript {
-                    route,
-                    scripts,
-                    located,
-                }) => {
-                    let answer = located.map(|script| ScriptAnswer {
-                        route: Arc::clone(scripts),
-                        script,
-                        target: resolved.clone(),
-                        compress: resolution.adjustments.compress == Some(true),
-                        send_directories: Arc::clone(&route.send_directories),
-                        redirect_url: None,
-                        pass_authorization: resolution.adjustments.pass_authorization == Some(true),
-                    });
-                    let answer = answer.map(|answer| Answer::Later(Later::Script(Box::new(answer))));
+                None => return directory::decide(site, asked, target, fallback, resolution, trace),
+                Some(found) => {
+                    let answer = found.answer(resolved, &resolution.adjustments);
                     (answer.is_ok().then_some("script"), answer)
                 }
             }
         }
     };
-    Ok(Decision {
+    Decision {
         adjustments: std::mem::take(&mut resolution.adjustments),
         // The way to nothing, for a fallback.
         served: answer.is_err().then(|| ServedPath::new(resolution)),
         answer,
         handler,
-    })
+    }
 }
 
 /// The report with this name. The links of its page are relative, so a path without a slash is redirected.
@@ -418,10 +396,10 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
     if name.is_empty() && !resolved.path.ends_with('/') {
         return redirect::to_directory(target).map(Answer::Redirect);
     }
-    Ok(Answer::Later(Later::Report(Box::new(ReportAnswer {
+    Ok(Answer::Report(Box::new(ReportAnswer {
         name: name.to_owned(),
         query: resolved.query.as_deref().map(str::to_owned),
-    }))))
+    })))
 }
 
 /// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are
@@ -429,7 +407,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 ///
 /// # Errors
 /// There is no such script (404), or it cannot be run.
-pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Fault> {
+pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Fault> {
     let target = Target::parse(path)?;
     let resolution = site.resolve(&target.path, None, None, &mut ())?;
     let target = resolution.rewritten.as_deref().unwrap_or(&target).clone();
@@ -440,7 +418,7 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Faul
             "an authentication agent must be a script of mode cgiplus or rte",
         ));
     }
-    Ok(ScriptAnswer {
+    Ok(ScriptTarget {
         route: Arc::clone(found.scripts),
         script: found.located?,
         target,
@@ -449,4 +427,22 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptAnswer, Faul
         redirect_url: None,
         pass_authorization: false,
     })
+}
+
+impl FoundScript<'_> {
+    /// The script as the answer for a target, after rewriting.
+    ///
+    /// # Errors
+    /// It does not exist (404), or cannot be run (403).
+    fn answer(self, target: &Target, adjustments: &Adjustments) -> Result<Answer, Fault> {
+        Ok(Answer::Script(Box::new(ScriptTarget {
+            script: self.located?,
+            route: Arc::clone(self.scripts),
+            target: target.clone(),
+            compress: adjustments.compress == Some(true),
+            send_directories: Arc::clone(&self.route.send_directories),
+            redirect_url: None,
+            pass_authorization: adjustments.pass_authorization == Some(true),
+        })))
+    }
 }

@@ -3,7 +3,7 @@
 //! The client chooses the media type of the body: an HTML page, JSON (RFC 9457) or lines of text. Clients without a
 //! preference, such as curl, get text. The body has the status, a sentence for the visitor, and the exchange's id, by which
 //! the log can be searched. The log's text may name files and processes; it is in the body only for clients that the site's
-//! `error_detail` means (`detail`). HTML pages are templates: the site's (`[site.errors]`), or the built-in `error_page.html`.
+//! `error_detail` means (`error_detail`). HTML pages are templates: the site's (`[site.errors]`), or the built-in `error_page.html`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ use sluice_settings::ErrorSettings;
 use sluice_settings::error_page::{ErrorPage, reason_phrase, sentence};
 use sluice_settings::template::Template;
 
-use crate::serve::detail::PageDetail;
+use crate::serve::error_detail::PageDetail;
 
 /// The media types of an error response. If the client prefers several equally, the first of them is sent.
 const MEDIA_TYPES: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaType::Text];
@@ -50,7 +50,7 @@ struct Problem<'a> {
 }
 
 /// The request that failed.
-pub(crate) struct Subject<'a> {
+pub(crate) struct PageSubject<'a> {
     /// The exchange's id.
     pub id: UniqueId,
     /// The path as the client sent it.
@@ -70,7 +70,7 @@ pub(crate) fn response(
     fault: &Fault,
     settings: &ErrorSettings,
     detail: PageDetail,
-    subject: &Subject<'_>,
+    subject: &PageSubject<'_>,
 ) -> Response<ResponseBody> {
     let status = fault.status();
     let template = settings.template(status.as_u16());
@@ -253,7 +253,7 @@ mod tests {
     fn answer(fault: &Fault, settings: &ErrorSettings, accept: &str) -> (HeaderMap, String) {
         let fields = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
         let id = UniqueId::new(*b"k3x9m2p7", 1);
-        let subject = Subject {
+        let subject = PageSubject {
             id,
             path: "/<a>",
             fields: &fields,

@@ -10,38 +10,62 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::SystemTime;
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use hyper::ext::ReasonPhrase;
+use sluice_access::throttle::Permit;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
 use sluice_http::head;
 use sluice_http::progress::{Progress, Step};
+use sluice_http::protocol::Protocol;
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
 use sluice_net::connection::Connection;
 use sluice_net::service::Refusal;
-use sluice_settings::rule::HeadChanges;
+use sluice_settings::rule::{HeadChanges, RateSettings, ThrottleSettings};
 use sluice_watch::mask::Masks;
-use sluice_watch::{Facts, Item, Phase, RequestFacts, Subject};
+use sluice_watch::{Item, Phase, Subject, TracedAttributes, TracedRequest};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
-use crate::fault_log::Cause;
 use crate::in_progress::{EntryNumber, NewEntry, NewRequest};
+use crate::serve::cache_control;
 use crate::serve::client::Client;
+use crate::serve::decide::AskedFor;
 use crate::serve::decide::Decision;
-use crate::serve::held_limits::HeldLimits;
+use crate::serve::fault_log::Cause;
 use crate::serve::log_entry::LogEntry;
-use crate::serve::private;
-use crate::serve::request::{Request, RequestSubject};
-use crate::serve::request_line::RequestLine;
+use crate::serve::request::Request;
 use crate::serve::route_of_fault::RouteOfFault;
 use crate::serve::watched;
 use crate::traffic_counts::Answered;
 
 /// A body in memory of so many bytes is handed on with the head, so that its last byte leaves with the first one: the clock is read once.
 const SENT_AT_ONCE_BYTES: usize = 64 << 10;
+
+/// The request line (RFC 9112 §3), or its pseudo-header fields (RFC 9113 §8.3.1).
+pub(crate) struct RequestLine {
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+}
+
+impl RequestLine {
+    /// The scheme of an absolute form (RFC 9112 §3.2.2). `None` for the other forms; HTTP/2, which sends a scheme with each request,
+    /// has no such form.
+    pub(crate) fn absolute_form(&self) -> Option<&Scheme> {
+        self.uri.scheme().filter(|_| !self.version.is_multiplexed())
+    }
+}
+
+/// The limits on requests that an exchange holds, until its response has been sent (`request_limits`).
+#[derive(Default)]
+pub(crate) struct HeldLimits {
+    pub counted: Vec<Arc<RateSettings>>,
+    pub permits: Vec<(Arc<ThrottleSettings>, Permit)>,
+}
 
 /// One request and its response.
 pub(crate) struct Exchange {
@@ -134,7 +158,7 @@ impl Exchange {
         let watches = self.context.front.watches();
         if watches.is_on() {
             let on_connection = self.context.front.subject(connection);
-            let request = RequestFacts {
+            let request = TracedRequest {
                 client: self.client.endpoints.client.ip(),
                 path: self.line.uri.path(),
                 method: self.line.method.as_str(),
@@ -152,11 +176,11 @@ impl Exchange {
     pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
-            let subject = watches.exchange(&Subject::NONE, || Facts {
+            let subject = watches.exchange(&Subject::NONE, || TracedAttributes {
                 client: Some(self.client.endpoints.client.ip().to_canonical().to_string()),
                 id: Some(self.id.to_string()),
                 status: Some(refusal.status.as_u16()),
-                ..Facts::default()
+                ..TracedAttributes::default()
             });
             self.subject.occupy(&subject);
             self.subject.note(Item::Errors, watched::module::REQUEST, || {
@@ -185,7 +209,7 @@ impl Exchange {
     /// Notes what the request's site adds to every response over https.
     pub(crate) fn note_site(&mut self, request: &Request, connection: &Connection) {
         watched::site(self, request, connection.peer().listener());
-        if self.client.is_https && matches!(request.subject, RequestSubject::Target(_)) {
+        if self.client.is_https && matches!(request.asked_for, AskedFor::Target(_)) {
             self.hsts.clone_from(&request.site().hsts);
         }
     }
@@ -193,7 +217,7 @@ impl Exchange {
     /// Notes what a decision says about the log and about the head of the response.
     pub(crate) fn note_decision(&mut self, site: &Site, request: &Request, decision: &mut Decision<'_>) {
         self.entry.answered = decision.answered();
-        let RequestSubject::Target(_) = request.subject else {
+        let AskedFor::Target(_) = request.asked_for else {
             return;
         };
         let adjustments = &mut decision.adjustments;
@@ -215,7 +239,7 @@ impl Exchange {
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
         self.context.in_progress.note_user(self.place, user);
         self.entry.user = Some(Arc::clone(user));
-        self.subject.know(|facts| facts.user = Some(user.to_string()));
+        self.subject.know(|attributes| attributes.user = Some(user.to_string()));
     }
 
     /// Logs a fault, at the level of its culprit, unless the administrator has caused it, whose order is logged; `route` is the route that caused it, if it is a 404.
@@ -268,7 +292,7 @@ impl Exchange {
         }
         self.changes.apply(status, response.headers_mut());
         if self.is_private {
-            private::protect(response.headers_mut());
+            cache_control::protect(response.headers_mut());
         }
         // hyper adds Content-Length by itself.
         let length = match head::may_have_body(&self.line.method, status) {
@@ -277,6 +301,7 @@ impl Exchange {
         };
         self.entry.note_response(status, response.headers(), length);
         self.progress.set_status(status.as_u16());
+        self.note_first_byte(response.body());
         watched::response_head(self, response, length);
     }
 
@@ -313,7 +338,7 @@ impl Exchange {
     }
 
     /// Notes that the first byte of the response can be sent, if the others will take time.
-    pub(crate) fn note_first_byte(&mut self, body: &ResponseBody) {
+    fn note_first_byte(&mut self, body: &ResponseBody) {
         let is_at_once = match body {
             ResponseBody::Empty => true,
             ResponseBody::Whole(content) => content.len() <= SENT_AT_ONCE_BYTES,

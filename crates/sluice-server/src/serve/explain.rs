@@ -14,19 +14,19 @@ use std::sync::Arc;
 use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 use sluice_files::file_events::FileEvents;
-use sluice_files::response::respond_options;
+use sluice_files::response::{Selected, respond_options};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault};
 use sluice_http::host::as_compared;
 use sluice_http::target::{Target, TargetError, TargetProblem};
-use sluice_settings::rule::{Changes, ClientCertificate, Miss, RequestAttributes, Scheme};
+use sluice_settings::rule::{Adjustments, ClientCertificate, Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
 
 use crate::dispatch::Config;
 use crate::dispatch::resolve::{FallbackTo, Trace};
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
-use crate::serve::decide::{self, Asked, Decision, Later, Subject, Variants, decide};
+use crate::serve::decide::{self, AskedFor, Decision, RouteQuestion, Variants, decide};
 use crate::serve::explain::access::Claims;
 
 /// A hypothetical request.
@@ -244,7 +244,7 @@ fn explain_at(
         let site = config.site(0);
         return Ok(render(
             site,
-            Subject::Https(port, &uri),
+            &AskedFor::Https(port, Box::new(uri)),
             *attributes,
             &Claims::of(question, config),
         ));
@@ -265,7 +265,7 @@ fn explain_at(
         Err(fault) => refused(scheme, &fault),
         Ok(target) => render(
             site,
-            Subject::Target(&target),
+            &AskedFor::Target(target),
             *attributes,
             &Claims::of(question, config),
         ),
@@ -321,10 +321,10 @@ impl Trace for Rounds {
     }
 
     fn required(&mut self, route: &Route) {
-        let changes = Changes {
+        let changes = Adjustments {
             client_certificates: route.changes.client_certificates,
             access: route.changes.access.clone(),
-            ..Changes::default()
+            ..Adjustments::default()
         };
         self.push(route, StepOutcome::Set, changes.lines());
     }
@@ -364,21 +364,20 @@ impl Rounds {
 }
 
 /// Decides, asks the gate, and renders the decision and its trace.
-fn render(site: &Site, subject: Subject<'_>, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
+fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
     let mut rounds = Rounds::default();
-    let asked = Asked {
-        subject,
+    let asked = RouteQuestion {
+        asked_for,
         attributes,
         cache: None,
         // Variants do not matter here: every one is of the same file.
         variants: Variants::Ignored,
         file_events: FileEvents::NONE,
-        postponed: None,
     };
     let decision = decide(site, &asked, &mut rounds);
-    let path = match subject {
-        Subject::Target(target) => &*target.path,
-        Subject::Server | Subject::Https(..) => "",
+    let path = match asked_for {
+        AskedFor::Target(target) => &*target.path,
+        AskedFor::Server | AskedFor::Https(..) => "",
     };
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
     let mut notes = Vec::new();
@@ -408,24 +407,36 @@ fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &R
             status: redirect.status.as_u16(),
             location: String::from_utf8_lossy(redirect.location.as_bytes()).into_owned(),
         },
-        decide::Answer::Later(Later::Script(script)) => Answer::Script {
+        decide::Answer::Script(script) => Answer::Script {
             file: script.script.file,
             mode: script.route.settings.mode,
             name: script.script.name,
             path_info: script.script.path_info,
             limits: script.route.settings.confinement.lines(),
         },
-        decide::Answer::Later(Later::Listing(_)) => Answer::Listing(without_slash(&file)),
-        decide::Answer::Later(Later::Report(report)) => Answer::Report(report.name),
-        decide::Answer::File(selected) => match selected.respond(path, attributes.method, attributes.fields) {
+        decide::Answer::Listing(_) => Answer::Listing(without_slash(&file)),
+        decide::Answer::Report(report) => Answer::Report(report.name),
+        decide::Answer::File(selected) => match respond(selected, path, attributes) {
             Ok(response) => sent(file, &response),
             Err(fault) => error(&fault),
         },
         decide::Answer::FileOptions => sent(file, &respond_options()),
-        decide::Answer::ServerOptions | decide::Answer::SendFile(_) | decide::Answer::Later(Later::Variant(_)) => {
-            error(&Fault::unexpected("no target leads to this answer"))
-        }
+        decide::Answer::ServerOptions | decide::Answer::SendFile(_) => error(&unexpected_answer()),
     }
+}
+
+/// The response with a file. Without a cache nothing is compressed for it.
+fn respond(
+    selected: Selected,
+    path: &str,
+    attributes: &RequestAttributes<'_>,
+) -> Result<Response<ResponseBody>, Fault> {
+    let responded = selected.respond(path, attributes.method, attributes.fields)?;
+    responded.map_err(|_| unexpected_answer())
+}
+
+fn unexpected_answer() -> Fault {
+    Fault::unexpected("no target leads to this answer")
 }
 
 /// The answer with a file, with the status and the media type of the response.

@@ -23,29 +23,29 @@ use sluice_watch::mask::BodyMask;
 use crate::serve::exchange::Exchange;
 use crate::serve::watched;
 
-/// The answer to one request: now (files, redirects, refusals), or later, from a script or a thread. Only those that are waited
+/// The response to one request: now (files, redirects, refusals), or later, from a script or a thread. Only those that are waited
 /// for need a future, which is large.
-pub(crate) enum Reply {
+pub(crate) enum PendingResponse {
     Now(Option<Response<Finish>>),
     Later(Pin<Box<dyn Future<Output = Response<Finish>>>>),
 }
 
-impl Reply {
+impl PendingResponse {
     /// A response that is ready.
-    pub(crate) fn now(response: Response<Finish>) -> Reply {
-        Reply::Now(Some(response))
+    pub(crate) fn now(response: Response<Finish>) -> PendingResponse {
+        PendingResponse::Now(Some(response))
     }
 }
 
-impl Future for Reply {
+impl Future for PendingResponse {
     type Output = Result<Response<Finish>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Reply::Now(response) => response
+            PendingResponse::Now(response) => response
                 .take()
                 .map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
-            Reply::Later(answer) => answer.as_mut().poll(context).map(Ok),
+            PendingResponse::Later(answer) => answer.as_mut().poll(context).map(Ok),
         }
     }
 }

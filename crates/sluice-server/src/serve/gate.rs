@@ -1,9 +1,9 @@
 //! The gate between a decision and its answer: every answer passes here, files and refusals too.
 //!
-//! Whether a request may have an answer is judged in one place ([`judge`]), which knows nothing of the server: requests, `check --explain` and the entries
-//! of directory listings use it. What else may stop a request stands here too (the limits of its body, rates and throttles), and the adjustments of the
-//! routes are copied from here to the exchange and the request. The functions of `carry_out` take a [`Passed`], and only this file makes one. Not here: who
-//! the user is (`authorize`).
+//! Whether a request may have an answer is decided in one place ([`judge`]), which is pure: neither the disk nor the clock is asked, and nothing is noted. The
+//! gate asks for each answer, `check --explain` for the answer that it explains, a directory listing for each of its entries. What else may stop a request is
+//! asked here too: rates and throttles, the limits of its body. A request that must wait keeps its decision, and goes on with it. The functions of `carry_out`
+//! take a [`Passed`], and only this file makes one. Not here: who the user is (`authorize`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use sluice_settings::rule::{
     AccessSettings, Adjustments, CertificateUse, ClientCertificate, LimitUse, RequestAttributes, Scheme,
 };
 
-use crate::dispatch::Site;
-use crate::serve::authorize::{Stopped, authorize, certificate_subject};
+use crate::serve::authorize::{authorize, certificate_subject};
 use crate::serve::decide::{Answer, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::{Identity, KnownUser, denied, unauthorized};
 use crate::serve::request::Request;
-use crate::serve::restrain;
+use crate::serve::request_limits;
+use crate::serve::waiting::Wait;
 
 /// Whether a request may have an answer, by what is known of it.
 pub(crate) enum Verdict<'a> {
@@ -46,7 +46,7 @@ impl Verdict<'_> {
     }
 }
 
-/// Judges whether a request may have an answer with these adjustments. Pure: neither the disk nor the clock is asked, and nothing is noted.
+/// Judges whether a request may have an answer with these adjustments.
 pub(crate) fn judge<'a>(
     question: &RequestAttributes<'_>,
     adjustments: &'a Adjustments,
@@ -163,40 +163,50 @@ impl Gate {
         })
     }
 
-    /// Lets an answer pass, after what the routes change is noted in the exchange and the request.
+    /// Lets the answer of a decision pass.
     ///
     /// # Errors
-    /// The fault of a check, of the access rules, or of a limit on requests; the client's, if its body is too large; or the fault that the
-    /// decision came to. Or what must be waited for, a password that is verified or a queue: then the request is decided on again.
+    /// The fault of the verdict, or of a limit on requests; the client's, if its body is too large; or the fault that the decision came to. Or
+    /// what must be waited for, a password that is verified or a queue: then the request holds the decision, which passes here again.
     pub(crate) fn pass(
         &self,
         exchange: &mut Exchange,
         request: &mut Request,
-        site: &Site,
-        mut decision: Decision<'_>,
-    ) -> Result<Passed, Stopped> {
-        exchange.note_decision(site, request, &mut decision);
-        let adjustments = &decision.adjustments;
+        decision: Decision<'_>,
+    ) -> Result<Passed, Wait> {
+        match self.check(exchange, request, &decision.adjustments) {
+            Ok(()) => Ok(decision.answer.map(Passed)?),
+            Err(wait) => {
+                if wait.is_for_gate() {
+                    request.held = Some(Box::new(decision.hold()?));
+                }
+                Err(wait)
+            }
+        }
+    }
+
+    fn check(&self, exchange: &mut Exchange, request: &mut Request, adjustments: &Adjustments) -> Result<(), Wait> {
         let is_open = adjustments.access.is_open();
         if !is_open {
             request.identity.subject = certificate_subject(exchange, request);
         }
-        let verdict = match judge(&request.asked(exchange).attributes, adjustments, &request.identity) {
+        let verdict = match judge(&request.question(exchange).attributes, adjustments, &request.identity) {
             Verdict::Refuse(fault) if is_open || is_of_connection(&fault) => return Err(fault.into()),
             verdict => verdict,
         };
         // Before passwords, which cost more.
         if let Some(LimitUse::Limited(rate)) = &adjustments.rate {
-            restrain::count(exchange, request, rate)?;
+            request_limits::count(exchange, request, rate)?;
         }
         if !is_open {
             authorize(&self.control, exchange, request, adjustments, verdict)?;
         }
-        if let Some(LimitUse::Limited(throttle)) = &adjustments.throttle {
-            restrain::enter(exchange, request, throttle)?;
+        if let Some(LimitUse::Limited(throttle)) = &adjustments.throttle
+            && let Some(queued) = request_limits::enter(exchange, request, throttle)?
+        {
+            return Err(Wait::Throttle(Box::new(queued)));
         }
-        request.bound_body(adjustments.body)?;
-        Ok(decision.answer.map(Passed)?)
+        Ok(request.bound_body(adjustments.body)?)
     }
 
     /// Lets the file pass that a script names; what the routes changed for the script holds for the file too.
@@ -209,7 +219,7 @@ impl Gate {
         request: &Request,
         decision: Decision<'_>,
     ) -> Result<Passed, Fault> {
-        let question = request.asked(exchange).attributes;
+        let question = request.question(exchange).attributes;
         judge(&question, &decision.adjustments, &request.identity).into_result()?;
         decision.answer.map(Passed)
     }

@@ -17,7 +17,7 @@ use sluice_watch::mask::Masks;
 
 use crate::context::{Arrival, HeldConfig};
 use crate::serve::client::Client;
-use crate::serve::request_line::RequestLine;
+use crate::serve::exchange::RequestLine;
 use crate::status::WorkerCounts;
 use crate::traffic_counts::{Answered, Encryption, Ended, ResponseTimes};
 

@@ -9,8 +9,8 @@ use sluice_http::host::host;
 use sluice_net::connection::Connection;
 use sluice_settings::ErrorSettings;
 
-use crate::serve::detail::PageDetail;
-use crate::serve::error_page::{self, Subject};
+use crate::serve::error_detail::PageDetail;
+use crate::serve::error_page::{self, PageSubject};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 use crate::serve::route_of_fault::RouteOfFault;
@@ -59,7 +59,7 @@ fn refuse(
 ) -> Response<ResponseBody> {
     exchange.report(fault, route);
     let detail = PageDetail::of(settings.detail, exchange, host, fields);
-    let subject = Subject {
+    let subject = PageSubject {
         id: exchange.id,
         path: exchange.line.uri.path(),
         fields,

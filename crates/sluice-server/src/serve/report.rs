@@ -13,7 +13,7 @@ use crate::operator::reports;
 use crate::operator::reports::ask::Ask;
 use crate::operator::reports::visitor::Visitor;
 use crate::serve::decide::ReportAnswer;
-use crate::serve::detail::is_unproxied;
+use crate::serve::error_detail::is_unproxied;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 

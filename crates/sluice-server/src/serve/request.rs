@@ -24,12 +24,11 @@ use sluice_watch::mask::Masks;
 
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
-use crate::known_hosts::{self, KnownHost};
-use crate::serve::decide::{Asked, Subject, Variants};
-use crate::serve::exchange::Exchange;
+use crate::dispatch::known_hosts::{self, KnownHost};
+use crate::serve::decide::{AskedFor, Decision, RouteQuestion, Variants};
+use crate::serve::exchange::{Exchange, RequestLine};
 use crate::serve::fields::Fields;
 use crate::serve::identity::{Granted, Identity};
-use crate::serve::request_line::RequestLine;
 use crate::serve::watched;
 
 /// The methods named to a client that asks for a tunnel (405).
@@ -42,7 +41,7 @@ pub(crate) struct Request {
     pub site: usize,
     /// What is known of the client's certificate, by the authorities of the site.
     pub certificate: ClientCertificate,
-    pub subject: RequestSubject,
+    pub asked_for: AskedFor,
     pub method: Method,
     pub fields: Fields,
     pub host: Rc<str>,
@@ -51,16 +50,8 @@ pub(crate) struct Request {
     pub identity: Identity,
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
-}
-
-/// What a request is about.
-pub(crate) enum RequestSubject {
-    /// A path of the site.
-    Target(Target),
-    /// The server as a whole: `OPTIONS *` (RFC 9110 §9.3.7).
-    Server,
-    /// Whatever it is, it is to be asked for by https, at this port.
-    Https(u16),
+    /// What was decided, while the request waits at the gate.
+    pub held: Option<Box<Decision<'static>>>,
 }
 
 impl Request {
@@ -96,12 +87,12 @@ impl Request {
             check_transfer_coding(fields)?;
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
-        let subject = match connection.peer().https_port().filter(|_| !exchange.client.is_https) {
+        let asked_for = match connection.peer().https_port().filter(|_| !exchange.client.is_https) {
             Some(port) => {
                 check_escapes(exchange.line.uri.path())?;
-                RequestSubject::Https(port)
+                AskedFor::Https(port, Box::new(exchange.line.uri.clone()))
             }
-            None => subject(&exchange.line)?,
+            None => asked_for(&exchange.line)?,
         };
         if let Some(scheme) = exchange.line.absolute_form() {
             let server = exchange.client.endpoints.server.ip();
@@ -110,8 +101,8 @@ impl Request {
                 .map_err(ClientFault::Misdirected)?;
         }
         let site = match known {
-            Some(known) if !matches!(subject, RequestSubject::Https(_)) => known.site,
-            _ => choose_site(exchange, &config, &subject, &host, listener, fields)?,
+            Some(known) if !matches!(asked_for, AskedFor::Https(..)) => known.site,
+            _ => choose_site(exchange, &config, &asked_for, &host, listener, fields)?,
         };
         let certificate = exchange.context.front.client_certificate(connection, &host);
         if certificate == ClientCertificate::Refused {
@@ -126,25 +117,22 @@ impl Request {
         Ok(Request {
             site,
             certificate,
-            subject,
+            asked_for,
             method: exchange.line.method.clone(),
             fields: Fields::new(std::mem::take(fields)),
             host,
             body: Some(body),
             identity: Identity::default(),
             granted: None,
+            held: None,
             config,
         })
     }
 
-    /// What the decision is made about.
-    pub(crate) fn asked<'a>(&'a self, exchange: &'a Exchange) -> Asked<'a> {
-        Asked {
-            subject: match &self.subject {
-                RequestSubject::Target(target) => Subject::Target(target),
-                RequestSubject::Server => Subject::Server,
-                RequestSubject::Https(port) => Subject::Https(*port, &exchange.line.uri),
-            },
+    /// The question that the decision answers.
+    pub(crate) fn question<'a>(&'a self, exchange: &'a Exchange) -> RouteQuestion<'a> {
+        RouteQuestion {
+            asked_for: &self.asked_for,
             attributes: RequestAttributes {
                 method: &self.method,
                 host: &self.host,
@@ -157,7 +145,6 @@ impl Request {
             cache: self.config.cache.as_ref(),
             variants: Variants::Offered,
             file_events: FileEvents::of(&exchange.subject),
-            postponed: None,
         }
     }
 
@@ -168,25 +155,25 @@ impl Request {
 
     /// The path, for messages.
     pub(crate) fn path(&self) -> &str {
-        match &self.subject {
-            RequestSubject::Target(target) => &target.path,
-            RequestSubject::Server | RequestSubject::Https(_) => "*",
+        match &self.asked_for {
+            AskedFor::Target(target) => &target.path,
+            AskedFor::Server | AskedFor::Https(..) => "*",
         }
     }
 
     /// The target as it was sent, for messages.
     pub(crate) fn raw_target(&self) -> &str {
-        match &self.subject {
-            RequestSubject::Target(target) => &target.raw,
-            RequestSubject::Server | RequestSubject::Https(_) => "*",
+        match &self.asked_for {
+            AskedFor::Target(target) => &target.raw,
+            AskedFor::Server | AskedFor::Https(..) => "*",
         }
     }
 
     /// The query, if there is one.
     pub(crate) fn query(&self) -> Option<&str> {
-        match &self.subject {
-            RequestSubject::Target(target) => target.query.as_deref(),
-            RequestSubject::Server | RequestSubject::Https(_) => None,
+        match &self.asked_for {
+            AskedFor::Target(target) => target.query.as_deref(),
+            AskedFor::Server | AskedFor::Https(..) => None,
         }
     }
 
@@ -195,8 +182,8 @@ impl Request {
     /// # Errors
     /// The client's: it announced a larger body (413).
     pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
-        match (&self.subject, &mut self.body) {
-            (RequestSubject::Target(_), Some(body)) => body.bound(bounds.within(&self.config.limits)),
+        match (&self.asked_for, &mut self.body) {
+            (AskedFor::Target(_), Some(body)) => body.bound(bounds.within(&self.config.limits)),
             // Without a target no route takes part, and nobody reads the body.
             _ => Ok(()),
         }
@@ -208,7 +195,7 @@ impl Request {
     /// The script's: the target is not valid.
     pub(crate) fn redirect(&mut self, target: &str) -> Result<(), Fault> {
         let target = Target::parse(target).map_err(ScriptFault::BadLocalRedirect)?;
-        self.subject = RequestSubject::Target(target);
+        self.asked_for = AskedFor::Target(target);
         if self.method != Method::HEAD {
             self.method = Method::GET;
         }
@@ -228,12 +215,12 @@ impl Request {
 fn choose_site(
     exchange: &Exchange,
     config: &Rc<HeldConfig>,
-    subject: &RequestSubject,
+    asked_for: &AskedFor,
     host: &Rc<str>,
     listener: usize,
     fields: &HeaderMap,
 ) -> Result<usize, ClientFault> {
-    if matches!(subject, RequestSubject::Https(_)) {
+    if matches!(asked_for, AskedFor::Https(..)) {
         let site = config.site_of_redirect(host, listener);
         return site.map_err(ClientFault::Misdirected);
     }
@@ -308,20 +295,20 @@ fn check_transfer_coding(fields: &HeaderMap) -> Result<(), ClientFault> {
     Ok(())
 }
 
-/// What a target is about. Two forms of it name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the server as a whole, an
+/// The thing that a target is about. Two forms of it name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the server as a whole, an
 /// authority alone asks for a tunnel.
-fn subject(line: &RequestLine) -> Result<RequestSubject, Fault> {
+fn asked_for(line: &RequestLine) -> Result<AskedFor, Fault> {
     let RequestLine { method, uri, version } = line;
     let bad = |problem| Err(TargetError::boxed(&uri.to_string(), problem).into());
     match *method {
         // Only the server itself makes such requests, so that a script can trust the method.
         _ if method.as_str() == in_advance::METHOD => Err(ClientFault::method_not_allowed(method, METHODS).into()),
         Method::CONNECT => Err(ClientFault::method_not_allowed(method, METHODS).into()),
-        Method::OPTIONS if uri.path() == "*" => Ok(RequestSubject::Server),
+        Method::OPTIONS if uri.path() == "*" => Ok(AskedFor::Server),
         _ if uri.path() == "*" || (uri.authority().is_some() && uri.scheme().is_none()) => bad(TargetProblem::NotAPath),
         // The authority of HTTP/2 is a field of its own, so a path without a slash is no absolute form (RFC 9113 §8.3.1).
         _ if version.is_multiplexed() && has_no_slash(uri) => bad(TargetProblem::NoSlash),
-        _ => Ok(RequestSubject::Target(Target::from_uri(uri)?)),
+        _ => Ok(AskedFor::Target(Target::from_uri(uri)?)),
     }
 }
 

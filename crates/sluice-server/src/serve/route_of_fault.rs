@@ -10,8 +10,9 @@ use sluice_http::target::Target;
 
 use crate::dispatch::resolve::Trace;
 use crate::dispatch::route::Route;
+use crate::serve::decide::AskedFor;
 use crate::serve::exchange::Exchange;
-use crate::serve::request::{Request, RequestSubject};
+use crate::serve::request::Request;
 
 /// The route that answered a request, and the one that rewrote its path.
 #[derive(Default)]
@@ -25,14 +26,14 @@ pub(crate) struct RouteOfFault {
 impl RouteOfFault {
     /// The route that caused a 404. `None` for other faults, for one that names its route itself, and if no route took part.
     pub(crate) fn of(exchange: &Exchange, request: &Request, fault: &Fault) -> Option<RouteOfFault> {
-        let RequestSubject::Target(target) = &request.subject else {
+        let AskedFor::Target(target) = &request.asked_for else {
             return None;
         };
         if !fault.is_absent() {
             return None;
         }
         let mut route = RouteOfFault::default();
-        let attributes = request.asked(exchange).attributes;
+        let attributes = request.question(exchange).attributes;
         let query = target.query.as_deref();
         request
             .site()

@@ -2,7 +2,7 @@
 //!
 //! Each function costs one comparison while nobody watches. Here: heads, the site, what answers, the line of the log, where the time went. Not
 //! here: the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
-//! `restrain`), and who is shown an event (`sluice_watch`).
+//! `request_limits`), and who is shown an event (`sluice_watch`).
 
 use std::fmt::Write as _;
 
@@ -15,11 +15,11 @@ use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Phase};
 
 use crate::dispatch::Site;
-use crate::fault_log::Logged;
-use crate::serve::decide::{Answer, Decision, Later};
-use crate::serve::exchange::Exchange;
-use crate::serve::request::{Request, RequestSubject};
-use crate::serve::request_line::RequestLine;
+use crate::serve::decide::AskedFor;
+use crate::serve::decide::{Answer, Decision};
+use crate::serve::exchange::{Exchange, RequestLine};
+use crate::serve::fault_log::Logged;
+use crate::serve::request::Request;
 
 /// The modules that events name.
 pub(crate) mod module {
@@ -81,12 +81,12 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     subject.know(|facts| facts.site = Some(names));
     subject.note(Item::Mapping, module::DECIDE, || {
         let mut text = format!("host {:?}: site {name} ({})", request.host, site.origin);
-        match &request.subject {
-            RequestSubject::Https(port) => {
+        match &request.asked_for {
+            AskedFor::Https(port, _) => {
                 let _ = write!(text, "; this address redirects to https, port {port}");
             }
-            RequestSubject::Server => text.push_str("; the request is about the server as a whole"),
-            RequestSubject::Target(_) => {
+            AskedFor::Server => text.push_str("; the request is about the server as a whole"),
+            AskedFor::Target(_) => {
                 if let Ok((_, how)) = request.config.site_of_question(&request.host, Some(listener)) {
                     let _ = write!(text, ": {}", how.reason());
                 }
@@ -103,7 +103,7 @@ pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, deci
         return;
     }
     subject.note_phase(Phase::Decided);
-    if let Ok(Answer::Later(Later::Script(script))) = &decision.answer {
+    if let Ok(Answer::Script(script)) = &decision.answer {
         subject.know(|facts| facts.script = Some(script.script.file.display().to_string()));
     }
     subject.note(Item::Mapping, module::DECIDE, || {
@@ -135,12 +135,14 @@ fn answer_text(answer: &Answer, file: impl Fn() -> String) -> String {
         }
         Answer::ServerOptions => "answer: the options of the server".to_owned(),
         Answer::FileOptions => format!("answer: the options of the file{}", file()),
+        Answer::File(selected) if selected.is_awaited() => {
+            format!("answer: file{}, which is being compressed", file())
+        }
         Answer::File(_) => format!("answer: file{}", file()),
         Answer::SendFile(_) => "answer: the file that the script names".to_owned(),
-        Answer::Later(Later::Variant(_)) => format!("answer: file{}, which is being compressed", file()),
-        Answer::Later(Later::Listing(_)) => "answer: the listing of the directory".to_owned(),
-        Answer::Later(Later::Report(report)) => format!("answer: the report {:?} about the server", report.name),
-        Answer::Later(Later::Script(answer)) => {
+        Answer::Listing(_) => "answer: the listing of the directory".to_owned(),
+        Answer::Report(report) => format!("answer: the report {:?} about the server", report.name),
+        Answer::Script(answer) => {
             let (script, mode) = (&answer.script, answer.route.settings.mode.name());
             let mut text = format!("answer: script {} (mode {mode})", script.file.display());
             let _ = write!(text, "\nSCRIPT_NAME {:?}", script.name);

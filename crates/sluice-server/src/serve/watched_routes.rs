@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sluice_http::target::Target;
-use sluice_settings::rule::{Changes, Miss};
+use sluice_settings::rule::{Adjustments, Miss};
 use sluice_watch::{Item, Pattern, Subject};
 
 use crate::dispatch::Site;
@@ -81,10 +81,10 @@ impl Trace for WatchedRoutes<'_> {
     }
 
     fn required(&mut self, route: &Route) {
-        let changes = Changes {
+        let changes = Adjustments {
             client_certificates: route.changes.client_certificates,
             access: route.changes.access.clone(),
-            ..Changes::default()
+            ..Adjustments::default()
         };
         self.note_route(route, format_args!("only its access rules hold"), &changes.lines());
     }

@@ -20,7 +20,7 @@ use crate::rule::network::Network;
 const ENTRIES: &str =
     "\"any-user\", \"user:ann bob\", \"group:staff\", \"net:192.0.2.0/24\", \"certificate:CN=ann\" or \"all\"";
 
-/// The access rules of a route, or an exception from those of an earlier one.
+/// The access rules of a route, or an exception from an earlier route's access rules.
 #[derive(Clone, Debug)]
 pub enum AccessUse {
     /// Everybody may have the answer: an exception from what an earlier route says.
@@ -166,9 +166,27 @@ impl UserSource {
 
     /// The files with passwords, hashes and groups, which are never sent to clients.
     pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
-        let own = self.agent.as_ref().and_then(AgentSettings::own);
-        let of_agent = own.and_then(|agent| agent.password_file.as_ref());
-        self.users.iter().chain(&self.groups).chain(of_agent)
+        // Each field is named, so that the compiler asks about a new one.
+        let UserSource {
+            users,
+            groups,
+            remote_user_from: _,
+            certificate_user: _,
+            agent,
+        } = self;
+        let own = agent.as_ref().and_then(AgentSettings::own);
+        let of_agent = own.and_then(|agent| {
+            let OwnAgent {
+                kind: _,
+                timeout: _,
+                processes_max: _,
+                password_file,
+                has_groups: _,
+                sdk: _,
+            } = agent;
+            password_file.as_ref()
+        });
+        users.iter().chain(groups).chain(of_agent)
     }
 
     /// Whether users can prove who they are by a password.
@@ -185,21 +203,21 @@ pub struct AccessRule {
     pub require: Require,
     /// The entries, at least one.
     pub entries: Vec<AccessEntry>,
-    /// The entries with `!`: whom one of them means is refused whatever the others say.
+    /// The entries with `!`. Users and clients that one of them matches are refused, whatever the other entries say.
     pub but: Vec<AccessEntry>,
 }
 
 /// How many of the entries of a rule must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Require {
-    /// One of them.
+    /// One of them must hold.
     #[default]
     Any,
     /// Each of them.
     All,
 }
 
-/// An entry: whom it means. Of several names in one entry one must fit.
+/// An entry of a rule. If it has several names, one must match.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccessEntry {
     /// Everybody, without a password.
@@ -497,12 +515,33 @@ impl fmt::Display for AccessUse {
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// The rules of the last route that says something about the path.
-    own: Option<AccessUse>,
+    pub own: Option<AccessUse>,
     /// The rules of other paths of the same answer, each of which must be satisfied, too. Usually empty.
     others: Vec<Arc<AccessSettings>>,
 }
 
 impl Access {
+    /// The access that a route says.
+    #[must_use]
+    pub fn of(access: AccessUse) -> Access {
+        Access {
+            own: Some(access),
+            others: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is said about it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.own.is_none() && self.others.is_empty()
+    }
+
+    /// Takes what a later route says, instead of what an earlier one has said about the same path.
+    pub fn merge(&mut self, later: &Access) {
+        later.own.iter().for_each(|access| self.take(access));
+        later.others.iter().for_each(|access| self.require(access));
+    }
+
     /// Takes what a route says, instead of what an earlier one has said about the same path.
     pub fn take(&mut self, access: &AccessUse) {
         self.own = Some(access.clone());

@@ -2,20 +2,19 @@
 //!
 //! Routes are applied in their order, and a later one overrides an earlier one. Not here: what a change of a header field does (`head_change`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_http::request_body::BodyLimits;
 
 use crate::cache::CacheUse;
 use crate::limits::Limits;
-use crate::rule::access::{Access, AccessUse};
-use crate::rule::head_change::{Expiry, FieldChange, HeadChanges};
+use crate::rule::access::Access;
+use crate::rule::head_change::HeadChanges;
 use crate::rule::throttle::{LimitUse, RateSettings, ThrottleSettings};
 
-/// The changes of one route; `None` changes nothing.
+/// The changes of a route, or of all routes that a request has passed ([`Adjustments::merge`]); `None` changes nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Changes {
+pub struct Adjustments {
     /// Whether the exchange is logged in the access log.
     pub is_logged: Option<bool>,
     /// Limits of the request body.
@@ -26,31 +25,29 @@ pub struct Changes {
     pub cache: Option<CacheUse>,
     /// Whether the client needs a certificate; `None` for the site's setting.
     pub client_certificates: Option<CertificateUse>,
-    /// Who may have the answer; `None` if an earlier route decides.
-    pub access: Option<AccessUse>,
+    /// The access rules.
+    pub access: Access,
     /// Whether scripts get the field Authorization (HTTP_AUTHORIZATION).
     pub pass_authorization: Option<bool>,
     /// How many requests are answered at once.
     pub throttle: Option<LimitUse<ThrottleSettings>>,
     /// How many requests a client may send in a time.
     pub rate: Option<LimitUse<RateSettings>>,
-    /// How long clients may cache the response.
-    pub expiry: Option<Expiry>,
-    /// Changes of header fields of the response.
-    pub fields: Arc<[FieldChange]>,
+    /// The changes of the response head.
+    pub head: HeadChanges,
 }
 
 /// Whether a client needs a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateUse {
-    /// It may have none.
+    /// The client may have no certificate.
     #[default]
     Optional,
-    /// Without a verified one its requests are refused.
+    /// Requests without a verified certificate are refused.
     Required,
 }
 
-/// Limits of a request body that override those of the server (`Limits`).
+/// Limits of a request body that override the server's (`Limits`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyBounds {
     /// Largest body, bytes.
@@ -62,7 +59,7 @@ pub struct BodyBounds {
 }
 
 impl BodyBounds {
-    /// These limits, and the server's where there are none.
+    /// These limits, and the server's limits where these are not set.
     #[must_use]
     pub fn within(self, limits: &Limits) -> BodyLimits {
         let server = limits.body();
@@ -74,46 +71,11 @@ impl BodyBounds {
     }
 }
 
-/// The combined changes of all routes that a request has passed through.
-#[derive(Clone, Debug, Default)]
-pub struct Adjustments {
-    /// As in `Changes`.
-    pub is_logged: Option<bool>,
-    /// As in `Changes`.
-    pub body: BodyBounds,
-    /// As in `Changes`.
-    pub compress: Option<bool>,
-    /// As in `Changes`.
-    pub cache: Option<CacheUse>,
-    /// As in `Changes`.
-    pub client_certificates: Option<CertificateUse>,
-    /// Who may have the answer.
-    pub access: Access,
-    /// As in `Changes`.
-    pub pass_authorization: Option<bool>,
-    /// As in `Changes`.
-    pub throttle: Option<LimitUse<ThrottleSettings>>,
-    /// As in `Changes`.
-    pub rate: Option<LimitUse<RateSettings>>,
-    /// The changes of the response head.
-    pub head: HeadChanges,
-}
-
 impl Adjustments {
-    /// Whether the answer may be refused because of who asks, or how often.
-    #[must_use]
-    pub fn is_guarded(&self) -> bool {
-        let is_limited =
-            matches!(self.rate, Some(LimitUse::Limited(_))) || matches!(self.throttle, Some(LimitUse::Limited(_)));
-        is_limited || !self.access.is_open() || self.client_certificates == Some(CertificateUse::Required)
-    }
-}
-
-impl Changes {
     /// Whether there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Changes {
+        let Adjustments {
             is_logged,
             body,
             compress,
@@ -123,37 +85,40 @@ impl Changes {
             pass_authorization,
             throttle,
             rate,
-            expiry,
-            fields,
+            head,
         } = self;
         is_logged.is_none()
             && *body == BodyBounds::default()
             && compress.is_none()
             && cache.is_none()
             && client_certificates.is_none()
-            && access.is_none()
+            && access.is_empty()
             && pass_authorization.is_none()
             && throttle.is_none()
             && rate.is_none()
-            && expiry.is_none()
-            && fields.is_empty()
+            && head.is_empty()
     }
 
     /// Describes the changes for people, one on each line.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        lines.extend(self.fields.iter().map(ToString::to_string));
-        lines.extend(self.expiry.map(|expiry| format!("expires {expiry}")));
-        let BodyBounds {
-            bytes_max,
-            timeout,
-            bytes_per_second_min,
-        } = self.body;
-        lines.extend(bytes_max.map(|bytes| format!("bodies up to {bytes} bytes")));
-        lines.extend(timeout.map(|time| format!("bodies silent for up to {time:?}")));
-        lines.extend(bytes_per_second_min.map(|bytes| format!("bodies at {bytes} bytes a second or more")));
-        lines.extend(self.cache.map(|cache| {
+        let Adjustments {
+            is_logged,
+            body,
+            compress,
+            cache,
+            client_certificates,
+            access,
+            pass_authorization,
+            throttle,
+            rate,
+            head,
+        } = self;
+        let said =
+            |is_on: &Option<bool>, [on, off]: [&str; 2]| is_on.map(|is_on| if is_on { on } else { off }.to_owned());
+        let mut lines = head.lines();
+        lines.extend(body.lines());
+        lines.extend(cache.map(|cache| {
             let text = match cache {
                 CacheUse::On => "cached",
                 CacheUse::Off => "not cached",
@@ -161,41 +126,29 @@ impl Changes {
             };
             text.to_owned()
         }));
-        lines.extend(
-            self.compress
-                .map(|compress| if compress { "compressed" } else { "not compressed" }.to_owned()),
-        );
-        lines.extend(self.client_certificates.map(|need| {
+        lines.extend(said(compress, ["compressed", "not compressed"]));
+        lines.extend(client_certificates.map(|need| {
             let text = match need {
                 CertificateUse::Optional => "client certificate optional",
                 CertificateUse::Required => "client certificate required",
             };
             text.to_owned()
         }));
-        lines.extend(self.access.iter().map(ToString::to_string));
-        lines.extend(self.throttle.iter().map(ToString::to_string));
-        lines.extend(self.rate.iter().map(ToString::to_string));
-        lines.extend(self.pass_authorization.map(|is_passed| {
-            let text = if is_passed {
-                "Authorization passed to scripts"
-            } else {
-                "Authorization not passed to scripts"
-            };
-            text.to_owned()
-        }));
-        lines.extend(
-            self.is_logged
-                .map(|is_logged| if is_logged { "logged" } else { "not logged" }.to_owned()),
-        );
+        lines.extend(access.own.iter().map(ToString::to_string));
+        lines.extend(throttle.iter().map(ToString::to_string));
+        lines.extend(rate.iter().map(ToString::to_string));
+        lines.extend(said(
+            pass_authorization,
+            ["Authorization passed to scripts", "Authorization not passed to scripts"],
+        ));
+        lines.extend(said(is_logged, ["logged", "not logged"]));
         lines
     }
-}
 
-impl Adjustments {
     /// Adds the changes of a route, which override those of earlier routes. A request that passes a route twice, because its path is
     /// replaced by a fallback, gets its fields once.
-    pub fn take(&mut self, changes: &Changes) {
-        let Changes {
+    pub fn merge(&mut self, later: &Adjustments) {
+        let Adjustments {
             is_logged,
             body,
             compress,
@@ -205,19 +158,14 @@ impl Adjustments {
             pass_authorization,
             throttle,
             rate,
-            expiry,
-            fields,
-        } = changes;
+            head,
+        } = later;
         self.is_logged = is_logged.or(self.is_logged);
-        self.body = BodyBounds {
-            bytes_max: body.bytes_max.or(self.body.bytes_max),
-            timeout: body.timeout.or(self.body.timeout),
-            bytes_per_second_min: body.bytes_per_second_min.or(self.body.bytes_per_second_min),
-        };
+        self.body.merge(*body);
         self.compress = compress.or(self.compress);
         self.cache = cache.or(self.cache);
         self.client_certificates = client_certificates.or(self.client_certificates);
-        access.iter().for_each(|access| self.access.take(access));
+        self.access.merge(access);
         self.pass_authorization = pass_authorization.or(self.pass_authorization);
         if throttle.is_some() {
             self.throttle.clone_from(throttle);
@@ -225,10 +173,32 @@ impl Adjustments {
         if rate.is_some() {
             self.rate.clone_from(rate);
         }
-        self.head.expiry = expiry.or(self.head.expiry);
-        if !fields.is_empty() && !self.head.fields.iter().any(|taken| Arc::ptr_eq(taken, fields)) {
-            self.head.fields.push(Arc::clone(fields));
-        }
+        self.head.merge(head);
+    }
+}
+
+impl BodyBounds {
+    /// Takes the limits that a later route sets.
+    fn merge(&mut self, later: BodyBounds) {
+        *self = BodyBounds {
+            bytes_max: later.bytes_max.or(self.bytes_max),
+            timeout: later.timeout.or(self.timeout),
+            bytes_per_second_min: later.bytes_per_second_min.or(self.bytes_per_second_min),
+        };
+    }
+
+    fn lines(self) -> impl Iterator<Item = String> {
+        let BodyBounds {
+            bytes_max,
+            timeout,
+            bytes_per_second_min,
+        } = self;
+        let lines = [
+            bytes_max.map(|bytes| format!("bodies up to {bytes} bytes")),
+            timeout.map(|time| format!("bodies silent for up to {time:?}")),
+            bytes_per_second_min.map(|bytes| format!("bodies at {bytes} bytes a second or more")),
+        ];
+        lines.into_iter().flatten()
     }
 }
 

@@ -12,16 +12,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 /// The changes of a response head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadChanges {
-    pub(super) expiry: Option<Expiry>,
-    pub(super) fields: Vec<Arc<[FieldChange]>>,
+    /// How long clients may cache the response.
+    pub expiry: Option<Expiry>,
+    /// Changes of header fields: those of each route.
+    pub fields: Vec<Arc<[FieldChange]>>,
 }
 
 /// How long a response may be cached (RFC 9111 §5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// For this time.
+    /// The response may be cached for this time.
     Age(Duration),
-    /// For a year, without revalidation on reload (RFC 8246), because the URL changes with the content.
+    /// The response may be cached for a year, without revalidation on reload (RFC 8246), because the URL changes with the content.
     Immutable,
     /// The response may be cached, but must be revalidated before each use.
     NoCache,
@@ -64,8 +66,30 @@ const VALIDATORS: [HeaderName; 2] = [header::ETAG, header::LAST_MODIFIED];
 
 impl HeadChanges {
     /// Whether there are no changes.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.expiry.is_none() && self.fields.is_empty()
+    }
+
+    /// The changes of header fields, in the order in which they are applied.
+    pub fn field_changes(&self) -> impl Iterator<Item = &FieldChange> {
+        self.fields.iter().flat_map(|changes| changes.iter())
+    }
+
+    /// Adds the changes of a later route, whose expiry overrides the earlier one. Fields that were taken before are not taken again.
+    pub(super) fn merge(&mut self, later: &HeadChanges) {
+        self.expiry = later.expiry.or(self.expiry);
+        for fields in &later.fields {
+            if !self.fields.iter().any(|taken| Arc::ptr_eq(taken, fields)) {
+                self.fields.push(Arc::clone(fields));
+            }
+        }
+    }
+
+    /// Describes the changes for people, one on each line.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.field_changes().map(ToString::to_string).collect();
+        lines.extend(self.expiry.map(|expiry| format!("expires {expiry}")));
+        lines
     }
 
     /// Applies the changes to the head of a response.
@@ -79,7 +103,7 @@ impl HeadChanges {
         let mut says_control = fields.contains_key(header::CACHE_CONTROL);
         let mut says_expires = fields.contains_key(header::EXPIRES);
         let is_parts = is_parts(status, fields);
-        for change in self.fields.iter().flat_map(|changes| changes.iter()) {
+        for change in self.field_changes() {
             let name = change.name();
             if !may_change(name, status, is_parts) {
                 continue;
@@ -251,24 +275,26 @@ impl fmt::Display for FieldChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::change::{Adjustments, Changes};
+    use crate::rule::change::Adjustments;
 
-    fn changes(expiry: Option<Expiry>, fields: &[FieldChange]) -> Changes {
-        Changes {
-            expiry,
-            fields: fields.into(),
-            ..Changes::default()
+    fn changes(expiry: Option<Expiry>, fields: &[FieldChange]) -> Adjustments {
+        Adjustments {
+            head: HeadChanges {
+                expiry,
+                fields: vec![fields.into()],
+            },
+            ..Adjustments::default()
         }
     }
 
-    fn applied(status: u16, before: &[(&str, &str)], routes: &[Changes]) -> Vec<String> {
+    fn applied(status: u16, before: &[(&str, &str)], routes: &[Adjustments]) -> Vec<String> {
         let mut fields = HeaderMap::new();
         for (name, value) in before {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             fields.append(name, HeaderValue::from_str(value).unwrap());
         }
         let mut adjustments = Adjustments::default();
-        routes.iter().for_each(|route| adjustments.take(route));
+        routes.iter().for_each(|route| adjustments.merge(route));
         adjustments
             .head
             .apply(StatusCode::from_u16(status).unwrap(), &mut fields);

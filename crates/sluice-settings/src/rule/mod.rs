@@ -6,7 +6,7 @@
 //! | [`Conditions`] | the conditions besides the path: method, host, client, scheme, certificate, fields, parameters of the query |
 //! | [`Replacement`] | the target of a redirect or rewrite, with places for captures |
 //! | [`AccessSettings`] | who may have an answer |
-//! | [`Changes`] | the changes of a route: header fields, expiry, limits, whether the exchange is logged |
+//! | [`Adjustments`] | the changes of a route: header fields, expiry, limits, whether the exchange is logged |
 //!
 //! Each is parsed from text by a function whose error says what is wrong and what to write instead, so that a value is always
 //! valid. Not here: the order of routes, and resolving a path through them (`sluice_server::dispatch::resolve`).
@@ -26,7 +26,7 @@ pub use access::{
     Access, AccessEntry, AccessRule, AccessSettings, AccessUse, AgentProgram, AgentSettings, Networks, OwnAgent,
     OwnAgentKind, Require, UserSource, is_read, split_name,
 };
-pub use change::{Adjustments, BodyBounds, CertificateUse, Changes};
+pub use change::{Adjustments, BodyBounds, CertificateUse};
 pub use condition::{ClientCertificate, Conditions, Miss, RequestAttributes, Scheme, check_bracketed};
 pub use head_change::{Expiry, FieldChange, HeadChanges};
 pub use pattern::{Pattern, Wildcard, covers};

@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The limit of a route, or an exception from that of an earlier route.
+/// The limit of a route, or an exception from an earlier route's limit.
 #[derive(Debug)]
 pub enum LimitUse<T> {
-    /// There is none.
+    /// There is no limit.
     Unlimited,
-    /// This one.
+    /// A limit.
     Limited(Arc<T>),
 }
 
@@ -47,7 +47,7 @@ pub struct ThrottleSettings {
     pub queue: usize,
     /// How long they wait at most.
     pub queue_timeout: Duration,
-    /// Whose requests are counted together.
+    /// The requests that are counted together.
     pub per: ThrottlePer,
 }
 
@@ -61,7 +61,7 @@ impl ThrottleSettings {
     }
 }
 
-/// Whose requests are counted together.
+/// The requests that are counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThrottlePer {
     /// All requests of the route.

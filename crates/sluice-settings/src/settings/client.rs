@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sluice_http::forwarded::ForwardedField;
+
 use crate::address::Peers;
 
 /// The trusted proxies.
@@ -14,23 +16,12 @@ pub struct ProxySettings {
     pub forwarded: ForwardedField,
 }
 
-/// The field in which a proxy names its client. Only one is used, because a proxy that sets one of them passes on the other
-/// as its client has sent it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ForwardedField {
-    /// `X-Forwarded-For` and `X-Forwarded-Proto`.
-    #[default]
-    XForwardedFor,
-    /// `Forwarded` (RFC 7239).
-    Forwarded,
-}
-
 /// Reverse DNS: the lookup of clients' names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsSettings {
     /// How long a script may wait for the name of its client, from the start of the lookup.
     pub timeout: Duration,
-    /// The name server; `None` for those of the system.
+    /// The name server; `None` for the name servers of the system.
     pub server: Option<SocketAddr>,
 }
 

@@ -1,6 +1,6 @@
-//! What a script process of a route may use and reach.
+//! Limits on what a script process of a route may use and reach.
 //!
-//! Not here: how many processes there may be, and how long they may take (`script`).
+//! Not here: the number of processes, and how long they may take (`script`).
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use sluice_launch::{CgroupLimits, IoPriority, ProcessLimits};
 use super::users::ScriptUser;
 use crate::notation::format_size;
 
-/// What a script process may use and reach. `Default`: what the server may, as far as its user may.
+/// Limits on what a script process may use and reach. `Default`: the same as the server, as far as the user of the process may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// As whom it runs.
+    /// The user of the process.
     pub user: ScriptUser,
     /// The limits of a process, without its children.
     pub limits: ProcessLimits,
@@ -46,7 +46,7 @@ pub struct FileRules {
 }
 
 impl Confinement {
-    /// What is set, each as in the configuration: `cpu_time = 2s`.
+    /// The limits that are set, each as in the configuration: `cpu_time = 2s`.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let (limits, cgroup) = (&self.limits, &self.cgroup);

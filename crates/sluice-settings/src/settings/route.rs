@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rule::{AccessSettings, AccessUse, Changes, Conditions, Pattern, Replacement};
+use crate::rule::{Access, AccessSettings, AccessUse, Adjustments, Conditions, Pattern, Replacement};
 use crate::settings::directory::DirectorySettings;
 use crate::settings::links::FollowLinks;
 use crate::settings::script::ScriptSettings;
@@ -26,7 +26,7 @@ pub struct RouteSettings {
     /// Which symbolic links that leave its directories are followed; `None` for the site's setting.
     pub follow_links: Option<FollowLinks>,
     /// The changes to a response, whether this route or a later one answers.
-    pub changes: Changes,
+    pub changes: Adjustments,
 }
 
 impl RouteSettings {
@@ -39,7 +39,7 @@ impl RouteSettings {
             when: Conditions::default(),
             action,
             follow_links: None,
-            changes: Changes::default(),
+            changes: Adjustments::default(),
         }
     }
 
@@ -48,9 +48,9 @@ impl RouteSettings {
         let access = AccessUse::Limited(Arc::new(AccessSettings::of_this_machine(origin)));
         RouteSettings {
             origin: origin.to_owned(),
-            changes: Changes {
-                access: Some(access),
-                ..Changes::default()
+            changes: Adjustments {
+                access: Access::of(access),
+                ..Adjustments::default()
             },
             ..RouteSettings::new("/-/*", Action::Reports)
         }

@@ -29,7 +29,7 @@ pub struct ScriptSettings {
     pub request_body: RequestBody,
     /// Whether the keywords of an ISINDEX query become command line arguments (RFC 3875 §4.4); CGI only.
     pub passes_arguments: bool,
-    /// The variables besides those of the request.
+    /// The variables that are added to the request's.
     pub variables: ScriptVariables,
     /// The channel for output and its limits.
     pub output: ScriptOutput,
@@ -46,7 +46,7 @@ pub struct ScriptSettings {
     pub proctor: Vec<String>,
     /// Files, and directories of files, whose changes replace kept processes. `None`: of engines, the sources below the directory of the
     /// scripts; otherwise none.
-    pub watch: Option<Vec<PathBuf>>,
+    pub reload_on: Option<Vec<PathBuf>>,
 }
 
 /// Which program a path names.
@@ -68,7 +68,7 @@ pub enum ScriptSource {
 }
 
 /// How a script runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// One process for each request (RFC 3875).
     Cgi,
@@ -84,6 +84,8 @@ struct ModeTraits {
     keeps_process: bool,
     has_engine: bool,
     processes_max: usize,
+    requests_at_once: usize,
+    alternative: Mode,
 }
 
 impl Mode {
@@ -95,18 +97,24 @@ impl Mode {
                 has_engine: false,
                 // They are short-lived, so more of them may run.
                 processes_max: 64,
+                requests_at_once: 1,
+                alternative: Mode::Cgiplus,
             },
             Mode::Cgiplus => ModeTraits {
                 name: "cgiplus",
                 keeps_process: true,
                 has_engine: false,
                 processes_max: 16,
+                requests_at_once: 1,
+                alternative: Mode::Cgi,
             },
             Mode::Rte => ModeTraits {
                 name: "rte",
                 keeps_process: true,
                 has_engine: true,
                 processes_max: 16,
+                requests_at_once: 1,
+                alternative: Mode::Cgi,
             },
         }
     }
@@ -125,9 +133,19 @@ impl Mode {
     pub const fn has_engine(self) -> bool {
         self.traits().has_engine
     }
+
+    /// Requests that a process serves at once.
+    pub const fn requests_at_once(self) -> usize {
+        self.traits().requests_at_once
+    }
+
+    /// The mode for a script that shows that this one is wrong for it.
+    pub const fn alternative(self) -> Mode {
+        self.traits().alternative
+    }
 }
 
-/// The variables of a script besides those of the request.
+/// The variables of a script that are added to the request's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptVariables {
     /// Put before the names of all variables of the request (`WWW_`), or empty.
@@ -244,6 +262,21 @@ pub struct PoolSettings {
 }
 
 impl ScriptSettings {
+    /// The settings of CGI scripts of which only the source was given.
+    pub fn cgi(source: ScriptSource) -> ScriptSettings {
+        ScriptSettings::new(source, Mode::Cgi)
+    }
+
+    /// The settings of CGIplus scripts of which only the source was given.
+    pub fn cgiplus(source: ScriptSource) -> ScriptSettings {
+        ScriptSettings::new(source, Mode::Cgiplus)
+    }
+
+    /// The settings of the scripts of engines of which only the source was given.
+    pub fn rte(source: ScriptSource) -> ScriptSettings {
+        ScriptSettings::new(source, Mode::Rte)
+    }
+
     /// The settings of a script of which only source and mode were given.
     pub fn new(source: ScriptSource, mode: Mode) -> ScriptSettings {
         ScriptSettings {
@@ -262,7 +295,7 @@ impl ScriptSettings {
             pool: PoolSettings::new(mode),
             processes_max: None,
             proctor: Vec::new(),
-            watch: None,
+            reload_on: None,
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct SiteSettings {
     /// Whether its clients need a certificate, where no route says otherwise.
     pub client_certificates: CertificateUse,
     /// The authorities of its clients' certificates: on every address with TLS, clients that name one of its hosts are asked
-    /// for a certificate of these. `None` for those of the address.
+    /// for a certificate of these. `None` for the authorities of the address.
     pub client_authorities: Option<AuthoritySettings>,
     /// How long clients must use https only (HSTS, RFC 6797); sent over TLS.
     pub hsts: Option<Duration>,

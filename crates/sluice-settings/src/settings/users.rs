@@ -1,4 +1,4 @@
-//! The users as whom the server and its scripts run.
+//! The users of the server and of its scripts.
 //!
 //! Not here: whether a script may run as the owner of its file (`sluice_launch`), and the lookup of names (the configuration).
 
@@ -28,13 +28,13 @@ pub struct User {
 pub struct UserSettings {
     /// The user of the server process.
     pub server: Option<User>,
-    /// The user of scripts whose route names none; `None`: that of the server process.
+    /// The user of scripts whose route names none; `None`: the user of the server process.
     pub scripts: Option<User>,
-    /// Whose scripts may run as the owners of their files; `None`: nobody's.
+    /// The owners of files who may be the users of their scripts; `None`: no owner may.
     pub owners: Option<OwnerSettings>,
 }
 
-/// The owners as whom their scripts may run.
+/// The owners who may be the users of their scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerSettings {
     /// The lowest number of an owner.
@@ -55,16 +55,16 @@ pub enum ScriptUser {
     /// The user of all scripts.
     #[default]
     Usual,
-    /// This one.
+    /// A named user.
     Named(User),
     /// The owner of the script's file.
     Owner,
 }
 
-/// The users as whom scripts may run, as the launcher needs to know them.
+/// The users that scripts may have, as the launcher needs to know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptUserSettings {
-    /// The user of scripts whose route names none; `None`: that of the launcher.
+    /// The user of scripts whose route names none; `None`: the launcher's.
     pub usual: Option<User>,
     /// The users that routes name.
     pub named: Vec<User>,

@@ -17,7 +17,7 @@ const UNCERTAIN: [&str; 4] = [
     "application/octet-stream",
 ];
 
-/// What may stand before a text in UTF-8: its byte order mark.
+/// The byte order mark of UTF-8, which may precede a text.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The mask of one body.
@@ -26,11 +26,11 @@ pub struct BodyMask(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Nothing is masked: it is an image, for example.
+    /// The body has no secrets: it is an image, for example.
     Shown,
-    /// All of it is: it cannot be read.
+    /// The whole body is masked, because it cannot be read.
     Hidden,
-    /// Its first bytes say what it is.
+    /// The first bytes will show the kind.
     Unknown(Masks),
     /// Each masks what it knows. They see the bytes as they are, not as another one has left them.
     Layers(Vec<Layer>),
@@ -92,14 +92,6 @@ impl BodyMask {
             false if is_uncertain => Kind::Unknown(masks.clone()),
             false => Kind::Layers(vec![Layer::Pairs(PairMask::new(masks))]),
         })
-    }
-
-    /// The mask of a body whose type is not known, by its first bytes. Compressed ones are hidden.
-    #[must_use]
-    pub fn of_unknown(masks: &Masks, first: &[u8]) -> BodyMask {
-        const GZIP: &[u8] = &[0x1f, 0x8b];
-        const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-        BodyMask::new(masks, None, first.starts_with(GZIP) || first.starts_with(ZSTD))
     }
 
     /// Masks the next bytes.
@@ -282,7 +274,7 @@ mod tests {
     fn a_body_of_unknown_type_is_masked_by_its_first_bytes() {
         let masked = |body: &str| {
             let mut bytes = body.as_bytes().to_vec();
-            BodyMask::of_unknown(&Masks::default(), body.as_bytes()).apply(&mut bytes);
+            Masks::default().body(None, false).apply(&mut bytes);
             String::from_utf8(bytes).unwrap()
         };
         assert_eq!(masked("a=b&pwd=secret"), "a=b&pwd=******");
@@ -302,7 +294,7 @@ mod tests {
     fn a_first_chunk_that_tells_nothing_hides_no_kind() {
         let parts = "--x\r\nContent-Disposition: form-data; name=\"pwd\"\r\n\r\nsecret\r\n--x--\r\n";
         let mut bytes = parts.as_bytes().to_vec();
-        let mut mask = BodyMask::of_unknown(&Masks::default(), b"-");
+        let mut mask = Masks::default().body(None, false);
         bytes.chunks_mut(1).for_each(|chunk| mask.apply(chunk));
         assert!(!String::from_utf8(bytes).unwrap().contains("secret"));
         // The boundary that the type names does not matter: clients and servers read quotation marks differently.

@@ -26,9 +26,9 @@ enum InString {
 /// The secret value that is being masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
-    /// There is none.
+    /// There is no secret value.
     None,
-    /// It begins with the next byte that is not white space.
+    /// The value begins with the next byte that is not white space.
     Awaited,
     /// A string.
     Text,

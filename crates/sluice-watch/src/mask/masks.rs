@@ -1,4 +1,4 @@
-//! What is secret, by its name: fields of heads, forms, queries and JSON.
+//! Masks: the names of secret values in fields of heads, forms, queries and JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use crate::secrets::Secrets;
 
-/// Names of which a part is one of these are those of secrets, whatever the configuration says: RFC 9110 §11.6.2 and §11.7.2, RFC 6265 §4.
+/// A name that contains one of these words is a secret's, whatever the configuration says: RFC 9110 §11.6.2 and §11.7.2, RFC 6265 §4.
 const HEAD_WORDS: [&str; 2] = ["authorization", "cookie"];
 
-/// So are names of which a part between punctuation is one of these: `DB_PASS`, `user[pass]`. As words within others they mean something else.
+/// A name with one of these between punctuation is a secret's, too: `DB_PASS`, `user[pass]`. Within other words they mean something else.
 const PART_WORDS: [&str; 2] = ["pass", "sid"];
 
-/// And these of parameters, as a whole: RFC 6749 §4.1.2. In JSON it is that of an error more often.
+/// A parameter with one of these names is a secret, too: RFC 6749 §4.1.2. In JSON `code` is more often the code of an error.
 const PARAMETERS: [&str; 1] = ["code"];
 
 /// The schemes of Authorization that are shown beside the length of what follows (RFC 7617, RFC 6750, RFC 7616, RFC 4559).
@@ -34,7 +34,7 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// What is secret unless the configuration says otherwise.
+    /// The names of secrets unless the configuration sets others.
     pub const USUAL_WORDS: [&str; 14] = [
         "password",
         "passwd",
@@ -199,7 +199,7 @@ impl Default for Masks {
     }
 }
 
-/// What is shown instead of a secret of this many bytes.
+/// The text in place of a secret of this many bytes.
 #[must_use]
 pub fn hidden(bytes: usize) -> String {
     format!("…({bytes} bytes)")

@@ -96,7 +96,7 @@ enum At {
     ToTheEnd,
 }
 
-/// What the head of the current message says of its body.
+/// The properties of the body by the head of the current message.
 #[derive(Clone, Debug, Default)]
 struct Head {
     is_response: bool,

@@ -8,7 +8,7 @@ const LINE_BYTES_MAX: usize = 1024;
 /// Bytes of a boundary at most: RFC 2046 §5.1.1 allows 70.
 const BOUNDARY_BYTES_MAX: usize = 200;
 
-/// What every delimiter begins with.
+/// The beginning of every delimiter.
 const DASHES: &[u8] = b"--";
 
 /// The mask of a body of parts. The boundary that its type names is not used: any line with two dashes may begin a part, and a secret ends where the line
@@ -82,7 +82,7 @@ impl PartsMask {
         }
     }
 
-    /// With what the line begins that ends the part.
+    /// The beginning of the line that ends the part.
     fn expected(&self) -> &[u8] {
         match self.is_secret {
             true => &self.delimiter,

@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::CommandFactory;
+use sluice_settings::Mode;
 
 fn serve(arguments: &[&str]) -> Result<Settings, String> {
     let line = ["sluice", "serve"].iter().chain(arguments);

@@ -39,7 +39,8 @@ pub(crate) fn directory() -> PathBuf {
     }
 }
 
-/// The directory for what a server of this user keeps over a restart. It need not exist. `None` if nothing is kept, or there is no place for it.
+/// The directory for the state that a server of this user keeps over a restart. It need not exist. `None` if no state is kept, or there is no
+/// place for it.
 pub(crate) fn state_directory(settings: &StateDirectory) -> Option<PathBuf> {
     match settings {
         StateDirectory::Off => None,

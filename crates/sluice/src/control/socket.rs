@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::geteuid;
+use sluice_net::unix::SocketFile;
 use sluice_report::command::{Command, CommandResult};
-use sluice_server::SocketFile;
 use sluice_server::commands::{CommandRequest, Requester};
 use sluice_server::watch_log::WatchLog;
 use sluice_settings::ControlSocket;
@@ -64,7 +64,7 @@ impl Control {
     /// Listens on a socket that the supervisor has bound.
     ///
     /// # Errors
-    /// One line: it is no unix socket.
+    /// One line: it is not a unix socket.
     pub(crate) fn on(socket: OwnedFd, hub: &Arc<Hub>) -> Result<Control, String> {
         let listener = UnixListener::from_std(socket.into()).map_err(|error| format!("control: {error}"))?;
         let (sender, requests) = mpsc::channel(COMMANDS_MAX);
@@ -141,7 +141,7 @@ impl BoundControl {
 }
 
 fn bind(path: &Path) -> Result<BoundControl, String> {
-    let bound = sluice_server::bind_unix_socket(path, 0o600);
+    let bound = sluice_net::unix::bind(path, 0o600);
     let (socket, file) = bound.map_err(|error| format!("socket {}: {error}", path.display()))?;
     Ok(BoundControl {
         path: path.to_owned(),
@@ -150,7 +150,7 @@ fn bind(path: &Path) -> Result<BoundControl, String> {
     })
 }
 
-/// What a connection needs of the server.
+/// The parts of the server that a connection uses.
 #[derive(Clone)]
 struct Server {
     requests: mpsc::Sender<CommandRequest>,
@@ -162,7 +162,7 @@ struct Connection {
     reader: BufReader<tokio::io::Take<OwnedReadHalf>>,
     writer: OwnedWriteHalf,
     peer: UCred,
-    /// Its place among the commands at once.
+    /// The permit that counts this command among those in progress.
     slot: OwnedSemaphorePermit,
 }
 

@@ -25,7 +25,7 @@ use super::waterfall::Waterfall;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Of open(2): a link is not followed.
+/// The flag of open(2) that refuses to follow a symbolic link.
 const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 /// The longest watch, seconds: a week.
@@ -54,7 +54,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = HELP, after_long_help = long_help())]
 pub(crate) struct Options {
-    /// What is shown: a list of items and groups; a - before a name removes it [default: usual].
+    /// The items to show: a list of items and groups; a - before a name removes it [default: usual].
     #[arg(short, long, value_name = "LIST", value_parser = option("items"), allow_hyphen_values = true)]
     items: Vec<String>,
     /// Only requests from this client: its address.
@@ -355,8 +355,8 @@ fn wait(stream: &UnixStream, output: &Output, left: Option<Duration>) -> io::Res
     }
 }
 
-/// Makes a file that only this user can read, because what requests carry is nobody else's business. A file of this name is replaced by it, so that
-/// neither its mode nor its owner matter, nor who has it open. What is no file, such as /dev/null or a named pipe, is written to.
+/// Makes a file that only this user can read, because requests carry private data. An existing file of this name is replaced, so that
+/// its mode, its owner and its readers do not matter. A device or a named pipe, such as /dev/null, is written to.
 fn private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

@@ -123,7 +123,7 @@ async fn peer_left(reader: &mut (impl AsyncRead + Unpin)) -> io::Error {
 mod tests {
     use std::sync::Arc;
 
-    use sluice_watch::{Facts, Hub, Item, Spec, Subject, WorkerHub};
+    use sluice_watch::{Hub, Item, Spec, Subject, TracedAttributes, WorkerHub};
 
     use super::*;
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn note(hub: &Arc<Hub>, text: &str) {
-        let subject = WorkerHub::new(hub).exchange(&Subject::NONE, Facts::default);
+        let subject = WorkerHub::new(hub).exchange(&Subject::NONE, TracedAttributes::default);
         subject.note(Item::Mapping, "test", || text.to_owned());
         subject.end();
     }

@@ -1,4 +1,4 @@
-//! What `sluice watch` and the server say to each other.
+//! The protocol between `sluice watch` and the server.
 //!
 //! ```text
 //! sluice watch ── watch_client ─▶ {"command":"watch","spec":{…}}
@@ -19,7 +19,7 @@ pub(super) enum Watching {
         /// The format of the events.
         #[serde(default)]
         format: WatchFormat,
-        /// What is watched.
+        /// The items to watch, with filters and bounds.
         #[serde(default)]
         spec: Spec,
     },

@@ -6,7 +6,7 @@
 //!    process     ▏                                     2.118 ms
 //!    head        ██████████████████████████████████ 2010.938 ms
 //! ```
-//! Here: the events are found again in the lines that the server sends (`sluice_watch::Line`). What is no such event is passed on as it is.
+//! Here: the events are found again in the lines that the server sends (`sluice_watch::Line`). Other lines are passed on unchanged.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// That of the terminal, by the locale (locale(7)).
+    /// The style for the terminal, by the locale (locale(7)).
     fn of_locale(variable: impl Fn(&str) -> Option<String>) -> Style {
         let names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
         let locale = names
@@ -104,7 +104,7 @@ impl<'a> FirstLine<'a> {
     }
 }
 
-/// What follows the first word and the blanks after it.
+/// The text behind the first word and the blanks after it.
 fn after_word(text: &str) -> &str {
     text.split_once(' ')
         .map_or("", |(_, rest)| rest.trim_start_matches(' '))

@@ -6,15 +6,15 @@
 pub(crate) struct Script {
     pub name: &'static str,
     pub text: &'static str,
-    /// What runs it: the interpreter that its first line names (a path, or a name that is looked up in PATH), or an engine.
+    /// The interpreter that the first line names (a path, or a name that is looked up in PATH), or an engine.
     pub interpreter: &'static str,
 }
 
 /// A program in C.
 pub(crate) struct Program {
-    /// Its name on the demo's pages.
+    /// The name on the demo's pages.
     pub name: &'static str,
-    /// Its name in the build directory.
+    /// The name in the build directory.
     pub built: &'static str,
     pub text: &'static str,
 }

@@ -24,8 +24,8 @@ use sluice_settings::notation;
 use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, FollowLinks, ListenSettings,
-    LogTarget, Mailbox, Mode, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings,
-    SiteSettings, UnknownHosts,
+    LogTarget, Mailbox, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings,
+    UnknownHosts,
 };
 use tempfile::TempDir;
 
@@ -78,8 +78,8 @@ impl Site {
     /// The settings that serve it; on loopback addresses for names of this machine and these hosts.
     pub(crate) fn settings(&self, listen: Vec<ListenSettings>, errors: ErrorSettings, hosts: Vec<String>) -> Settings {
         let programs = self.path.join("cgi-bin");
-        let route = |path: &str, mode: Mode, mailbox: Mailbox| {
-            let mut script = ScriptSettings::new(ScriptSource::Directory(programs.clone()), mode);
+        let route = |path: &str, settings: fn(ScriptSource) -> ScriptSettings, mailbox: Mailbox| {
+            let mut script = settings(ScriptSource::Directory(programs.clone()));
             script.output.mailbox = mailbox;
             RouteSettings {
                 origin: ORIGIN.into(),
@@ -106,9 +106,9 @@ impl Site {
                 hsts: None,
                 index: vec![sluice_config::INDEX.to_owned()],
                 routes: vec![
-                    route("/cgi-bin/*", Mode::Cgi, Mailbox::Stream),
-                    route("/cgiplus-bin/*", Mode::Cgiplus, Mailbox::Stream),
-                    route("/record-bin/*", Mode::Cgi, Mailbox::Record),
+                    route("/cgi-bin/*", ScriptSettings::cgi, Mailbox::Stream),
+                    route("/cgiplus-bin/*", ScriptSettings::cgiplus, Mailbox::Stream),
+                    route("/record-bin/*", ScriptSettings::cgi, Mailbox::Record),
                     rte_directory::route(rte_directory::script(&self.path.join("rte")), ORIGIN),
                     exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
                     pages::route(&self.path.join("pages"), ORIGIN),
@@ -153,7 +153,7 @@ fn icon() -> RouteSettings {
     }
 }
 
-/// What runs scripts on this machine; tests substitute a machine of their own.
+/// The interpreters and engines of this machine; tests substitute a machine of their own.
 struct Found<'a> {
     is_interpreter: &'a dyn Fn(&str) -> bool,
     is_engine: &'a dyn Fn(&str) -> bool,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use sluice_settings::rule::{Pattern, Replacement};
 use sluice_settings::{
-    Action, DirectorySettings, Fallback, Mode, RouteSettings, ScriptSettings, ScriptSource, SuffixScripts,
+    Action, DirectorySettings, Fallback, RouteSettings, ScriptSettings, ScriptSource, SuffixScripts,
 };
 
 use super::files::MIXED;
@@ -16,7 +16,7 @@ use super::files::MIXED;
 /// The paths of the route.
 const PATH: &str = "/pages/*";
 
-/// What is tried where there is no file.
+/// The paths that are tried if a file does not exist.
 const CANDIDATES: [&str; 2] = ["/pages/$1.html", "/pages/index.sh"];
 
 /// Writes the files.
@@ -30,7 +30,7 @@ pub(super) fn write(directory: &Path) -> io::Result<()> {
 
 /// The route of the directory; `origin` is its place for messages.
 pub(super) fn route(directory: &Path, origin: &str) -> RouteSettings {
-    let mut script = ScriptSettings::new(ScriptSource::Directory(directory.to_owned()), Mode::Cgi);
+    let mut script = ScriptSettings::cgi(ScriptSource::Directory(directory.to_owned()));
     script.interpreters.insert(".sh".into(), "/bin/sh".into());
     let pattern = Pattern::from(PATH);
     let paths = CANDIDATES

@@ -34,7 +34,7 @@ const LAST: u8 = b'.';
 pub(crate) struct Channel {
     // The socket is SOCK_SEQPACKET; only readiness and its descriptor are used of this type.
     socket: UnixStream,
-    /// What has arrived of the next message.
+    /// The part of the next message that has arrived.
     text: Vec<u8>,
     fds: Vec<OwnedFd>,
     /// Some of its descriptors found no room in this process.
@@ -73,7 +73,7 @@ impl Channel {
         Channel::new(end)
     }
 
-    /// Its descriptor, for another process that goes on with the channel.
+    /// The descriptor, for another process that goes on with the channel.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,4 +1,4 @@
-//! The messages between supervisor and server process.
+//! Messages between supervisor, server process and launchers.
 //!
 //! ```text
 //! supervisor                                server process
@@ -22,7 +22,7 @@ use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor: the hundreds change when one of them does. What server
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
-pub(crate) const VERSION: u32 = 400 + sluice_server::MESSAGES_VERSION;
+pub(crate) const VERSION: u32 = 400 + sluice_launch::MESSAGES_VERSION;
 
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) enum ToServer {
     Reload(Reload),
     /// The result of a command that the supervisor has carried out or refused.
     Result {
-        /// The givers of the command.
+        /// The commands and signals that asked for it.
         causes: Vec<Cause>,
         /// The result, whose messages are for the log.
         result: Box<CommandResult>,
@@ -87,11 +87,11 @@ pub(crate) struct Start {
     pub(crate) replaces: bool,
     /// Whether the control socket is among the descriptors.
     pub(crate) has_control: bool,
-    /// The server processes before this one, for `sluice status`.
+    /// The history of server processes, for `sluice status`.
     pub(crate) supervisor: History,
     /// How often the server process says that its workers answer, in milliseconds. `None` for never.
     pub(crate) alive_interval_ms: Option<u64>,
-    /// For a program that is tried, what it would take over, as JSON: it says whether it can read that. `None` if it is not tried.
+    /// The state that a program on trial would take over, as JSON: the program reports whether it can read that. `None` outside a trial.
     #[serde(default)]
     pub(crate) left: Option<String>,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Start {
 /// Settings that have changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reload {
-    /// The reasons for the reload; the first one names it in the log.
+    /// The commands and signals that asked for the reload; the first one is named in the log.
     pub(crate) causes: Vec<Cause>,
     /// Each address, in the order of the settings.
     pub(crate) listen: Vec<Listen>,
@@ -114,7 +114,7 @@ pub(crate) struct Listen {
     pub(crate) sockets: usize,
 }
 
-/// The reason for a change.
+/// The origin of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
     /// A signal to the supervisor.

@@ -8,7 +8,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::page::{begin, inlines, item, literal, section};
 
-/// What sluice(1) says of the server as a whole: a term and its explanation.
+/// The signals in sluice(1): a term and its explanation.
 const SIGNALS: [(&str, &str); 4] = [
     (
         "SIGHUP",

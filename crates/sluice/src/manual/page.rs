@@ -72,7 +72,7 @@ fn without_targets(text: &str) -> String {
     plain + rest
 }
 
-/// What is before the first link, its text, and what is after it.
+/// Splits a text at its first link: the text before it, the text of the link, and the text after it.
 fn next_link(text: &str) -> Option<(&str, &str, &str)> {
     let (head, tail) = text.split_once("](")?;
     let (before, shown) = head.rsplit_once('[')?;

@@ -37,7 +37,7 @@ impl Body {
     }
 }
 
-/// What the log's thread is to do, in its place among the lines.
+/// A line, or a command in its place among the lines, for the log's thread.
 pub(super) enum Item {
     Line(Line),
     Command(Command),
@@ -72,7 +72,7 @@ struct State {
     has_ended: bool,
 }
 
-/// What the thread takes at once.
+/// The items that the thread takes at once.
 pub(super) struct Batch {
     pub(super) items: VecDeque<Item>,
     /// Lines that were dropped after these.

@@ -59,7 +59,7 @@ impl Style {
         out.push(b'\n');
     }
 
-    /// A message that is no line of the log, on standard error: only the journal needs anything before each of its lines.
+    /// A message on standard error that is not a line of the log: only the journal needs anything before each of its lines.
     pub(super) fn failure(self, message: &str) -> String {
         let before = match self {
             Style::Journal => format!("<{}>", priority(Level::ERROR)),
@@ -68,7 +68,7 @@ impl Style {
         message.lines().map(|line| format!("{before}{line}\n")).collect()
     }
 
-    /// What stands before the message.
+    /// The text before the message.
     fn head(self, line: &Line) -> String {
         let (time, name) = (time(line.time), name(line.level));
         match self {

@@ -31,7 +31,7 @@ pub(super) fn start(queue: Arc<Queue>, style: Style, is_json: Arc<AtomicBool>, r
 
 /// Where lines go.
 struct Writer {
-    /// That of standard error.
+    /// The style of standard error.
     style: Style,
     /// Whether lines are JSON objects.
     is_json: Arc<AtomicBool>,

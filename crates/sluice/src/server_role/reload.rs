@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use sluice_server::{AddressSockets, Bound};
+use sluice_net::addresses::AddressSockets;
+use sluice_net::listener::Bound;
 use sluice_settings::Settings;
 use sluice_settings::notation;
 use sluice_settings::source::Source;

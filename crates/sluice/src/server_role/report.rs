@@ -106,7 +106,7 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
         Some(user) => format!("only scripts do not (script_user = \"{}\")", user.name),
         None => "so scripts run as root too".to_owned(),
     };
-    if sluice_server::is_root() {
+    if sluice_launch::is_root() {
         tracing::warn!(
             "running as root, {scripts}: write user = \"www-data\" in [server], or use an ordinary user, if others can reach this server"
         );

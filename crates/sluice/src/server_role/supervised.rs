@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use sluice_net::listener::Bound;
 use sluice_report::command::{Command, CommandResult, History};
-use sluice_server::{Bound, Server};
+use sluice_server::Server;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -112,7 +113,7 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
         bound.push(sockets.map_err(|error| format!("listen on {}: {error}", listen.address))?);
     }
     // Before the threads of the server, and with the launcher in another process, which needs these calls.
-    if let Err(error) = sluice_server::refuse_needless_calls() {
+    if let Err(error) = sluice_launch::refuse_needless_calls() {
         tracing::warn!("the server process keeps system calls that it does not need: {error}");
     }
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
@@ -155,7 +156,7 @@ impl PassedFds {
 /// An event of the supervisor, for its server process.
 pub(super) enum SupervisorEvent {
     Message(Message),
-    /// The supervisor is to hear that the workers answer.
+    /// A report is due that the workers answer.
     AliveDue,
     /// The supervisor has ended.
     Gone,
@@ -202,7 +203,7 @@ impl Link {
         &self.start.supervisor
     }
 
-    /// The next event. Waits forever without a supervisor.
+    /// Waits for the next event of the supervisor; without a supervisor, forever.
     pub(super) async fn next(link: Option<&mut Link>) -> SupervisorEvent {
         let Some(Link { channel, alive, .. }) = link else {
             return std::future::pending().await;

@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use sluice_server::Bound;
+use sluice_net::listener::Bound;
 use sluice_settings::ListenAddress;
 use socket2::SockRef;
 
@@ -17,7 +17,7 @@ pub(super) struct Activated {
 
 struct Passed {
     socket: OwnedFd,
-    /// Its name (FileDescriptorName= in systemd.socket(5)), for messages.
+    /// The name (FileDescriptorName= in systemd.socket(5)), for messages.
     name: String,
     address: Option<ListenAddress>,
 }
@@ -26,7 +26,7 @@ impl Activated {
     /// The sockets that were passed to this process, if there are any. Call it once, before other descriptors are made.
     ///
     /// # Errors
-    /// One line: a descriptor that was passed is no listening stream socket.
+    /// One line: a descriptor that was passed is not a listening stream socket.
     pub(super) fn take_passed() -> Result<Activated, String> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let count = count(
@@ -37,7 +37,7 @@ impl Activated {
         );
         let names = variable("LISTEN_FDNAMES");
         let mut names = names.split(':');
-        let passed = sluice_server::take_passed_descriptors(count)
+        let passed = sluice_launch::take_passed_descriptors(count)
             .map_err(|error| format!("LISTEN_FDS={count}, but the sockets were not passed: {error}"))?;
         let sockets = passed.into_iter().map(|socket| {
             let name = names.next().unwrap_or_default().to_owned();

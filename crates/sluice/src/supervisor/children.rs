@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
-use sluice_server::run_as;
-use sluice_server::script_users::credentials;
+use sluice_launch::run_as;
+use sluice_script::script_users::credentials;
 
 use super::files::ServerUser;
 use super::notify;
@@ -36,7 +36,7 @@ pub(super) struct Ended {
 
 /// The children that are not to be killed.
 pub(super) struct Children {
-    /// Those of before the supervisor: a shell that has replaced itself by this program may have started some.
+    /// Children that are older than the supervisor: a shell that has replaced itself by this program may have started some.
     strangers: HashSet<i32>,
     own: HashSet<i32>,
 }

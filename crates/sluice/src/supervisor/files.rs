@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchow
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use sluice_server::STATE_FILE;
+use sluice_log::activity::FILE_NAME as STATE_FILE;
 use sluice_settings::{Settings, User};
 
 use crate::control::place;
@@ -24,9 +24,9 @@ pub(super) struct ServerUser {
 }
 
 impl ServerUser {
-    /// The one of these settings. `None` if it is that of the supervisor.
+    /// The user of the server process by these settings. `None` if it is the supervisor's.
     pub(super) fn of(settings: &Settings) -> Option<ServerUser> {
-        let user = settings.users.server.clone().filter(|_| sluice_server::is_root())?;
+        let user = settings.users.server.clone().filter(|_| sluice_launch::is_root())?;
         Some(ServerUser {
             user,
             state_directory: place::state_directory(&settings.state_directory),
@@ -143,6 +143,6 @@ fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
     } else {
         parent
     };
-    let parent = sluice_server::directory_of_root(parent, sluice_server::Others::Nothing)?;
+    let parent = sluice_launch::directory_of_root(parent, sluice_launch::Others::Nothing)?;
     Some(parent.join(path.file_name().unwrap_or_default()))
 }

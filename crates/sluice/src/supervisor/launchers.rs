@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::process::WaitStatus;
-use sluice_server::{LauncherPlan, launcher_sockets};
+use sluice_launch::launcher_sockets;
+use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;
@@ -22,7 +23,7 @@ use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use crate::launcher_role::LAUNCHER_NAME;
 use crate::link::message::{ToLauncher, ToServer};
 
-/// A launcher that has lived so long is no failed attempt.
+/// A launcher that has lived so long does not count as a failed attempt.
 const STABLE: Duration = Duration::from_secs(10);
 
 /// How long a launcher may take to end after its server process.
@@ -171,7 +172,7 @@ impl Supervisor<'_> {
         launchers.chain(ending).for_each(|process| kill(process.pid));
     }
 
-    /// Says to the launcher of the server process as whom scripts may run.
+    /// Sends the launcher of the server process the users that scripts may have.
     pub(super) async fn use_script_users(&self, users: ScriptUserSettings) {
         let server = self.server_pid();
         let mut launchers = self.launchers.iter().filter(|launcher| launcher.server == server);

@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A server process that has lived so long is no failed attempt.
+/// A server process that has lived so long does not count as a failed attempt.
 const STABLE: Duration = Duration::from_secs(10);
 
 /// The delay after the second death in a row; it doubles with each further one.
@@ -24,22 +24,22 @@ const DELAY_FIRST: Duration = Duration::from_millis(100);
 /// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// What the server process is doing.
+/// The state of the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It reads its settings.
+    /// The server process reads its settings.
     Starting,
-    /// It serves.
+    /// The server process serves.
     Serving,
-    /// It serves, and changes its settings.
+    /// The server process serves, and changes its settings.
     Reloading,
-    /// It serves, and another program is tried.
+    /// The server process serves, and another program is tried.
     Upgrading,
-    /// There is none until this moment.
+    /// There is no server process until this moment.
     BackingOff { until: Instant },
-    /// It ends after its exchanges; at once if `signals` is 2 or more.
+    /// The server process ends after its exchanges; at once if `signals` is 2 or more.
     Draining { signals: u32 },
-    /// There is none any more.
+    /// There is no server process any more.
     Ended,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum State {
 pub(super) enum LifeEvent {
     /// The server process serves.
     Started,
-    /// It has ended.
+    /// The server process has ended.
     Died,
     /// The time of a delay is over.
     Due,
@@ -58,13 +58,13 @@ pub(super) enum LifeEvent {
     ReloadOver,
     /// The program is to be replaced.
     Upgrade,
-    /// It was not replaced.
+    /// The program was not replaced.
     UpgradeOver,
     /// The server is to end.
     Drain,
 }
 
-/// What the supervisor does.
+/// An action of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Start a server process.
@@ -113,7 +113,7 @@ impl Life {
         }
     }
 
-    /// With a server process that an earlier supervisor has started, and that is to be replaced.
+    /// The state of a successor: an earlier supervisor has started a server process, which is to be replaced.
     pub(super) fn take_over(now: Instant) -> Life {
         Life {
             state: State::Upgrading,

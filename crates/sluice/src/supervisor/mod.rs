@@ -77,7 +77,7 @@ struct Supervisor<'a> {
     /// The files of the settings in force, for the next server process.
     bundle: OwnedFd,
     certificates: Certificates,
-    /// The user of the server process; `None` for that of this one.
+    /// The user of the server process; `None`: the same as the supervisor's.
     user: Option<ServerUser>,
     server: Option<ServerProcess>,
     /// A server process that is to replace it, or a program that is only tried.
@@ -86,18 +86,18 @@ struct Supervisor<'a> {
     retired: Vec<ServerProcess>,
     /// Settings, or certificates, that the server process tries.
     pending: Option<reload::Pending>,
-    /// Who wants the reload that is next.
+    /// The commands and signals that asked for the next reload.
     causes: Vec<Cause>,
-    /// Who wants the upgrade.
+    /// The command that asked for the upgrade.
     upgrade: Option<Cause>,
     history: History,
-    /// What the settings in force say to a launcher.
+    /// The plan of a launcher by the settings in force.
     launcher_plan: LauncherPlan,
-    /// Those of the server processes.
+    /// The launchers of the server processes.
     launchers: Vec<Launcher>,
-    /// When they are asked next whether they are there.
+    /// When the launchers are asked next whether they answer.
     question_due: Instant,
-    /// Those of server processes that have ended.
+    /// Launchers of server processes that have ended.
     ending: Vec<Ending>,
     /// Whether processes of a dead launcher or server process may be left.
     is_cleaning: bool,

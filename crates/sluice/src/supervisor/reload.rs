@@ -24,7 +24,7 @@ pub(super) struct Prepared {
     pub(super) certificates: Certificates,
 }
 
-/// What the server process tries.
+/// New settings or certificates that the server process tries.
 pub(super) enum Pending {
     Settings(Box<Prepared>),
     /// The bundle with other certificates.

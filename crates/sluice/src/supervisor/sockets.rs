@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use sluice_server::Bound;
+use sluice_net::listener::Bound;
 use sluice_settings::Settings;
 
 use super::activation::Activated;
@@ -50,7 +50,7 @@ impl Sockets {
             } else if let Some(bound) = activated.take(&listen.address)? {
                 entries.push(Entry::New(bound));
             } else {
-                let bound = sluice_server::bind(listen, settings.workers.get())?;
+                let bound = sluice_net::addresses::bind(listen, settings.workers.get())?;
                 entries.push(Entry::New(bound));
             }
         }

@@ -4,8 +4,9 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use sluice_net::listener::Bound;
 use sluice_report::command::History;
-use sluice_server::{Bound, LauncherPlan};
+use sluice_server::LauncherPlan;
 use sluice_settings::{ServerLog, Settings};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -164,7 +165,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
     })
 }
 
-/// The signals of the administrator, and that of children.
+/// The signals of the administrator, and SIGCHLD.
 fn listen() -> Result<(Signals, Signal), String> {
     let listen = || Ok((Signals::listen()?, signal(SignalKind::child())?));
     listen().map_err(|error: std::io::Error| format!("signals: {error}"))

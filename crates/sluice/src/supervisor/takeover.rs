@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
+use sluice_net::listener::Bound;
 use sluice_report::command::History;
-use sluice_server::{Bound, LauncherPlan};
+use sluice_server::LauncherPlan;
 use sluice_settings::notation;
 
 use super::launchers::Launcher;
@@ -33,8 +34,8 @@ pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";
 /// The variables that were for the first program: its descriptors are passed in another way now.
 const PASSED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// What a supervisor leaves for its successor. The descriptors follow in this order: the channel of the server process, its bundle, the
-/// control socket if there is one, the channels of those that end, those of the launchers, the sockets of each address.
+/// The state that a supervisor leaves to its successor. The descriptors follow in this order: the channel of the server process, its
+/// bundle, the control socket if there is one, the channels of retired server processes and of launchers, the sockets of each address.
 #[derive(Debug, Serialize, Deserialize)]
 struct Left {
     version: u32,
@@ -47,7 +48,7 @@ struct Left {
     listen: Vec<Address>,
     history: History,
     cause: Cause,
-    /// Who wants a reload after the upgrade.
+    /// The commands and signals that asked for a reload after the upgrade.
     #[serde(default)]
     reloads: Vec<Cause>,
 }
@@ -82,7 +83,7 @@ struct Address {
     owns_file: bool,
 }
 
-/// What passes from one supervisor to the next one.
+/// The state that passes from one supervisor to the next one.
 pub(super) struct Estate {
     pub(super) server: ServerProcess,
     pub(super) retired: Vec<ServerProcess>,
@@ -92,13 +93,13 @@ pub(super) struct Estate {
     pub(super) control: Option<BoundControl>,
     pub(super) bound: Vec<Bound>,
     pub(super) history: History,
-    /// Who wanted the upgrade.
+    /// The command that asked for the upgrade.
     pub(super) cause: Cause,
-    /// Who wants a reload after it.
+    /// The commands and signals that asked for a reload after it.
     pub(super) reloads: Vec<Cause>,
 }
 
-/// The same, of the supervisor that leaves it.
+/// The same state, borrowed from the supervisor that leaves it.
 pub(super) struct Leaving<'a> {
     pub(super) server: &'a ServerProcess,
     pub(super) retired: &'a [ServerProcess],
@@ -120,7 +121,7 @@ impl Leaving<'_> {
             Err(error) => return error,
         };
         // Otherwise a signal that arrives before the new program is ready would end it.
-        let _ignored = sluice_server::IgnoredSignals::ignore();
+        let _ignored = sluice_launch::IgnoredSignals::ignore();
         let mut command = Command::new(program);
         command
             .arg0(SUPERVISOR_NAME)
@@ -132,7 +133,7 @@ impl Leaving<'_> {
         command.exec()
     }
 
-    /// What the successor reads, without the descriptors.
+    /// The state for the successor as JSON, without the descriptors.
     pub(super) fn text(&self) -> String {
         // Numbers and texts only, which can always be written.
         serde_json::to_string(&self.left()).unwrap_or_default()

@@ -29,9 +29,9 @@ pub(super) struct Candidate {
     pub(super) process: ServerProcess,
     /// When it is given up.
     pub(super) until: Instant,
-    /// What it would take over. `None` for a program that is only tried.
+    /// The settings that the process would take over. `None` for a program that is only tried.
     pub(super) prepared: Option<Prepared>,
-    /// Why it cannot.
+    /// Why the process cannot take over.
     pub(super) failure: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Supervisor<'_> {
         self.on(LifeEvent::UpgradeOver).await;
     }
 
-    /// What the next program takes over. `None` if there is no server process, or nobody wants an upgrade any more.
+    /// The state for the next program. `None` if there is no server process, or if the upgrade is no longer wanted.
     fn leaving(&self) -> Option<Leaving<'_>> {
         Some(Leaving {
             server: self.server.as_ref()?,

@@ -131,9 +131,9 @@ fn run_until_quit(
 /// Which requests to watch.
 #[derive(Debug, PartialEq, Eq)]
 enum WatchFilter {
-    /// The one with this id.
+    /// The request with this id.
     Request(String),
-    /// Those for this path.
+    /// The requests for this path.
     Path(String),
 }
 
@@ -150,7 +150,7 @@ impl WatchFilter {
     }
 }
 
-/// What a key leads to, besides a change of the model.
+/// The effect of a key, besides a change of the model.
 enum Effect {
     None,
     Quit,

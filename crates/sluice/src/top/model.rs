@@ -1,6 +1,6 @@
-//! What `sluice top` shows: the last snapshot, rates since the one before, and the user's choice of order, filter and line.
+//! The data that `sluice top` shows: the last snapshot, rates since the one before, and the user's choice of order, filter and line.
 //!
-//! Not here: how it looks (`view`). Nothing here reads a clock or a terminal.
+//! Not here: the presentation (`view`). Nothing here reads a clock or a terminal.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,14 +18,14 @@ const MESSAGE_TIME: Duration = Duration::from_secs(8);
 /// Characters of the filter at most.
 const FILTER_CHARACTERS_MAX: usize = 60;
 
-/// What runs in a server at one moment.
+/// The state and the requests of a server at one moment.
 pub(super) struct Snapshot {
     pub state: ServerReport,
     pub requests: Requests,
 }
 
 impl Snapshot {
-    /// That of an answer.
+    /// The snapshot in an answer.
     ///
     /// # Errors
     /// The messages of an answer without a state.
@@ -80,7 +80,7 @@ pub(super) struct Rates {
 pub(super) struct ProcessLine<'a> {
     pub pool: &'a Pool,
     pub process: &'a Process,
-    /// As a share of one processor; `None` until it is known.
+    /// The processor time as a share of one processor; `None` until it is known.
     pub processor: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ impl ProcessLine<'_> {
     }
 }
 
-/// What is shown.
+/// The data of the screen, and the user's choices.
 pub(super) struct Model {
     snapshot: Option<Snapshot>,
     taken: Option<Instant>,
@@ -113,7 +113,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Nothing is known yet.
+    /// Creates a model without a snapshot.
     pub(super) fn new(filter: String) -> Model {
         Model {
             snapshot: None,
@@ -353,7 +353,7 @@ impl Model {
         self.selected = self.selected.saturating_add_signed(lines).min(count.saturating_sub(1));
     }
 
-    /// The path of the chosen request, or of that of the chosen process, without its query.
+    /// The path of the chosen request, or of the chosen process's request, without its query.
     pub(super) fn selected_path(&self) -> Option<String> {
         let target = match self.pane {
             Pane::Requests => Some(&self.requests().get(self.selected)?.target),
@@ -365,7 +365,7 @@ impl Model {
         target?.split('?').next().map(str::to_owned)
     }
 
-    /// The id of the chosen request, or of that of the chosen process.
+    /// The id of the chosen request, or of the chosen process's request.
     pub(super) fn selected_request(&self) -> Option<String> {
         match self.pane {
             Pane::Requests => Some(self.requests().get(self.selected)?.id.clone()),
@@ -381,7 +381,7 @@ impl Model {
         }
     }
 
-    /// The script of the chosen process, or of that of the chosen request.
+    /// The script of the chosen process, or of the chosen request's process.
     fn selected_script(&self) -> Option<String> {
         match self.pane {
             Pane::Requests => self.requests().get(self.selected)?.script.clone(),

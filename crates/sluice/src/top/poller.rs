@@ -18,9 +18,9 @@ pub(super) enum Order {
     End(String),
 }
 
-/// What comes of the server.
+/// News from the server.
 pub(super) enum News {
-    /// What runs now.
+    /// The present state and requests.
     Snapshot(Box<Snapshot>),
     /// The answer to an order, or why there is none.
     Message(String),
@@ -44,7 +44,7 @@ impl Poller {
         Poller { order_sender, news }
     }
 
-    /// What has come since the last call.
+    /// The news since the last call, if any.
     pub(super) fn next(&mut self) -> Option<News> {
         self.news.try_recv().ok()
     }

@@ -29,9 +29,9 @@ pub(super) struct Screen {
     signal: Arc<AtomicU8>,
 }
 
-/// What happens at the terminal.
+/// An event at the terminal.
 pub(super) enum Input {
-    /// Nothing, or a change of its size.
+    /// There is no input, or the size has changed.
     None,
     Key(KeyEvent),
     /// A signal to end, and the exit status that it leads to.

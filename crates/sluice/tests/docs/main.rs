@@ -257,7 +257,7 @@ impl Ports {
     }
 }
 
-/// What stands before a port in the pages.
+/// Texts before a port in the pages.
 const HOSTS: [&str; 2] = ["127.0.0.1:", "localhost:"];
 
 /// A socket with the options of the server's own, so that the server can bind the same port.

@@ -7,17 +7,17 @@
 pub(crate) struct Block {
     /// The line of its fence, from 1.
     pub line: usize,
-    /// Its lines.
+    /// The lines.
     pub text: String,
-    /// What happens to it.
+    /// The use that the test makes of it.
     pub action: Action,
-    /// What its output contains.
+    /// Texts that its output contains.
     pub prints: Vec<String>,
     /// Whether the reader has ended the server before.
     pub has_ended_server: bool,
 }
 
-/// What happens to a block.
+/// The use of a block in the test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Run,

@@ -93,7 +93,7 @@ fn a_reload_accepts_what_is_missing_and_a_source_that_appears_later_is_not_sent(
     assert_eq!(server.get("/private/tools/run").status, 404);
 }
 
-/// As a unit of systemd with RestrictSUIDSGID= does: openat2(2), number 437 on every architecture, does not exist.
+/// Removes openat2(2) (number 437 on every architecture), as systemd does for a unit with RestrictSUIDSGID=.
 const WITHOUT_OPENAT2: &str = "
 import ctypes, struct
 program = b''.join(struct.pack('HBBI', *line) for line in [(0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x50026), (0x06, 0, 0, 0x7fff0000)])

@@ -144,7 +144,7 @@ fn push_is_refused_where_the_repository_forbids_it() {
     assert_eq!(scene.tip(&bare("project.git")), before);
 }
 
-/// With and without a length; a chunked body is refused while it arrives.
+/// Bodies with and without a length are refused; a chunked one is refused while it arrives.
 #[test]
 fn push_over_the_limit_is_refused_and_changes_nothing() {
     let Some(scene) = Scene::open_with(&[("body_size = \"4GiB\"", "body_size = \"256KiB\"")]) else {

@@ -41,12 +41,12 @@ impl Scene {
         Scene::open_with(&[])
     }
 
-    /// As `open`, with parts of the example replaced; each must exist.
+    /// Opens a scene as `open` does, with parts of the example replaced; each must exist.
     pub(crate) fn open_with(changes: &[(&str, &str)]) -> Option<Scene> {
         Scene::open_after(changes, |_| {})
     }
 
-    /// As `open_with`, after `prepare` has made files in the directory.
+    /// Opens a scene as `open_with` does, after `prepare` has made files in the directory.
     pub(crate) fn open_after(changes: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Option<Scene> {
         let (backend, gitweb) = programs()?;
         let directory = tempfile::Builder::new().prefix("sluice-git-").tempdir().unwrap();
@@ -121,7 +121,7 @@ impl Scene {
         self.run_git("first", &["push", "--tags", &format!("../{}", bare(name)), "main"]);
     }
 
-    /// As `repository`, but anyone may push to it.
+    /// Makes a repository as `repository` does, to which anyone may push.
     pub(crate) fn open_repository(&self, name: &str) {
         self.repository(name);
         self.run_git(&bare(name), &["config", "http.receivepack", "true"]);

@@ -2,7 +2,6 @@
 //! reverse DNS.
 
 mod ipv6;
-#[cfg(feature = "reverse-dns")]
 mod names;
 mod proxies;
 mod proxy_protocol;

@@ -329,9 +329,11 @@ fn malformed_request_line_is_refused() {
     }
     for (version, expected) in [
         ("HTTP/0.9", 400),
+        ("HTTP/1.2", 400),
+        ("HTTP/1.9", 400),
         ("HTTP/1.10", 400),
-        ("HTTP/2.0", 505),
-        ("HTTP/3.0", 505),
+        ("HTTP/2.0", 400),
+        ("HTTP/3.0", 400),
     ] {
         let status = refusal(&server, format!("GET /a.txt {version}\r\nHost: test\r\n\r\n"));
         assert_eq!(status, expected, "{version}");

@@ -86,26 +86,6 @@ fn an_absolute_target_without_a_path_means_the_root() {
 }
 
 #[test]
-fn later_minor_versions_are_answered_as_the_latest_one() {
-    let server = server();
-    let mut client = server.connect();
-    for minor in 2..=9 {
-        client.send(format!("GET /cgi-bin/show/x HTTP/1.{minor}\r\nHost: test\r\n\r\n"));
-        let response = client.response();
-        assert_eq!(response.status, 200, "HTTP/1.{minor}");
-        assert_eq!(response.text(), "HTTP/1.1|/cgi-bin/show/x|/x|");
-    }
-    // With a version in a field and in the body.
-    client.send("POST /cgi-bin/show HTTP/1.5\r\nHost: test\r\nContent-Length: 10\r\nX: HTTP/1.2\r\n\r\n / HTTP/1.");
-    assert_eq!(client.response().status, 200);
-    let mut client = server.connect();
-    for byte in "GET /cgi-bin/show HTTP/1.2\r\nHost: test\r\nConnection: close\r\n\r\n".bytes() {
-        client.send([byte]);
-    }
-    assert!(client.response().text().starts_with("HTTP/1.1|"));
-}
-
-#[test]
 fn what_looks_like_a_request_line_is_not_changed_in_fields_and_bodies() {
     let setup = Setup::new()
         .script("echo", r#"printf 'Content-Type: text/plain\n\n%s|' "$HTTP_X_A"; cat"#)

@@ -277,7 +277,7 @@ fn the_certificate_of_a_client_is_shown_with_its_verdict() {
     watcher.lines(2, "closing after 0 requests: the TLS handshake failed");
 }
 
-/// What a client of HTTP/2 sends for `GET /` with a password: preface, SETTINGS, HEADERS.
+/// The bytes that a client of HTTP/2 sends for `GET /` with a password: preface, SETTINGS, HEADERS.
 fn http2_request() -> Vec<u8> {
     const FIELDS: &[u8] = b"\x82\x84\x86\x41\x04test\x0f\x08\x06s3cret";
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x07".to_vec();
@@ -463,7 +463,7 @@ fn a_watch_that_begins_within_a_connection_shows_it_from_the_next_request_on() {
     assert!(!text.contains("s3c") && !text.contains("ret.."), "{text}");
 }
 
-/// As `kept`, on the address in clear text.
+/// A client as `kept` makes it, on the address in clear text.
 #[track_caller]
 fn kept_on(server: &Server) -> Client {
     let mut client = Client::connect(clear_address(server).parse().unwrap());

@@ -8,9 +8,8 @@ mod rotation;
 mod sites;
 
 use std::fs;
-use std::time::Duration;
 
-use sluice_testing::{Server, Setup, wait_until, wait_until_within};
+use sluice_testing::{Server, Setup, wait_until};
 
 /// A script that prints its request id and writes a line to its standard error.
 const PRINT_ID: &str = r#"printf 'Content-Type: text/plain\n\nUNIQUE_ID=%s\n' "$UNIQUE_ID"; echo "a complaint" >&2"#;
@@ -202,7 +201,7 @@ fn request_of_a_client_that_left_early_is_logged() {
     for _ in 0..400 {
         server.connect().get("/a.txt");
     }
-    let complete = wait_until_within(Duration::from_secs(5), || server.access_lines(0).len() == 400);
+    let complete = wait_until(|| server.access_lines(0).len() == 400);
     assert!(complete, "{} lines for 400 requests", server.access_lines(0).len());
 }
 

@@ -1,4 +1,4 @@
-//! What runs in a server, and the orders of the administrator to it: over the control socket, in `sluice status` and `sluice top`.
+//! The state of a running server, and commands to it: over the control socket, in `sluice status` and `sluice top`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -219,16 +219,18 @@ fn a_thousand_requests_in_progress_are_shown_and_do_not_delay_others() {
     begun.line();
     let clients: Vec<_> = (1..REQUESTS).map(|_| begin(&server, "/cgiplus-bin/slow")).collect();
     assert!(wait_until(|| top(&server)["requests"]["total"] == REQUESTS));
-    let mut slowest = Duration::ZERO;
+    let mut times = Vec::new();
     for _ in 0..10 {
         let shown = top(&server);
         assert_eq!(shown["requests"]["requests"].as_array().unwrap().len(), REQUESTS);
         assert_eq!(pool(&shown, "slow")["waiting"], REQUESTS - 1);
         let asked = Instant::now();
         assert_eq!(server.get("/health.txt").status, 200);
-        slowest = slowest.max(asked.elapsed());
+        times.push(asked.elapsed());
     }
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    // A busy machine delays one of them, the server would delay all.
+    times.sort_unstable();
+    assert!(times[5] < Duration::from_secs(2), "{times:?}");
     drop(clients);
     assert!(wait_until(|| top(&server)["requests"]["total"] == 1));
     gate.open();

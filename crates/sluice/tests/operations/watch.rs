@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use sluice_testing::{RunResult, Server, Setup, Watcher, run, run_command, sluice, sluice_after, spawn};
 
-/// As `sluice_watch::Hub` has it.
+/// The bound of `sluice_watch::Hub`.
 const WATCHES_MAX: usize = 16;
 
 fn watch(server: &Server, options: &[&str]) -> RunResult {

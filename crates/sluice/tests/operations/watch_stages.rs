@@ -1,4 +1,4 @@
-//! What `sluice watch` shows of the stages of an exchange.
+//! The stages of an exchange in `sluice watch`.
 //!
 //! Not here: the command itself (`watch`), access (`access::watched`).
 

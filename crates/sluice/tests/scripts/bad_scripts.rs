@@ -14,7 +14,7 @@ mod strays;
 
 use sluice_testing::{Response, Server, Setup, warnings_and_errors};
 
-/// What the log line of a bad script must contain beside its name; `PID` stands for `, pid <number>`.
+/// Words that the log line of a bad script must contain beside its name; `PID` stands for `, pid <number>`.
 type Words = &'static [&'static str];
 
 /// A bad script: its name, its text (Python if its first line says so), and the words of its log line.

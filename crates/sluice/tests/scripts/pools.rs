@@ -7,7 +7,7 @@ mod shared_limits;
 use std::time::Duration;
 
 use sluice_testing::{
-    Client, FifoReader, Gate, Server, Setup, python, spawn, wait_until, warnings_and_errors, write_script,
+    Client, DEADLINE, FifoReader, Gate, Server, Setup, python, spawn, wait_until, warnings_and_errors, write_script,
 };
 
 /// A script that reports its start, waits for the gate, and prints its pid and the query. Works as CGI too.
@@ -277,7 +277,7 @@ fn clients_that_leave_do_not_throttle_starts() {
         start_waiter(Setup::new().cgiplus("max = 1, client_grace = \"10ms\", kill_grace = \"10ms\""));
     for number in 0..8 {
         let mut client = ask(&server, &format!("/cgiplus-bin/waiter?{number}"));
-        if begun.line_within(Duration::from_secs(5)).is_none() {
+        if begun.line_within(DEADLINE).is_none() {
             panic!(
                 "a good script is refused after {number} clients have left: {}",
                 client.response().status

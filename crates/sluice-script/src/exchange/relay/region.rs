@@ -54,7 +54,7 @@ impl Relay {
             _ => Ok(None),
         };
         match output {
-            Ok(Some(output)) if self.has_head => {
+            Ok(Some(output)) if self.state.has_head() => {
                 self.events.bulk(output.len());
                 Ok(ReplyEvent::Region(output))
             }

@@ -13,8 +13,8 @@ use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence}
 use tokio::time::Instant;
 
 use super::Relay;
+use super::state::{Age, Delivery, State};
 use crate::exchange::pump::Pump;
-use crate::exchange::request_state::RequestState;
 use crate::process::blocked_read::{BlockedRead, PipeId};
 use crate::process::idle_timer::Expired;
 use crate::process::input::Input;
@@ -28,17 +28,16 @@ const INPUT: &str = "its standard input";
 impl Relay {
     /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
     pub(crate) fn wrong_mode(&self) -> Option<WrongMode> {
-        match self.request {
-            _ if self.has_served => None,
-            RequestState::InEnvironment => self.is_stuck.then_some(WrongMode::AwaitsRequest),
-            RequestState::Overtaken => Some(WrongMode::WroteUnasked),
-            RequestState::Unread if self.is_stuck && self.channels.cgiplusin.is_unread() => {
-                Some(WrongMode::AwaitsInput)
+        let is_unread = || self.channels.cgiplusin.is_unread();
+        match (self.delivery, self.state) {
+            (Delivery::Environment, State::Stuck) => Some(WrongMode::AwaitsRequest),
+            (Delivery::Environment | Delivery::Record(Age::Used), _) => None,
+            (Delivery::Record(Age::New), State::Overtaken) => Some(WrongMode::WroteUnasked),
+            (Delivery::Record(Age::New), State::Stuck) => is_unread().then_some(WrongMode::AwaitsInput),
+            (Delivery::Record(Age::New), state) => {
+                let has_ended = state.is_unread() && self.process.exit().is_some() && is_unread();
+                has_ended.then_some(WrongMode::EndedUnasked)
             }
-            RequestState::Unread if self.process.exit().is_some() && self.channels.cgiplusin.is_unread() => {
-                Some(WrongMode::EndedUnasked)
-            }
-            RequestState::Unread | RequestState::Read => None,
         }
     }
 
@@ -69,13 +68,15 @@ impl Relay {
         let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of) == Some(found.pipe);
         let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
         let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done);
-        match self.request {
+        match self.delivery {
             // It waits for an answer, or the end of its reply is not certain yet.
             _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
-            RequestState::InEnvironment => {
-                (!self.has_head && reads(cgiplusin.as_fd())).then_some(Violation::AwaitsNextRequest)
+            Delivery::Environment => {
+                (!self.state.has_head() && reads(cgiplusin.as_fd())).then_some(Violation::AwaitsNextRequest)
             }
-            RequestState::Unread if cgiplusin.is_unread() => reads_input().then_some(Violation::AwaitsMoreInput),
+            Delivery::Record(_) if self.state.is_unread() && cgiplusin.is_unread() => {
+                reads_input().then_some(Violation::AwaitsMoreInput)
+            }
             _ if !found.is_alone => None,
             _ if cgiplusin.is_all_read() && reads(cgiplusin.as_fd()) => Some(Violation::AwaitsNextRequest),
             _ => (has_all_input() && reads_input()).then_some(Violation::AwaitsMoreInput),
@@ -86,7 +87,7 @@ impl Relay {
     #[cold]
     pub(super) fn join_watch(&self) {
         self.process.watch_lines();
-        if self.has_head {
+        if self.state.has_head() {
             self.events.join_body();
         }
         let silent_since = self.idle_timer.waiting_since().unwrap_or_else(Instant::now);
@@ -141,7 +142,7 @@ impl Relay {
             _ if self.pump.as_ref().is_some_and(Pump::awaits_client) => {
                 "; the server waits for the client to send the rest of the request's body"
             }
-            _ if self.request == RequestState::InEnvironment && read == Some(CGIPLUSIN) => {
+            _ if self.delivery == Delivery::Environment && read == Some(CGIPLUSIN) => {
                 "; a CGI script gets no request there: is it made for CGIplus?"
             }
             _ if read == Some(CGIPLUSIN) && cgiplusin.is_all_read() => {
@@ -179,7 +180,7 @@ impl Relay {
                 process,
                 limit,
                 awaited: self.awaited(),
-                keeps_process: self.request != RequestState::InEnvironment,
+                keeps_process: self.delivery != Delivery::Environment,
             }))
             .into(),
             Expired::Check => Fault::unexpected("a check is no time-out"),
@@ -191,12 +192,12 @@ impl Relay {
 
     /// What the script is expected to write next.
     fn awaited(&self) -> Awaited {
-        match self.request {
-            _ if self.callouts.is_client_gone => Awaited::EndWithoutClient,
-            _ if self.has_head && self.callouts.control.silence_limit.is_some() => Awaited::BodyInOwnTime,
-            _ if self.has_head => Awaited::Body,
-            RequestState::Unread if self.channels.cgiplusin.is_unread() => Awaited::Start,
-            _ => Awaited::Head,
+        match () {
+            () if self.callouts.is_client_gone => Awaited::EndWithoutClient,
+            () if self.state.has_head() && self.callouts.control.silence_limit.is_some() => Awaited::BodyInOwnTime,
+            () if self.state.has_head() => Awaited::Body,
+            () if self.state.is_unread() && self.channels.cgiplusin.is_unread() => Awaited::Start,
+            () => Awaited::Head,
         }
     }
 }

@@ -23,9 +23,9 @@ pub(crate) struct TimeUse {
 /// Whether a process has shown that it works before it gets the first request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trial {
-    /// It has answered a request of the server (PROCTOR).
+    /// The process has answered a request of the server (PROCTOR).
     Passed,
-    /// It was only started.
+    /// The process was only started.
     None,
 }
 
@@ -213,6 +213,7 @@ impl Pool {
         let id = self.add(applicant, cause, now);
         if let Some(slot) = self.slot(id) {
             slot.advance = Advance::Starting;
+            slot.in_use = 0;
         }
         id
     }

@@ -10,21 +10,21 @@ use crate::process::end_cause::Reason;
 /// taken, and the process is started.
 pub(crate) type Room<'a> = &'a mut dyn FnMut(Need) -> bool;
 
-/// What a process is to be started for.
+/// The need for which a process is to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A request of a script that has no process.
     First,
     /// A request of a script that has some.
     Further,
-    /// No request: in advance.
+    /// A start in advance, without a request.
     Advance,
 }
 
 /// Idle processes that can be ended to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// Those above `min`.
+    /// Processes above `min`.
     Spare,
     /// All.
     Any,
@@ -33,7 +33,7 @@ pub(crate) enum Idle {
 /// Whether requests for other scripts wait for room in the bounds that pools share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claim {
-    /// None waits.
+    /// No request waits.
     None,
     /// Some wait: they get a process for which none of its own script waits.
     Young,
@@ -44,7 +44,7 @@ pub(crate) enum Claim {
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// This idle process.
+    /// This process, which is idle or can serve another request.
     Use(ProcessId),
     /// Permission to start a process with this id.
     Start(ProcessId),
@@ -68,11 +68,11 @@ pub(crate) enum Refusal {
 /// The fate of a process whose exchange is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// It becomes idle.
+    /// The process becomes idle, or serves its other requests.
     Keep,
-    /// It serves this waiter.
+    /// The process serves this waiter.
     Hand(Ticket),
-    /// It is ended.
+    /// The process is ended.
     Retire(Reason),
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Action {
     Retire(ProcessId, Reason),
     /// This waiter may start a process with this id.
     Start(Ticket, ProcessId),
-    /// This waiter gets this idle process.
+    /// This waiter gets this process, which is idle or can serve another request.
     Hand(Ticket, ProcessId),
     /// Start a process with this id in advance.
     Prepare(ProcessId),

@@ -17,7 +17,7 @@ pub(crate) enum Cause {
     Waited,
     /// There were fewer than `min`.
     Min,
-    /// It replaces a process that is retired for this reason once this one is ready.
+    /// The process replaces another one, which is retired for this reason once this one is ready.
     Replacement(Reason),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Cause {
 pub(crate) enum Departure {
     /// The pool has ended it.
     Retired(Reason),
-    /// By itself, or it was stopped after its exchange.
+    /// The process has ended by itself, or was stopped after its exchange.
     Ended,
 }
 

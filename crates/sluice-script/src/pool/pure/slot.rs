@@ -6,6 +6,7 @@
 //!                              │  successor is ready             │
 //!                              └─────────────▶ (gone) ◀──────────┘
 //! ```
+//! A busy process may get further requests, up to `at_once` (`in_use`); it is idle, and may be retired, only once it serves none.
 //! Not here: when it gets a request, and when it ends (`pool`).
 
 use std::time::{Duration, Instant};
@@ -23,12 +24,12 @@ const STARTED_WELL_AFTER: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessId(pub(super) u64);
 
-/// For whom a process is.
+/// The request for which a process is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applicant {
     /// The worker of the request.
     pub worker: usize,
-    /// What an engine is to run.
+    /// The script, if an engine is to run it.
     pub script: Option<ScriptId>,
     /// The client, if its requests are counted.
     pub client: Option<ClientId>,
@@ -38,17 +39,19 @@ pub(crate) struct Applicant {
 pub(super) struct Slot {
     pub(super) id: ProcessId,
     pub(super) worker: usize,
+    /// Requests that it serves, at most as many as the pool gives a process at once. That for which it is being started counts.
+    pub(super) in_use: usize,
     /// `None` while it works for a request, or is being started.
     pub(super) idle_since: Option<Instant>,
-    /// The same of the time before its present exchange.
+    /// The value of `idle_since` before the present exchange.
     pub(super) was_idle_since: Option<Instant>,
-    /// Since when the process that it has replaced was idle; it has had no request since then.
+    /// The time since which the process that it has replaced was idle; it has had no request since then.
     pub(super) unused_since: Option<Instant>,
     /// When it was given its last request.
     pub(super) busy_since: Instant,
     pub(super) started: Instant,
     pub(super) cause: Cause,
-    /// The client of its request, if they are counted.
+    /// The client of its last request while it serves any, if they are counted.
     pub(super) client: Option<ClientId>,
     /// Overrides the pool's idle lifetime (callout LIFETIME): `Some(None)` is without limit.
     pub(super) lifetime: Option<Option<Duration>>,
@@ -57,44 +60,45 @@ pub(super) struct Slot {
     pub(super) requests_max: u64,
     /// When it is replaced. `None` for never.
     pub(super) ends_at: Option<Instant>,
-    /// What it has run, if it is an engine.
+    /// The scripts that the process has run, if it is an engine.
     pub(super) recent: RecentScripts,
     /// Why it is to be replaced. It serves until its successor is ready.
     pub(super) due: Option<Reason>,
-    /// Since when.
+    /// The time since which it is to be replaced.
     pub(super) due_since: Option<Instant>,
     /// The process that is being started to replace it.
     pub(super) successor: Option<ProcessId>,
-    /// It was started in advance.
+    /// The state of a start in advance.
     pub(super) advance: Advance,
     /// Why it gets no further request, if so.
     pub(super) stale: Option<Reason>,
-    /// It is about to end; it counts until it has ended.
+    /// The process is about to end; it counts until it has ended.
     pub(super) is_ending: bool,
 }
 
 /// How far a process is that was not started for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advance {
-    /// It was started for one.
+    /// The process was started for a request.
     No,
-    /// It is being started.
+    /// The process is being started.
     Starting,
-    /// It is ready, and has not replied to anything yet.
+    /// The process is ready, and has not replied to anything yet.
     Ready,
 }
 
 /// Whether a process uses more memory than it may between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryUse {
-    /// It does not, or that is not known.
+    /// The use is within the limit, or unknown.
     Fits,
-    /// It does.
+    /// The use is above the limit.
     TooMuch,
 }
 
 impl Slot {
     pub(super) fn lend(&mut self, applicant: Applicant, now: Instant) -> ProcessId {
+        self.in_use += 1;
         self.was_idle_since = self.idle_since.take();
         self.unused_since = None;
         self.busy_since = now;
@@ -102,6 +106,12 @@ impl Slot {
         self.client = applicant.client;
         self.recent.add(applicant.script);
         self.id
+    }
+
+    /// Whether it can get a request beside those that it serves. One that has replied to none may still be starting.
+    pub(super) fn has_room(&self, at_once: usize) -> bool {
+        let is_proved = self.served > 0 && self.stale.is_none() && !self.is_ending;
+        is_proved && self.in_use > 0 && self.in_use < at_once
     }
 
     /// Whether it works for a request, or ends; not while it is being started in advance.

@@ -16,12 +16,12 @@ pub(crate) struct PoolView {
     pub last_departure: Option<Departure>,
 }
 
-/// What a process has done before its present exchange, for WATCH.
+/// The work of a process before its present exchange, for WATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Career {
     /// Requests that it has served.
     pub served: u64,
-    /// Since when it was idle.
+    /// The time since which it was idle.
     pub idle_since: Option<Instant>,
 }
 
@@ -33,17 +33,17 @@ pub(crate) struct SlotView {
     pub cause: Cause,
     /// When its start was decided.
     pub started: Instant,
-    /// Since when it is busy or idle.
+    /// The time since which it is busy or idle.
     pub since: Instant,
     pub is_idle: bool,
-    /// It is being started in advance.
+    /// The process is being started in advance.
     pub is_starting: bool,
-    /// It gets no further request.
+    /// The process gets no further request.
     pub is_ending: bool,
 }
 
 impl Pool {
-    /// Its state.
+    /// The state.
     pub(crate) fn view(&self) -> PoolView {
         PoolView {
             processes: self.processes.len(),
@@ -54,7 +54,7 @@ impl Pool {
         }
     }
 
-    /// What a process has done so far. `None` if it is not in the pool.
+    /// The work of a process so far. `None` if it is not in the pool.
     pub(crate) fn career(&self, id: ProcessId) -> Option<Career> {
         let slot = self.processes.iter().find(|slot| slot.id == id)?;
         Some(Career {

@@ -8,7 +8,7 @@ use super::SharedPool;
 use crate::pool::pure::{Pool, Refusal};
 
 impl SharedPool {
-    /// What is to be said about a pool without a free process.
+    /// The facts for the message about a pool without a free process.
     pub(super) fn full(&self, pool: &Pool) -> FullPool {
         FullPool {
             script: self.record.label.script.clone(),

@@ -19,7 +19,7 @@ use crate::process::script_process::{Process, ProcessView};
 /// Requests that wait, of one pool, that a report names.
 const WAITERS_MAX: usize = 20;
 
-/// What is copied under the lock.
+/// A copy of the state, taken under the lock.
 struct Snapshot {
     slots: Vec<SlotView>,
     processes: HashMap<ProcessId, Weak<Process>>,

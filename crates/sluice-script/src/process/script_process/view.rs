@@ -43,7 +43,7 @@ impl Process {
         self.started.elapsed()
     }
 
-    /// Its state now.
+    /// The present state.
     pub(crate) fn view(&self) -> ProcessView {
         let state = self.lock();
         ProcessView {
@@ -63,7 +63,7 @@ impl Process {
         cause.map(|cause| format!(" ({cause})")).unwrap_or_default()
     }
 
-    /// What is remembered of it once it has ended.
+    /// The record of the process once it has ended.
     pub(super) fn end_record(&self, exit: Exit) -> EndedProcess {
         let view = self.view();
         EndedProcess {

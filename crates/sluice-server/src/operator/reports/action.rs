@@ -45,11 +45,11 @@ pub(super) struct Requested {
     pub context: Rc<Context>,
     /// Further values of the form, for actions that need some.
     pub values: Values,
-    /// Who asks, for the log.
+    /// The visitor, for the log.
     pub by: String,
 }
 
-/// What comes of an action, which may take time.
+/// The result of an action, which may take time.
 pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandResult>>>;
 
 /// The actions, in the order of the page.

@@ -1,4 +1,4 @@
-//! A request for a report: what pages and actions know of it.
+//! A request for a report, in the form that pages and actions use.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    /// That of a request.
+    /// The basis of a request.
     pub(crate) fn of(ask: &Ask) -> Basis {
         Basis {
             context: Rc::clone(&ask.context),
@@ -75,8 +75,8 @@ pub(crate) enum Notation {
 }
 
 impl Ask {
-    /// As HTML, unless the name ends with `.json`, the query says so, or the field Accept names JSON and not HTML. The name is without the
-    /// suffix then.
+    /// Takes the notation from the request: JSON if the name ends with `.json`, the query says so, or the field Accept names JSON and not HTML;
+    /// otherwise HTML. Removes the suffix from the name.
     pub(crate) fn take_notation(&mut self) -> Notation {
         if let Some(name) = self.name.strip_suffix(".json") {
             self.name = if name == "overview" {
@@ -103,7 +103,7 @@ impl Ask {
         Values::parse(&self.query).take(name)
     }
 
-    /// Who asks, and from where, for the log.
+    /// The visitor and the address, for the log.
     pub(crate) fn by(&self) -> String {
         match &self.visitor {
             Visitor::User(_) => format!("{} from {}", self.visitor, self.client),

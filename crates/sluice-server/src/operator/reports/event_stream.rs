@@ -61,7 +61,7 @@ impl Events {
     }
 }
 
-/// What is streamed.
+/// The kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Server-sent events.
@@ -78,7 +78,7 @@ where
     respond_with(Kind::Events, context, produce)
 }
 
-/// As `respond`, for a stream of this kind.
+/// Responds as `respond` does, with a stream of this kind.
 pub(crate) fn respond_with<F>(
     kind: Kind,
     context: &Rc<Context>,

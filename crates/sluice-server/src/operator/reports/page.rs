@@ -16,18 +16,18 @@ use crate::operator::reports::visitor::Visitor;
 
 /// A page.
 pub(crate) struct Page {
-    /// Its name in the URL, and its title.
+    /// The name in the URL, and the title.
     pub link: Link,
     pub content: Content,
 }
 
-/// What a page shows.
+/// The content of a page.
 pub(crate) enum Content {
     /// A value, as HTML and as JSON.
     Value(fn(&Wanted) -> Collected),
-    /// The same, and the script of the page shows it again every two seconds.
+    /// A value that the script of the page fetches again every two seconds.
     Live(fn(&Wanted) -> Collected),
-    /// The same, every 20 seconds: for long pages that change slowly.
+    /// A value that the script fetches again every 20 seconds: for long pages that change slowly.
     LiveSlowly(fn(&Wanted) -> Collected),
     /// A response that the page makes itself. It is not in the navigation if its title is empty.
     Own(fn(Ask) -> Answered),
@@ -39,7 +39,7 @@ pub(crate) type Collected = Pin<Box<dyn Future<Output = Result<Box<dyn Report>, 
 /// A response that may take time.
 pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
 
-/// What a page knows of the request for it. A live page keeps it, so no configuration is part of it.
+/// The part of a request that its page uses. A live page keeps it, so no configuration is part of it.
 pub(crate) struct Wanted {
     pub context: Rc<Context>,
     /// The values of the query, as of a search.

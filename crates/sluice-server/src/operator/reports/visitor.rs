@@ -1,6 +1,6 @@
-//! Visitors of the reports: who asks, their tokens, and the number of live pages.
+//! Visitors of the reports: users or clients, their tokens, and the number of live pages.
 //!
-//! Without its visitor's token no action is carried out, and a page of another site cannot read it. The token is a MAC of who asks, with a
+//! Without its visitor's token no action is carried out, and a page of another site cannot read it. The token is a MAC of the visitor, with a
 //! key of the process. So it holds until the server ends, and that of one visitor is useless for another.
 
 use std::fmt::{self, Write as _};
@@ -24,7 +24,7 @@ pub(crate) enum Visitor {
     Client(IpAddr),
 }
 
-/// The form of the log: `user ann`, `client 127.0.0.1`.
+/// Shows a visitor as the log does: `user ann`, `client 127.0.0.1`.
 impl fmt::Display for Visitor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

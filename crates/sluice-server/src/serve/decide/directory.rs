@@ -7,19 +7,18 @@
 
 use std::path::PathBuf;
 
-use http::HeaderMap;
+use http::Method;
 use sluice_files::directory::Directory;
 use sluice_files::listing::page::ListingRequest;
-use sluice_files::lookup::{Files, NotSent, PathForm};
+use sluice_files::lookup::{Files, PathForm};
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
-use sluice_settings::rule::CertificateUse;
 
 use crate::dispatch::Site;
 use crate::dispatch::found_script::script_at;
 use crate::dispatch::resolve::{Resolution, Trace};
 use crate::serve::decide::fallback::{FallbackUse, is_read};
-use crate::serve::decide::{Answer, Asked, Decision, EarlierPath, Later, PathOrigin, Restart, Variants};
+use crate::serve::decide::{Answer, Decision, EarlierPath, RouteQuestion, Variants};
 use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
@@ -56,14 +55,12 @@ impl<'s> ServedPath<'s> {
 /// What was asked of a directory of files.
 #[derive(Clone, Copy)]
 struct AskedPath<'a> {
-    asked: &'a Asked<'a>,
+    asked: &'a RouteQuestion<'a>,
     /// As the client knows it.
     original: &'a Target,
     /// After rewriting.
     target: &'a Target,
     fallback: FallbackUse,
-    /// Whether the answer may be refused, by the routes of this path.
-    is_guarded: bool,
 }
 
 impl AskedPath<'_> {
@@ -83,42 +80,25 @@ impl AskedPath<'_> {
             compression: &site.compression,
             precompressed: site.compression.files(compress),
             events: self.asked.file_events,
-            postponed: self
-                .asked
-                .postponed
-                .filter(|_| self.is_guarded || adjustments.is_guarded()),
         }
     }
 }
 
-/// Why a path below a directory has no answer yet.
-enum Unanswered {
-    Fault(Fault),
-    IndexScript(Box<Restart>),
-}
-
-impl From<Fault> for Unanswered {
-    fn from(fault: Fault) -> Unanswered {
-        Unanswered::Fault(fault)
-    }
-}
-
-/// Decides about a path that leads to a directory of files; an index page that is a script comes back as the error.
+/// Decides about a path that leads to a directory of files.
 pub(super) fn decide<'s>(
     site: &'s Site,
-    asked: &Asked<'_>,
+    asked: &RouteQuestion<'_>,
     original: &Target,
-    origin: PathOrigin,
+    fallback: FallbackUse,
     resolution: Box<Resolution<'s>>,
     trace: &mut impl Trace,
-) -> Result<Decision<'s>, Box<Restart>> {
+) -> Decision<'s> {
     let rewritten = resolution.rewritten.clone();
     let asked = AskedPath {
         asked,
         original,
         target: rewritten.as_deref().unwrap_or(original),
-        fallback: FallbackUse::of(&resolution, origin),
-        is_guarded: resolution.adjustments.is_guarded(),
+        fallback,
     };
     let start = trace.is_on().then(|| resolution.index_start(&original.path));
     let mut served = ServedPath::new(resolution);
@@ -130,9 +110,8 @@ pub(super) fn decide<'s>(
             .resolution
             .add_requirement(site, &path, query, &asked.asked.attributes);
     }
-    let asked_for = served.resolution.adjustments.client_certificates;
-    let access_asked_for = served.resolution.adjustments.access.clone();
-    let looked_up = look_up(site, &mut served, asked);
+    let asked_for = EarlierPath::of(&served.resolution.adjustments);
+    let answer = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {
         // The page's own way through the routes, once more for the trace.
         trace.begin(page);
@@ -141,30 +120,32 @@ pub(super) fn decide<'s>(
     }
     // The changes are taken out: the gate applies them.
     let mut adjustments = std::mem::take(&mut served.resolution.adjustments);
-    if served.index.is_some() {
-        adjustments.client_certificates = CertificateUse::stricter(asked_for, adjustments.client_certificates);
-        adjustments.access.join(&access_asked_for);
+    match (&served.index, &answer) {
+        (None, _) => {}
+        (Some(_), Ok(Answer::Script(_))) => asked_for.apply(&mut adjustments),
+        // The routes of the page decide whether it is logged.
+        (Some(_), _) => {
+            let is_logged = adjustments.is_logged;
+            asked_for.apply(&mut adjustments);
+            adjustments.is_logged = is_logged;
+        }
     }
-    let answer = match looked_up {
-        Ok(answer) => Ok(answer),
-        Err(Unanswered::Fault(fault)) => Err(fault),
-        Err(Unanswered::IndexScript(script)) => return Err(script),
-    };
     let handler = match answer {
-        Ok(Answer::Later(Later::Listing(_))) => "listing",
+        Ok(Answer::Listing(_)) => "listing",
+        Ok(Answer::Script(_)) => "script",
         _ => "file",
     };
-    Ok(Decision {
+    Decision {
         adjustments,
         answer,
         handler: Some(handler),
         served: Some(served),
-    })
+    }
 }
 
 /// A file, an index page, or else a listing; `served` becomes the way of the page that is sent. An index page that a route runs as
 /// a script is run, and never sent as a file.
-fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Unanswered> {
+fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Fault> {
     let AskedPath { asked, target, .. } = path;
     let attributes = &asked.attributes;
     let form = match target.path.ends_with('/') {
@@ -173,42 +154,45 @@ fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>)
     };
     let script = match form {
         PathForm::Directory => match find_index(site, served, path)? {
-            Index::Answer(answer) => return Ok(answer),
-            Index::Script(script) => Some(script),
-            Index::None => None,
+            Some((script @ Answer::Script(_), way)) => Some((script, way)),
+            Some((answer, way)) => {
+                *served = way;
+                return Ok(answer);
+            }
+            None => None,
         },
         PathForm::Any => None,
     };
     let Some((directory, relative)) = served.resolution.resolved.directory(&target.path) else {
-        return Err(Fault::unexpected("files without a directory").into());
+        return Err(Fault::unexpected("files without a directory"));
     };
     let files = path.files(site, directory, &served.resolution);
     let may_be_elsewhere = path.fallback != FallbackUse::None && script.is_none();
     if may_be_elsewhere && !is_read(attributes.method) && !files.has_file(relative, form)? {
         return Err(nothing(relative));
     }
-    let not_sent = match files.look_up(relative, form, attributes.method, attributes.fields) {
-        Ok(selected) => return Ok(Answer::File(selected)),
-        Err(not_sent) => not_sent,
-    };
-    match (not_sent, script) {
+    match (
+        files.look_up(relative, form, attributes.method, attributes.fields),
+        script,
+    ) {
         // Which methods a directory takes is for its script to say, and so is what else it answers.
-        (NotSent::Options | NotSent::Directory, Some(script)) => Err(Unanswered::IndexScript(script)),
-        (NotSent::Fault(fault), Some(script)) if !fault.is_not_found() => Err(Unanswered::IndexScript(script)),
-        (NotSent::Directory, None) => list(site, served, path, form),
-        (NotSent::Pending(pending), _) => Ok(Answer::Later(Later::Variant(pending))),
-        (NotSent::Options, None) => Ok(Answer::FileOptions),
-        (NotSent::Fault(fault), _) => Err(fault.into()),
+        (Ok(None), Some((script, way))) => {
+            *served = way;
+            Ok(script)
+        }
+        (Err(fault), Some((script, way))) if !fault.is_not_found() => {
+            *served = way;
+            Ok(script)
+        }
+        (Ok(_), _) if *attributes.method == Method::OPTIONS => Ok(Answer::FileOptions),
+        (Ok(Some(selected)), _) => Ok(Answer::File(selected)),
+        (Ok(None), None) => list(site, served, path, form),
+        (Err(fault), _) => Err(fault),
     }
 }
 
 /// A directory without an index page: a listing, if it is listed, below a path with a slash.
-fn list<'s>(
-    site: &'s Site,
-    served: &mut ServedPath<'s>,
-    path: AskedPath<'_>,
-    form: PathForm,
-) -> Result<Answer, Unanswered> {
+fn list<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>, form: PathForm) -> Result<Answer, Fault> {
     if form == PathForm::Any {
         return add_slash(site, served, path);
     }
@@ -221,7 +205,7 @@ fn list<'s>(
     if path.fallback == FallbackUse::Candidate {
         return Err(nothing(&target.path));
     }
-    let forbidden = |why| Err(Fault::from(ClientFault::Forbidden(why)).into());
+    let forbidden = |why| Err(ClientFault::Forbidden(why).into());
     match served.resolution.resolved.directory(&target.path) {
         Some((directory, relative)) if !directory.is_listed() => forbidden(Forbidden::NotListed(relative.into())),
         // The links of the listing are relative to the path that the client knows.
@@ -229,13 +213,13 @@ fn list<'s>(
         _ => {
             let mut request = ListingRequest::of(original, asked.attributes.fields);
             request.is_watched = asked.file_events.is_on();
-            Ok(Answer::Later(Later::Listing(Box::new(request))))
+            Ok(Answer::Listing(Box::new(request)))
         }
     }
 }
 
 /// A directory by a path without a slash: the client is redirected to the path with one, unless a rewrite has removed it.
-fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Unanswered> {
+fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Fault> {
     let mut target = path.target.clone();
     target.path = format!("{}/", target.path).into();
     let with_slash = AskedPath {
@@ -258,32 +242,13 @@ fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_
 }
 
 /// The path leads to nothing, and a fallback may.
-fn nothing(path: &str) -> Unanswered {
-    Fault::from(ClientFault::NotFound(Absent::File(path.into()))).into()
+fn nothing(path: &str) -> Fault {
+    ClientFault::NotFound(Absent::File(path.into())).into()
 }
 
 fn is_listed(served: &ServedPath<'_>, target: &Target) -> bool {
     let directory = served.resolution.resolved.directory(&target.path);
     directory.is_some_and(|(directory, _)| directory.is_listed())
-}
-
-/// Looks up a file that may be an index page: `None` if there is no such file.
-fn look_up_index(files: &Files<'_>, relative: &str, fields: &HeaderMap) -> Option<Result<Answer, Fault>> {
-    match files.look_up_index(relative, fields) {
-        Ok(Some(selected)) => Some(Ok(Answer::File(selected))),
-        Err(NotSent::Pending(pending)) => Some(Ok(Answer::Later(Later::Variant(pending)))),
-        Err(NotSent::Fault(fault)) => Some(Err(fault)),
-        // An index page is looked up for GET and HEAD only, and is never a directory.
-        Ok(None) | Err(NotSent::Options | NotSent::Directory) => None,
-    }
-}
-
-/// The index page of a directory.
-enum Index {
-    /// A file.
-    Answer(Answer),
-    Script(Box<Restart>),
-    None,
 }
 
 /// The paths of the index pages that a directory may have: those of the site, then those that are scripts of its route.
@@ -300,9 +265,13 @@ fn index_paths<'a>(
     names.map(move |name| format!("{directory}{name}"))
 }
 
-/// Looks for an index page. Each has its own way through the routes, as if its path had been asked for, and does not exist where
-/// that leads to a refusal or elsewhere; `served` becomes the way of one that is sent.
-fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Index, Fault> {
+/// Looks for an index page: what answers, and its way. Each page has its own way through the routes, as if its path had been asked for, and
+/// does not exist where that leads to a refusal or elsewhere. `served` becomes the way of one that cannot be sent.
+fn find_index<'s>(
+    site: &'s Site,
+    served: &mut ServedPath<'s>,
+    path: AskedPath<'_>,
+) -> Result<Option<(Answer, ServedPath<'s>)>, Fault> {
     let AskedPath {
         asked,
         original,
@@ -314,39 +283,34 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
     let query = target.query.as_deref();
     let mut failed = None;
     for page in index_paths(site, &served.resolution, &target.path) {
-        let Ok(resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
+        let Ok(mut resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
             continue;
         };
         let page_path = resolution.path(&page);
-        if let Some(found) = script_at(site, &resolution.resolved, page_path) {
-            if found.located.is_ok() {
-                return Ok(Index::Script(Box::new(Restart {
-                    target: Target {
-                        path: page.into(),
-                        query: target.query.clone(),
-                        raw: target.raw.clone(),
-                    },
-                    resume_at: start,
-                    earlier: Some(EarlierPath::of(&served.resolution.adjustments)),
-                })));
-            }
+        let answer = if let Some(found) = script_at(site, &resolution.resolved, page_path) {
+            let page_target = Target {
+                path: page.as_str().into(),
+                query: target.query.clone(),
+                raw: target.raw.clone(),
+            };
+            resolution.keep_raw(&page_target);
+            let resolved = resolution.rewritten.as_deref().unwrap_or(&page_target);
+            found.answer(resolved, &resolution.adjustments).ok().map(Ok)
         } else if let Some((directory, relative)) = resolution.resolved.directory(page_path)
             && is_read(attributes.method)
             && failed.is_none()
         {
             let files = path.files(site, directory, &resolution);
-            let Some(answer) = look_up_index(&files, relative, attributes.fields) else {
-                continue;
-            };
-            let index = Some(page);
-            let way = ServedPath { resolution, index };
-            match answer {
-                Ok(answer) => {
-                    *served = way;
-                    return Ok(Index::Answer(answer));
-                }
-                Err(fault) => failed = Some((fault, way)),
-            }
+            let looked_up = files.look_up_index(relative, attributes.fields).transpose();
+            looked_up.map(|selected| selected.map(Answer::File))
+        } else {
+            None
+        };
+        let index = Some(page);
+        match answer {
+            None => {}
+            Some(Ok(answer)) => return Ok(Some((answer, ServedPath { resolution, index }))),
+            Some(Err(fault)) => failed = Some((fault, ServedPath { resolution, index })),
         }
     }
     match failed {
@@ -354,7 +318,7 @@ fn find_index<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'
             *served = found;
             Err(fault)
         }
-        None => Ok(Index::None),
+        None => Ok(None),
     }
 }
 

@@ -14,7 +14,7 @@ use sluice_settings::Fallback;
 
 use crate::dispatch::resolve::{FallbackTo, Resolution, Resolved, ResumeAt, Trace, rewrite};
 use crate::dispatch::route::Route;
-use crate::serve::decide::{Answer, Decision, EarlierPath, Later, PathOrigin, Restart};
+use crate::serve::decide::{Answer, Decision, EarlierPath, PathOrigin, Restart};
 
 /// A path that leads to nothing, and the route that has a fallback for it.
 pub(super) struct Unserved<'s> {
@@ -49,11 +49,11 @@ pub(super) enum FallbackUse {
 }
 
 impl FallbackUse {
-    pub(super) fn of(resolution: &Resolution<'_>, origin: PathOrigin) -> FallbackUse {
-        match origin {
-            PathOrigin::Fallback => FallbackUse::Candidate,
-            PathOrigin::Client if route_with_fallback(resolution, origin).is_some() => FallbackUse::Offered,
-            PathOrigin::Client => FallbackUse::None,
+    pub(super) fn of(with_fallback: Option<&Route>, origin: PathOrigin) -> FallbackUse {
+        match (origin, with_fallback) {
+            (PathOrigin::Fallback, _) => FallbackUse::Candidate,
+            (PathOrigin::Client, Some(_)) => FallbackUse::Offered,
+            (PathOrigin::Client, None) => FallbackUse::None,
         }
     }
 }
@@ -179,10 +179,10 @@ impl<'s> Candidates<'s> {
 pub(super) fn note_paths(decision: &mut Decision<'_>, candidate: &Target, asked: &Target) {
     match &mut decision.answer {
         // php-cgi moves PATH_INFO elsewhere if there is a REDIRECT_URL.
-        Ok(Answer::Later(Later::Script(answer))) if answer.script.path_info.is_none() => {
+        Ok(Answer::Script(answer)) if answer.script.path_info.is_none() => {
             answer.redirect_url = Some(asked.path.clone());
         }
-        Ok(Answer::Later(Later::Script(_))) => {}
+        Ok(Answer::Script(_)) => {}
         _ => {
             if let Some(served) = &mut decision.served {
                 served.note_path(&candidate.path);

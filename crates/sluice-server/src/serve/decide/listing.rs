@@ -11,9 +11,9 @@ use sluice_http::fault::{Absent, ClientFault, Fault, ServerFault};
 use sluice_settings::rule::RequestAttributes;
 use sluice_settings::template::Template;
 
+use crate::dispatch::found_script::script_at;
 use crate::dispatch::resolve::Resolution;
 use crate::dispatch::site::Site;
-use crate::serve::decide::script_at;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::Identity;
 

@@ -1,4 +1,4 @@
-//! Users for the request of `check --explain`: the verdict of the gate about who the question says the client is, and notes on what it would also
+//! Users for the request of `check --explain`: the verdict (`gate`) about who the question says the client is, and notes on what it would also
 //! need. No agent is asked, and no password is verified.
 
 use sluice_access::rules::{Permission, User};

@@ -1,4 +1,4 @@
-//! What an attacker tries: other spellings of a path, methods and forms of a request, fields that are repeated, many clients.
+//! Attacks: other spellings of a path, methods and forms of a request, fields that are repeated, many clients.
 
 use super::{ask_as, basic, request, setup, status};
 use sluice_testing::{Authority, Server, curl};

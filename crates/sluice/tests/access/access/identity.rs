@@ -1,4 +1,4 @@
-//! Who the user is: passwords, trusted proxies, certificates; and what scripts and logs learn.
+//! The identity of the user: passwords, trusted proxies, certificates; and the part of it that scripts and logs learn.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What wrong passwords cost: a delay, then a refusal; and nothing for others.
+//! Limits on wrong passwords: a delay, then a refusal; other users and clients notice nothing.
 
 use std::thread;
 use std::time::Instant;

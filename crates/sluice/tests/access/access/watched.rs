@@ -1,4 +1,4 @@
-//! What WATCH shows of access: why a login fails, and why a request waits.
+//! WATCH of access: why a login fails, and why a request waits.
 
 use super::{WAITING_SCRIPT, ask_as, base64, basic, setup, status};
 use sluice_testing::Watcher;

@@ -1,4 +1,4 @@
-//! What a script starts ends with it, also daemons: processes in sessions of their own that ignore signals.
+//! Processes that a script starts end with it, also daemons: processes in sessions of their own that ignore signals.
 //!
 //! With cgroups, where the user of the tests may create them, and without. Not here: processes within the session (`bad_scripts`).
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::{for_each_user, is_root, skip};
 use sluice_testing::{Server, Setup, is_alive, launchers_of, signal, wait_until};
 
-/// What a daemon does last, with this environment.
+/// The last step of a daemon: it executes a program, with this environment.
 fn executes(environment: &str) -> String {
     format!("os.execve('/bin/sleep', ['sleep', '1000'], {environment})")
 }

@@ -1,4 +1,4 @@
-//! What a script cannot do to a script of another user, or to the server.
+//! Isolation: things that a script cannot do to a script of another user, or to the server.
 
 use std::fs;
 
@@ -122,7 +122,7 @@ for number in (0, 2, 3, 4):
     server.log_line("a line of the script");
 }
 
-/// Its query says what it leaves undone.
+/// A script whose query says which steps it leaves out.
 const CARELESS: &str = r#"
 while variables := accept():
     put(HEAD + b"%d %s" % (os.getpid(), b"" if variables["QUERY_STRING"] == "skip" else body(int(variables["CONTENT_LENGTH"]))))

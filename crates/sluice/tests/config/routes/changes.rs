@@ -1,4 +1,4 @@
-//! What routes change in any response: header fields, expiry, body limits, logging.
+//! Changes that routes make in any response: header fields, expiry, body limits, logging.
 
 use super::{SHOW, ask};
 use sluice_testing::{Setup, make_old};

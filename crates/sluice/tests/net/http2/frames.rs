@@ -30,7 +30,7 @@ pub(super) fn connect(server: &Server) -> TcpStream {
     connect_with(server, &[])
 }
 
-/// As `connect`, with these settings of the client (§6.5.1).
+/// Connects as `connect` does, with these settings of the client (§6.5.1).
 pub(super) fn connect_with(server: &Server, settings: &[u8]) -> TcpStream {
     let address = &server.addresses()[1];
     let mut stream = TcpStream::connect(address.trim_start_matches("http://").trim_end_matches('/')).unwrap();

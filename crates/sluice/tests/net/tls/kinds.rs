@@ -99,7 +99,7 @@ fn alpn_selects_a_protocol_or_refuses_the_connection() {
     }
 }
 
-/// With `oldest = "1.3"` TLS 1.2 is refused. Anything older is always refused: the first message is answered with an
+/// TLS 1.2 is refused with `oldest = "1.3"`. Older versions are always refused: the first message is answered with an
 /// alert.
 #[test]
 fn old_tls_versions_are_refused_with_an_alert() {

@@ -11,7 +11,7 @@ use sluice_testing::{Server, Setup, signal, wait_until};
 /// The name of the file in the state directory.
 const FILE: &str = "activity.ring";
 
-/// Its header, and 64 bytes for each minute of 28 days.
+/// The size of the file: a header, and 64 bytes for each minute of 28 days.
 const FILE_BYTES: usize = 64 + 28 * 24 * 60 * 64;
 
 /// A server that keeps its state in a directory, which outlives it.

@@ -4,12 +4,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Bad, assert_refused, request_id};
-use sluice_testing::{Ending, Server, Setup, spawn, wait_until_within, warnings_and_errors};
+use sluice_testing::{DEADLINE, Ending, Server, Setup, spawn, warnings_and_errors};
 
 /// Enough time for a shell to start, even on a busy machine.
 const IMPATIENT: &str = "reply_timeout = \"500ms\", output_timeout = \"500ms\", kill_grace = \"100ms\"";
 
-/// What a shell script does first so that, in CGIplus, its output is the reply to its request.
+/// The first command of a shell script: it reads the request so that, in CGIplus, the output is the reply to it.
 const READ: &str = "[ -z \"$CGIPLUSEOF\" ] || read -r request <&3; ";
 
 #[test]
@@ -134,11 +134,7 @@ fn assert_all_workers_answer(server: &Server) {
     for _ in 0..12 {
         let mut client = server.connect();
         client.get("/health.txt");
-        assert!(
-            wait_until_within(Duration::from_secs(5), || !client
-                .is_silent_for(Duration::from_millis(50))),
-            "a worker is blocked"
-        );
+        assert!(!client.is_silent_for(DEADLINE), "a worker is blocked");
         assert_eq!(client.response().text(), "well");
     }
 }

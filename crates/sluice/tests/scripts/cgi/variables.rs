@@ -1,4 +1,4 @@
-//! What a script gets from its request: variables, arguments, descriptors.
+//! The data that a script gets from its request: variables, arguments, descriptors.
 
 use sluice_testing::{Server, Setup};
 

@@ -2,7 +2,7 @@
 
 use sluice_testing::{Ending, Response, Server, Setup};
 
-/// What is shown of a sentinel's digits.
+/// The digits that clients and logs are shown in place of a sentinel's own.
 const ZEROS: &str = "000000000000000000000000";
 
 /// A script that prints the client's text directly before its end or a callout.

@@ -1,0 +1,224 @@
+//! Work for the file cache that the lookup of a file leaves behind: files to be read into the cache, a variant to be compressed.
+//!
+//! Looking up a file reads none of it, because its client may yet be refused, or have it already. Here: doing the work, once the file is to be sent. Not
+//! here: how a file is read into the cache (`cache::fill`), how a variant is compressed (`variants::on_demand`).
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use sluice_http::conditions::{self, Evaluation};
+use sluice_http::encoding::Encoding;
+use sluice_http::fault::Fault;
+use sluice_watch::Subject;
+
+use crate::cache::Cache;
+use crate::cache::entry::Cached;
+use crate::cache::fill::Fill;
+use crate::file_events::note;
+use crate::found::{Found, Stored};
+use crate::response::Selected;
+use crate::variants::on_demand::{Compression, Original, PendingVariant};
+
+/// What the cache does for a file that is to be sent.
+#[derive(Default)]
+pub(crate) enum CacheWork {
+    #[default]
+    None,
+    /// Reads files.
+    Fill(Box<Fills>),
+    /// Reads files, and has a variant of the file compressed.
+    Compress(Box<(Fills, Compression)>),
+}
+
+/// Files to be read into the cache.
+#[derive(Default)]
+pub(crate) struct Fills {
+    /// The file that was looked up.
+    pub file: Option<Box<Fill>>,
+    /// The compressed file beside it that is sent.
+    pub beside: Option<Box<Fill>>,
+    /// Compressed files that are not beside it, for the notes of its entry.
+    pub absent: Vec<Encoding>,
+}
+
+impl From<Fills> for CacheWork {
+    fn from(fills: Fills) -> CacheWork {
+        match fills {
+            Fills {
+                file: None,
+                beside: None,
+                absent: _,
+            } => CacheWork::None,
+            fills => CacheWork::Fill(Box::new(fills)),
+        }
+    }
+}
+
+impl Selected {
+    /// Whether something is to be done before the file is sent.
+    pub(crate) fn has_work(&self) -> bool {
+        !matches!(self.work, CacheWork::None) || matches!(self.found, Found::Records(_))
+    }
+
+    /// Does the work for the cache, and converts a small record file, unless the request is answered without the file (304, 412).
+    ///
+    /// # Errors
+    /// A small record file is malformed: the server's fault. The inner error is a variant that is being compressed, for which the request waits.
+    pub(crate) fn do_work(mut self, fields: &HeaderMap) -> Result<Result<Selected, Box<PendingVariant>>, Fault> {
+        let (fills, compression) = match std::mem::take(&mut self.work) {
+            CacheWork::None => (Fills::default(), None),
+            CacheWork::Fill(fills) => (*fills, None),
+            CacheWork::Compress(work) => (work.0, Some(work.1)),
+        };
+        // The tag of a variant that is waited for has been compared when it was selected.
+        let is_of_file = !compression.as_ref().is_some_and(Compression::is_awaited);
+        if is_of_file && !self.performs(fields) {
+            return Ok(Ok(self));
+        }
+        let original = self.fill(fills)?;
+        let Some(compression) = compression else {
+            return Ok(Ok(self));
+        };
+        Ok(compression.begin(self, original))
+    }
+
+    /// Whether a request is answered with the file or a part of it.
+    fn performs(&self, fields: &HeaderMap) -> bool {
+        let representation = self.found.representation();
+        representation.is_none_or(|found| conditions::evaluate(fields, &found.validators) == Evaluation::Perform)
+    }
+
+    /// Has the files read. The result is that of which a variant may be compressed.
+    fn fill(&mut self, fills: Fills) -> Result<Option<Original>, Fault> {
+        let mut original = None;
+        if let Some(fill) = fills.file {
+            original = Some(Original::Open(Arc::clone(fill.file()), fill.version()));
+            if let Some(cached) = read(fill, &self.subject) {
+                for encoding in fills.absent {
+                    cached.variants.note_absent(encoding, cached.checked_at());
+                }
+                if let Found::File(_) = self.found {
+                    self.found = Found::Cached(Arc::clone(&cached));
+                }
+                original = Some(Original::Cached(cached));
+            }
+        }
+        if let Some(fill) = fills.beside
+            && let Some(cached) = read(fill, &self.subject)
+            && let Found::Precompressed(variant) = &mut self.found
+        {
+            variant.1 = Stored::Memory(cached.content.clone());
+        }
+        if matches!(self.found, Found::Records(_))
+            && let Found::Records(records) = std::mem::replace(&mut self.found, Found::Other)
+        {
+            self.found = records.read(&self.subject)?;
+            if let Found::Cached(cached) = &self.found {
+                original = Some(Original::Cached(Arc::clone(cached)));
+            }
+        }
+        Ok(original)
+    }
+}
+
+/// Reads a file into the cache: a small one now, which is the result, a larger one in the background.
+pub(crate) fn read(fill: Box<Fill>, subject: &Subject) -> Option<Arc<Cached>> {
+    match fill.read_small() {
+        Ok(cached) => {
+            note(subject, || "read, and kept in the cache".into());
+            Some(cached)
+        }
+        Err(fill) => {
+            note(subject, || {
+                "read while it is sent, and into the cache in the background".into()
+            });
+            fill.read_in_background(Cache::read);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::{Duration, SystemTime};
+
+    use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+    use sluice_settings::compression::Compression;
+    use sluice_settings::{CacheSettings, CacheUse, CompressionSettings, FileSettings, Precompressed};
+
+    use crate::directory::Directory;
+    use crate::file_cache::FileCache;
+    use crate::file_events::FileEvents;
+    use crate::lookup::{Files, PathForm};
+    use crate::types::Types;
+
+    /// A lookup leaves the cache as it is, and so does a request for what the client has already; then the file is read, and a variant is compressed.
+    #[tokio::test]
+    async fn no_file_is_read_before_its_bytes_are_to_be_sent() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a.txt"), "some text ".repeat(1000)).unwrap();
+        let file = File::options().append(true).open(root.path().join("a.txt")).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+            .unwrap();
+        let cache = FileCache::new(&CacheSettings::default());
+        let files = Files {
+            directory: &Directory::open(root.path()).unwrap(),
+            records: None,
+            cache: Some(&cache),
+            cache_use: CacheUse::On,
+            types: &Types::new(&FileSettings::default()),
+            compression: &Compression::new(&CompressionSettings::default()),
+            precompressed: Some(Precompressed::OnDemand),
+            events: FileEvents::NONE,
+        };
+        let with = |fields: &[(http::HeaderName, &str)]| {
+            let value = |text: &str| HeaderValue::from_str(text).unwrap();
+            let fields = fields.iter().map(|(name, text)| (name.clone(), value(text)));
+            fields.collect::<HeaderMap>()
+        };
+        let look_up = |fields: &HeaderMap| {
+            files
+                .look_up("a.txt", PathForm::Any, &Method::GET, fields)
+                .unwrap()
+                .unwrap()
+        };
+        let is_untouched = || cache.entries().is_empty() && cache.in_flight.len() == 0;
+        let plain = with(&[]);
+        let tag = look_up(&plain).found.representation().unwrap().validators.etag.clone();
+        let tag = tag.to_str().unwrap();
+        let gzip = (header::ACCEPT_ENCODING, "gzip");
+        let later = "Sat, 21 Nov 2099 00:00:00 GMT";
+        for (fields, status) in [
+            (with(&[(header::IF_NONE_MATCH, tag)]), StatusCode::NOT_MODIFIED),
+            (with(&[(header::IF_MODIFIED_SINCE, later)]), StatusCode::NOT_MODIFIED),
+            (
+                with(&[gzip.clone(), (header::IF_NONE_MATCH, "*")]),
+                StatusCode::NOT_MODIFIED,
+            ),
+            (
+                with(&[gzip.clone(), (header::IF_MODIFIED_SINCE, later)]),
+                StatusCode::NOT_MODIFIED,
+            ),
+            (
+                with(&[(header::IF_MATCH, "\"other\"")]),
+                StatusCode::PRECONDITION_FAILED,
+            ),
+        ] {
+            let response = look_up(&fields).respond("a.txt", &Method::GET, &fields);
+            let response = response.map(|response| response.ok().expect("it does not wait"));
+            assert_eq!(
+                response.map_or_else(|fault| fault.status(), |response| response.status()),
+                status,
+                "{fields:?}"
+            );
+            assert!(is_untouched(), "{fields:?}");
+        }
+        let selected = look_up(&with(std::slice::from_ref(&gzip)));
+        assert!(selected.is_awaited() && is_untouched(), "it is only planned");
+        let pending = selected.respond("a.txt", &Method::GET, &plain).unwrap().err().unwrap();
+        assert_eq!(cache.entries().len(), 1, "the file was read");
+        let response = pending.respond(&Method::GET, &plain).await.unwrap();
+        assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip");
+    }
+}

@@ -1,0 +1,17 @@
+//! Limits on what a script process, or the server itself, may use and reach: resources, cgroups, files, network, system calls.
+//!
+//! Everything is prepared before the clone. Not here: the user (`users`).
+
+pub(crate) mod attributes;
+pub(crate) mod cgroup;
+pub(crate) mod confinement;
+pub(crate) mod file_rules;
+pub(crate) mod limits;
+pub(crate) mod network;
+pub(crate) mod own_directory;
+pub(crate) mod priority;
+pub(crate) mod privileges;
+pub(crate) mod root_and_tmp;
+pub(crate) mod root_directory;
+pub(crate) mod server_filter;
+pub(crate) mod temporary;

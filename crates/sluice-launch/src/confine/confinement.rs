@@ -1,0 +1,42 @@
+//! The confinement of a script process, besides its resource limits: plain values, and their form for the child.
+//!
+//! Everything here is prepared before the clone; the child (`child`) only makes system calls with it. Not here: the system
+//! calls of each subject (`priority`, `root_and_tmp`, `file_rules`, `network`, `cgroup`), and resource limits (`limits`).
+
+use std::ffi::CString;
+
+use crate::confine::cgroup::CgroupLimits;
+use crate::confine::file_rules::FileRules;
+
+/// Limits on what a script process may use and reach. `Default`: the same as the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// The number that is added to the server's nice value (nice(2)); 19 is the largest.
+    pub nice: u8,
+    /// The priority when the process reads and writes disks (ioprio_set(2)); `None`: the server's.
+    pub io_priority: Option<IoPriority>,
+    /// The permissions that new files do not get (umask(2)); `None`: 022.
+    pub umask: Option<u32>,
+    /// Whether the process has a directory for temporary files of its own ([`crate::TemporaryDirectories`]).
+    pub has_private_tmp: bool,
+    /// Whether that directory also takes the place of `/tmp` and `/var/tmp`, where the server may mount. Not if the program itself
+    /// is there.
+    pub covers_tmp: bool,
+    /// The directory that becomes the root of the process (chroot(2)). The paths of the program are those below it.
+    pub chroot: Option<CString>,
+    /// The files that the process may use (landlock(7)); `None`: all that its user may.
+    pub files: Option<FileRules>,
+    /// Whether the process may create local sockets only (seccomp(2)).
+    pub is_offline: bool,
+    /// The limits of the cgroup, for the process and all its descendants together (cgroups(7)).
+    pub cgroup: CgroupLimits,
+}
+
+/// The priority of a process among those that use a disk (ioprio_set(2)). Only some schedulers of disks honour it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoPriority {
+    /// The lowest of the usual class.
+    Low,
+    /// Only while nobody else uses the disk.
+    Idle,
+}

@@ -1,0 +1,13 @@
+//! The end of a process: how it is found, killed and reaped, and what it leaves behind.
+//!
+//! Not here: when a process is ended, which the server decides.
+
+pub(crate) mod leftover_processes;
+pub(crate) mod orphans;
+pub(crate) mod outcome;
+pub(crate) mod pidfd;
+pub(crate) mod proc_state;
+pub(crate) mod process_resources;
+pub(crate) mod remove_tree;
+pub(crate) mod rlimit_mark;
+pub(crate) mod session;

@@ -1,0 +1,148 @@
+//! Orphans: processes that scripts have started and whose parent has ended.
+//!
+//! The server is a child subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)), so orphans become children of its main thread
+//! instead of init's. Script processes themselves are children of launcher threads. So the list of the main thread's
+//! children (`/proc/PID/task/PID/children`) holds orphans only, and an empty list says that no process is left of any
+//! script that has ended. That costs one read, where searching all processes would cost one for each.
+//!
+//! Here: that list, and reaping its processes. Not here: which of them are killed (`session`).
+//!
+//! Without the list (a kernel without CONFIG_PROC_CHILDREN) the server is no subreaper, and orphans are init's.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The list of the main thread's children, if this process is a subreaper.
+static CHILDREN: OnceLock<File> = OnceLock::new();
+
+/// Held while orphans are listed and reaped. No other code reaps children of the main thread, so the list only grows
+/// meanwhile, and each number in it stays that of the same process.
+static REAPING: Mutex<()> = Mutex::new(());
+
+/// How long the end of all orphans may take: SIGKILL takes effect at once, except for one that waits for a disk.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time between two lists.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Bytes of the list that are read at a time.
+const LIST_BYTES: usize = 4096;
+
+/// Makes the orphans of scripts children of the calling process, which must have none yet.
+pub(crate) fn become_subreaper() -> io::Result<()> {
+    let pid = std::process::id();
+    let Ok(children) = File::open(format!("/proc/{pid}/task/{pid}/children")) else {
+        return Ok(());
+    };
+    // SAFETY: takes numbers only.
+    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // It is set once only, because this is called once.
+    let _ = CHILDREN.set(children);
+    Ok(())
+}
+
+/// Whether a script that has ended may have left processes behind; one read. Does not block.
+///
+/// True if that cannot be known.
+pub fn has_orphans() -> bool {
+    let Some(children) = CHILDREN.get() else { return true };
+    children.read_at(&mut [0], 0).map_or(true, |bytes| bytes > 0)
+}
+
+/// Whether this process is a subreaper that can list its orphans.
+pub(crate) fn are_listed() -> bool {
+    CHILDREN.get().is_some()
+}
+
+/// Reaps the orphans that have exited. Blocks no longer than it takes to list the others. Called once a second, because
+/// an orphan may exit at any time.
+pub fn reap_orphans() {
+    if CHILDREN.get().is_some() {
+        let _ = list();
+    }
+}
+
+/// Ends every orphan, for a process whose scripts have ended. Blocks, three seconds at most.
+pub fn end_orphans() {
+    let began = Instant::now();
+    while let Ok(Some(orphans)) = list()
+        && (orphans.has_reaped || !orphans.pids.is_empty())
+        && began.elapsed() < END_TIMEOUT
+    {
+        for pid in orphans.pids {
+            // SAFETY: takes numbers only. It is a child of this process, which reaps it only here, so its number is its own.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The orphans at one time.
+pub(crate) struct Orphans {
+    /// The orphans that had not exited.
+    pub pids: Vec<i32>,
+    /// Some had exited and were reaped. Their children may have become orphans after the list was read.
+    pub has_reaped: bool,
+}
+
+/// Reaps the orphans that have exited, and lists the others. `None` if this process is no subreaper.
+pub(crate) fn list() -> io::Result<Option<Orphans>> {
+    let Some(children) = CHILDREN.get() else {
+        return Ok(None);
+    };
+    let _reaping = REAPING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pids = parse(&read_all(children)?);
+    let listed = pids.len();
+    pids.retain(|pid| !is_reaped(*pid));
+    let has_reaped = pids.len() < listed;
+    Ok(Some(Orphans { pids, has_reaped }))
+}
+
+fn read_all(file: &File) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    loop {
+        let end = content.len();
+        content.resize(end + LIST_BYTES, 0);
+        let bytes = file.read_at(&mut content[end..], end as u64)?;
+        content.truncate(end + bytes);
+        if bytes == 0 {
+            return Ok(content);
+        }
+    }
+}
+
+/// The process ids of a list such as `12 34 `.
+pub(crate) fn parse(list: &[u8]) -> Vec<i32> {
+    let numbers = list.split(u8::is_ascii_whitespace);
+    numbers
+        .filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok())
+        .collect()
+}
+
+/// Reaps a child of this process if it has exited.
+fn is_reaped(pid: i32) -> bool {
+    // SAFETY: siginfo_t is plain data for which all zeros is a valid value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG;
+    // SAFETY: `info` is valid for the kernel to write.
+    let done = unsafe { libc::waitid(libc::P_PID, pid.cast_unsigned(), &raw mut info, options) };
+    // SAFETY: waitid has filled in the fields of a SIGCHLD, or left the zeros (WNOHANG and nothing to reap).
+    done == 0 && unsafe { info.si_pid() } == pid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_children_is_numbers_and_blanks() {
+        assert_eq!(parse(b"12 345 "), [12, 345]);
+        assert_eq!(parse(b""), []);
+        assert_eq!(parse(b"12 x 7\n"), [12, 7]);
+    }
+}

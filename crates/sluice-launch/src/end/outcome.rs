@@ -1,0 +1,96 @@
+//! The outcome of a start, and of a process, as the server learns it from its launcher.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::end::pidfd::{Exit, Usage};
+use crate::start::launch_error::LaunchError;
+use crate::users::run_as::Refusal;
+
+/// How long a start waits for a launcher, if there is none.
+pub(crate) const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a program was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// A step of the start failed.
+    Failed(LaunchError),
+    /// The policy of the launcher does not permit it.
+    Refused(Refusal),
+    /// The launcher ended meanwhile. The program may have begun, and has been killed then.
+    Lost,
+    /// There was no launcher for too long.
+    NoLauncher,
+}
+
+/// The end of a script process, and of all that it has started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// How the process ended.
+    pub exit: Exit,
+    /// The resources that the process has used.
+    pub usage: Usage,
+    /// How often the kernel has killed processes of its cgroup because they used more memory than its limit.
+    pub memory_kills: u64,
+    /// How often processes of its cgroup could not start another one because of its limit.
+    pub processes_refused: u64,
+    /// Processes that could not be ended or reaped, as text for the log.
+    pub problem: Option<String>,
+    /// The launcher of the process has died, and the process with it. `exit` is an assumption then.
+    pub is_lost: bool,
+}
+
+impl End {
+    /// The end of a process whose launcher has died, which kills it (PR_SET_PDEATHSIG).
+    pub(crate) fn killed() -> End {
+        End {
+            exit: Exit::Signal(libc::SIGKILL),
+            usage: Usage::default(),
+            memory_kills: 0,
+            processes_refused: 0,
+            problem: None,
+            is_lost: true,
+        }
+    }
+}
+
+impl StartError {
+    /// Whether it is the script's fault, not that of the server or the machine.
+    #[must_use]
+    pub fn is_script_fault(&self) -> bool {
+        matches!(self, StartError::Failed(error) if error.is_script_fault())
+    }
+
+    /// The reason of the system, an `errno` value; 0 if there is none.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            StartError::Failed(error) => error.errno,
+            _ => 0,
+        }
+    }
+
+    /// Whether it may succeed soon: there is no launcher now.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, StartError::Lost | StartError::NoLauncher)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Failed(error) => error.fmt(out),
+            StartError::Refused(refusal) => write!(out, "refused: {refusal}"),
+            StartError::Lost => out.write_str("the launcher has ended during its start"),
+            StartError::NoLauncher => write!(
+                out,
+                "there has been no launcher for {} seconds",
+                LAUNCHER_TIMEOUT.as_secs()
+            ),
+        }
+    }
+}
+
+impl Error for StartError {}

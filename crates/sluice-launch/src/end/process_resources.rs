@@ -1,0 +1,89 @@
+//! The resources of a script process outside of its own memory until it is reaped: descendants, cgroup, temporary files.
+//!
+//! Not here: how the descendants are found (`session`, `cgroup`), and when the process is ended (`service`).
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::confine::cgroup::ScriptCgroup;
+use crate::confine::temporary::TemporaryDirectory;
+use crate::end::leftover_processes::{end_left_processes, may_have_left_processes};
+use crate::end::outcome::End;
+use crate::end::pidfd::{Exit, Signal, Usage, kill, kill_group, reap_with_usage};
+use crate::end::session::Survivors;
+use crate::start::program::Started;
+
+/// A script process with what it has outside of its own memory. It must be reaped before it is dropped.
+#[derive(Debug)]
+pub(crate) struct Belongings {
+    /// The number of the process, and that of its session and group.
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+    /// Has all its descendants that have not left it, if there are cgroups.
+    cgroup: Option<ScriptCgroup>,
+    temporary: Option<TemporaryDirectory>,
+    /// A text in the environment of the process, which no other process has.
+    mark: String,
+}
+
+impl Belongings {
+    /// Takes them out of a process that was started. Also returns the ends of its channels, in the order of `RemoteStarted`.
+    pub(crate) fn of(started: Started, mark: String) -> (Belongings, Vec<OwnedFd>) {
+        let mut ends = vec![started.mailbox, started.stderr, started.cgiplusin];
+        ends.extend(started.stdin);
+        let belongings = Belongings {
+            pid: started.pid,
+            pidfd: started.pidfd,
+            cgroup: started.cgroup,
+            temporary: started.temporary,
+            mark,
+        };
+        (belongings, ends)
+    }
+
+    /// Sends a signal to the group; SIGKILL also to the process itself, in case that the group has members of another user only. It must
+    /// not be reaped.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = kill_group(self.pid, signal);
+        if signal == Signal::Kill {
+            let _ = kill(self.pidfd.as_fd(), signal);
+        }
+    }
+
+    /// Kills the group of the process, which has exited and is not reaped. True if it may have left processes behind outside of
+    /// that: then `end_descendants` finds them. Does not block.
+    pub(crate) fn end_group(&self) -> bool {
+        let _ = kill_group(self.pid, Signal::Kill);
+        may_have_left_processes(self.cgroup.as_ref())
+    }
+
+    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for six
+    /// seconds at most.
+    pub(crate) fn end_descendants(&self) -> Result<(), Survivors> {
+        end_left_processes(self.cgroup.as_ref(), self.pid, &self.mark)
+    }
+
+    /// Reaps the process, which has exited. `left` is what remains of what it has started.
+    pub(crate) fn reap(&self, left: Result<(), Survivors>) -> End {
+        let (exit, usage, unreaped) = match reap_with_usage(self.pidfd.as_fd()) {
+            Ok(Some((exit, usage))) => (exit, usage, None),
+            other => {
+                let problem = format!("it cannot be reaped: {other:?}");
+                (Exit::Code(255), Usage::default(), Some(problem))
+            }
+        };
+        let cgroup = self.cgroup.as_ref();
+        End {
+            exit,
+            usage,
+            memory_kills: cgroup.map_or(0, ScriptCgroup::memory_kills),
+            processes_refused: cgroup.map_or(0, ScriptCgroup::processes_refused),
+            is_lost: false,
+            problem: unreaped.or(left.err().map(|survivors| survivors.to_string())),
+        }
+    }
+
+    /// Whether its drop removes files or a cgroup, which may take long.
+    pub(crate) fn is_slow_to_drop(&self) -> bool {
+        self.temporary.is_some() || self.cgroup.as_ref().is_some_and(ScriptCgroup::is_removed_by_drop)
+    }
+}

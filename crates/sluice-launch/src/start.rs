@@ -1,0 +1,14 @@
+//! Starting a process: the program, its channels, the clone, and the code that the child runs before its program.
+//!
+//! Not here: what the process may use (`confine`), and its end (`end`).
+
+pub(crate) mod channels;
+pub(crate) mod child;
+pub(crate) mod clone;
+pub(crate) mod launch_error;
+pub(crate) mod launcher;
+pub(crate) mod own_process;
+pub(crate) mod passed_fds;
+pub(crate) mod prepared;
+pub(crate) mod program;
+pub(crate) mod reserved_fds;

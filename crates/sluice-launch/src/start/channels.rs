@@ -1,0 +1,240 @@
+//! The channels between the server and one script process: pipes and sockets, created before the process.
+//!
+//! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread
+//! does not inherit it; only the child's duplicates, numbered 0 to 4, survive the exec (`reserved_fds`, `child`). All
+//! of them are owned, so an error half-way closes what was created. The server's ends are non-blocking, the script's
+//! are blocking.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::start::program::{Mailbox, Stdin};
+use crate::users::credentials::Credentials;
+
+/// Bytes of a socket's send buffer that a record cannot use: `unix_dgram_sendmsg` in the kernel refuses a record larger
+/// than the buffer less 32.
+const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
+
+/// The mode of a file for its owner alone.
+const PRIVATE: libc::mode_t = 0o600;
+
+/// The mode of a pipe that the server opens again by its own descriptor, to take out what the script has not read: its user is neither root nor the
+/// script's. A pipe has no name but those in `/proc/PID/fd`, which only a process may use that may trace that one (proc(5), ptrace(2)), so no other
+/// user reaches it.
+const BOTH_SIDES: libc::mode_t = 0o666;
+
+/// Both sides of the channels of one script process.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    pub(crate) script: ScriptEnds,
+    pub(crate) server: ServerEnds,
+}
+
+/// The script's ends, in the order of their descriptor numbers; 4 is the memory buffer, or `/dev/null`.
+#[derive(Debug)]
+pub(crate) struct ScriptEnds {
+    pub(crate) stdin: ScriptEnd,
+    pub(crate) mailbox: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+    pub(crate) cgiplusin: OwnedFd,
+    pub(crate) memory: ScriptEnd,
+}
+
+/// A descriptor that a script may have no use for: the shared `/dev/null`, or one of its own.
+#[derive(Debug)]
+pub(crate) enum ScriptEnd {
+    Null(Arc<OwnedFd>),
+    Own(OwnedFd),
+}
+
+/// The server's ends.
+#[derive(Debug)]
+pub(crate) struct ServerEnds {
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) mailbox: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+    pub(crate) cgiplusin: OwnedFd,
+}
+
+impl Channels {
+    /// Creates the channels that a program needs. `null` is `/dev/null`, open for reading.
+    pub(crate) fn open(
+        stdin: Stdin,
+        mailbox: Mailbox,
+        memory: Option<OwnedFd>,
+        null: &Arc<OwnedFd>,
+    ) -> io::Result<Channels> {
+        let null = || ScriptEnd::Null(Arc::clone(null));
+        let (script_stdin, server_stdin) = match stdin {
+            Stdin::Null => (null(), None),
+            Stdin::File(file) => (ScriptEnd::Own(file), None),
+            Stdin::Pipe => {
+                let (read, write) = pipe()?;
+                set_nonblocking(&write)?;
+                (ScriptEnd::Own(read), Some(write))
+            }
+        };
+        let (server_mailbox, script_mailbox) = match mailbox {
+            Mailbox::Stream => pipe()?,
+            Mailbox::Record { record_bytes_max } => record_pair(record_bytes_max)?,
+        };
+        let (server_stderr, script_stderr) = pipe()?;
+        let (script_cgiplusin, server_cgiplusin) = pipe()?;
+        for end in [&server_mailbox, &server_stderr, &server_cgiplusin] {
+            set_nonblocking(end)?;
+        }
+        Ok(Channels {
+            script: ScriptEnds {
+                stdin: script_stdin,
+                mailbox: script_mailbox,
+                stderr: script_stderr,
+                cgiplusin: script_cgiplusin,
+                memory: memory.map_or_else(null, ScriptEnd::Own),
+            },
+            server: ServerEnds {
+                stdin: server_stdin,
+                mailbox: server_mailbox,
+                stderr: server_stderr,
+                cgiplusin: server_cgiplusin,
+            },
+        })
+    }
+}
+
+impl ScriptEnds {
+    /// The descriptors that become 0, 1, 2, 3 and 4.
+    pub(crate) fn in_order(&self) -> [&OwnedFd; 5] {
+        [
+            self.stdin.fd(),
+            &self.mailbox,
+            &self.stderr,
+            &self.cgiplusin,
+            self.memory.fd(),
+        ]
+    }
+}
+
+impl ScriptEnd {
+    fn fd(&self) -> &OwnedFd {
+        match self {
+            ScriptEnd::Null(null) => null,
+            ScriptEnd::Own(own) => own,
+        }
+    }
+}
+
+impl ScriptEnds {
+    /// Gives the pipes to the user of the script, who can then open them by their names (`/dev/fd/3`), as the server can its ends, and nobody else. A
+    /// stored body and the memory buffer too, as files without a name, which only the script can open.
+    pub(crate) fn give_to(&self, user: &Credentials) -> io::Result<()> {
+        for end in self.in_order() {
+            let mut about = MaybeUninit::<libc::stat>::uninit();
+            // SAFETY: the structure is valid to write.
+            checked(unsafe { libc::fstat(end.as_raw_fd(), about.as_mut_ptr()) })?;
+            // SAFETY: success: it is filled in.
+            let about = unsafe { about.assume_init() };
+            let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
+            // Another file may be one of root, which must not become the property of a script.
+            let is_nameless = about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_nlink == 0;
+            if is_pipe || is_nameless {
+                // SAFETY: takes an open descriptor and numbers.
+                checked(unsafe { libc::fchown(end.as_raw_fd(), user.uid, user.gid) })?;
+            }
+            if is_pipe || is_nameless {
+                let mode = if is_pipe { BOTH_SIDES } else { PRIVATE };
+                // SAFETY: takes an open descriptor and a number.
+                checked(unsafe { libc::fchmod(end.as_raw_fd(), mode) })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens `/dev/null` for reading. One open file serves all scripts without a body, because it has no position.
+pub(crate) fn open_null() -> io::Result<OwnedFd> {
+    // The standard library opens close-on-exec.
+    Ok(std::fs::File::open("/dev/null")?.into())
+}
+
+/// Creates a pipe: read end, write end; both blocking.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: the array has room for the two descriptors that pipe2 writes.
+    checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    Ok(owned(ends))
+}
+
+/// Creates a pair of `SOCK_SEQPACKET` sockets: the server's end, then the script's, which can send records of
+/// `record_bytes_max` bytes.
+///
+/// The send buffer is changed only if the system's default is too small; usually it is larger than needed.
+fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    let mut ends = [-1; 2];
+    // SAFETY: the array has room for the two descriptors that socketpair writes.
+    checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    let (server, script) = owned(ends);
+    let needed = record_bytes_max.saturating_add(SEND_BUFFER_OVERHEAD_BYTES);
+    if send_buffer_bytes(&script)? < needed {
+        set_send_buffer_bytes(&script, needed)?;
+        // The kernel silently limits the size to net.core.wmem_max (socket(7)).
+        if send_buffer_bytes(&script)? < needed {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+    }
+    Ok((server, script))
+}
+
+fn owned(ends: [libc::c_int; 2]) -> (OwnedFd, OwnedFd) {
+    // SAFETY: the kernel has just created both descriptors; nothing else owns them.
+    unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
+}
+
+/// Sets O_NONBLOCK and clears all other status flags. The descriptors created here have no other.
+fn set_nonblocking(end: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes an open descriptor and numbers.
+    checked(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })
+}
+
+fn send_buffer_bytes(socket: &OwnedFd) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    let mut length = INT_BYTES;
+    // SAFETY: value and length are valid to write, and the length is that of the value.
+    checked(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            (&raw mut bytes).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
+/// Sets SO_SNDBUF. The kernel doubles the value for its own overhead (socket(7)), so at least two records fit.
+fn set_send_buffer_bytes(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
+    // SAFETY: the value is valid to read, and the length is its.
+    checked(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            (&raw const bytes).cast(),
+            INT_BYTES,
+        )
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "it is 4")]
+const INT_BYTES: libc::socklen_t = size_of::<libc::c_int>() as libc::socklen_t;
+
+fn checked(done: libc::c_int) -> io::Result<()> {
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The input and output of a start: a program, and the process that it became.
+//!
+//! Plain values. Not here: the start itself (`launcher`, `channels`, `child`), and its error (`launch_error`).
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::confine::cgroup::ScriptCgroup;
+use crate::confine::confinement::Confinement;
+use crate::confine::limits::ProcessLimits;
+use crate::confine::temporary::TemporaryDirectory;
+use crate::users::credentials::Credentials;
+use crate::users::run_as::RunAs;
+
+/// One script process to start.
+#[derive(Debug)]
+pub struct Program {
+    /// The file to execute: absolute, or relative to `directory`. PATH is never searched (execve(2)).
+    pub path: CString,
+    /// The arguments, `argv[0]` included.
+    pub arguments: Vec<CString>,
+    /// The complete environment: entries `NAME=value`, each followed by a NUL. Nothing is added but TMPDIR, if the process has
+    /// a directory for temporary files of its own.
+    pub environment: Vec<u8>,
+    /// The working directory, below its root, entered after the change of user.
+    pub directory: CString,
+    /// The request body: descriptor 0.
+    pub stdin: Stdin,
+    /// The channel for output: descriptor 1.
+    pub mailbox: Mailbox,
+    /// The memory buffer (a memfd), which becomes descriptor 4; the caller passes a duplicate. `None`: `/dev/null` does.
+    pub memory: Option<OwnedFd>,
+    /// The wished user, from which a [`crate::UserPolicy`] makes the credentials.
+    pub run_as: RunAs,
+    /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get the credentials of the policy.
+    pub credentials: Option<Credentials>,
+    /// The resource limits of the process.
+    pub limits: ProcessLimits,
+    /// Further limits on what the process may use and reach; `None`: the same as the server.
+    pub confinement: Option<Arc<Confinement>>,
+}
+
+/// The source of a script's request body: descriptor 0.
+#[derive(Debug)]
+pub enum Stdin {
+    /// `/dev/null`: there is no body.
+    Null,
+    /// A pipe; its write end is returned in [`Started::stdin`].
+    Pipe,
+    /// An open file, read from its current offset.
+    File(OwnedFd),
+}
+
+/// The channel for a script's output: descriptor 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mailbox {
+    /// A stream of bytes: a pipe of the system's default size.
+    Stream,
+    /// A sequence of records: a `SOCK_SEQPACKET` pair, on which each write of the script is one record.
+    Record {
+        /// Bytes in the largest record that the script must be able to write (`WWW_GATEWAY_MRS`).
+        record_bytes_max: usize,
+    },
+}
+
+/// A script process whose program runs, and the server's ends of its channels, all non-blocking and close-on-exec.
+#[derive(Debug)]
+pub struct Started {
+    /// The process id, also the id of the session and of the process group that it leads.
+    pub pid: i32,
+    /// The pidfd of the process, readable when it has exited. See [`crate::reap`].
+    pub pidfd: OwnedFd,
+    /// The write end of descriptor 0 for [`Stdin::Pipe`], otherwise `None`.
+    pub stdin: Option<OwnedFd>,
+    /// The read end of descriptor 1.
+    pub mailbox: OwnedFd,
+    /// The read end of descriptor 2.
+    pub stderr: OwnedFd,
+    /// The write end of descriptor 3, CGIPLUSIN.
+    pub cgiplusin: OwnedFd,
+    /// The cgroup, if the launcher has cgroups. To be kept until the process is reaped.
+    pub cgroup: Option<ScriptCgroup>,
+    /// The directory for temporary files. To be dropped when the process and its descendants have ended.
+    pub temporary: Option<TemporaryDirectory>,
+}

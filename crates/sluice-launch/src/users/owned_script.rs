@@ -1,0 +1,172 @@
+//! The owner and the permissions of a script file, and of the directories that lead to it.
+//!
+//! Every name from the permitted directory down to the script is opened below the one before it, and links are not followed. The check
+//! in `user_policy` then requires that nobody but the owner and root can write any of these directories, so nobody else can replace the
+//! script between the check and its exec, which is by its path: an interpreter needs the path of a `#!` script, and many scripts find
+//! their files by it. The directories above the permitted one are the administrator's business.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::users::user_policy::{FailedCheck, Where};
+
+/// A file or directory, as far as the check needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) uid: u32,
+    /// The permission bits.
+    pub(crate) mode: u32,
+}
+
+/// A script file with its directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnedScript {
+    pub(crate) is_regular: bool,
+    pub(crate) file: Entry,
+    /// The directory of the file, the one above, and so on up to the permitted one.
+    pub(crate) directories: Vec<Entry>,
+}
+
+impl OwnedScript {
+    /// Examines a script by its absolute path, which must be below one of the directories.
+    pub(crate) fn examine(script: &CStr, directories: &[CString]) -> Result<OwnedScript, FailedCheck> {
+        let path = script.to_bytes();
+        let (permitted, below) = directories
+            .iter()
+            .filter_map(|directory| Some((directory, below(path, directory.to_bytes())?)))
+            .max_by_key(|(directory, _)| directory.to_bytes().len())
+            .ok_or(FailedCheck::Outside)?;
+        let names: Vec<&[u8]> = below
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .collect();
+        let is_plain = |name: &&[u8]| !matches!(*name, b"." | b"..");
+        if names.is_empty() || !names.iter().all(is_plain) {
+            return Err(FailedCheck::Outside);
+        }
+        let level = |above: usize| match above {
+            0 => Where::Script,
+            above => Where::Directory(u16::try_from(above - 1).unwrap_or(u16::MAX)),
+        };
+        let unreadable = |above: usize| move |errno| FailedCheck::Unreadable(level(above), errno);
+        // The administrator has named it, so a link to it is fine.
+        let mut at = open(libc::AT_FDCWD, permitted, libc::O_DIRECTORY).map_err(unreadable(names.len()))?;
+        let mut found = vec![stat(&at).map_err(unreadable(names.len()))?];
+        for (number, name) in names.iter().enumerate() {
+            let above = names.len() - 1 - number;
+            let kind = if above == 0 { 0 } else { libc::O_DIRECTORY };
+            let name = CString::new(*name).map_err(|_| FailedCheck::Outside)?;
+            at = open(at.as_raw_fd(), &name, libc::O_NOFOLLOW | kind).map_err(unreadable(above))?;
+            found.push(stat(&at).map_err(unreadable(above))?);
+        }
+        let file = found.pop().ok_or(FailedCheck::Outside)?;
+        found.reverse();
+        let entry = |about: libc::stat| Entry {
+            uid: about.st_uid,
+            mode: about.st_mode & 0o7777,
+        };
+        Ok(OwnedScript {
+            is_regular: file.st_mode & libc::S_IFMT == libc::S_IFREG,
+            file: entry(file),
+            directories: found.into_iter().map(entry).collect(),
+        })
+    }
+}
+
+/// The rest of a path below a directory.
+fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
+    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
+    path.strip_prefix(directory)?.strip_prefix(b"/")
+}
+
+/// Opens a file for its properties only.
+fn open(at: libc::c_int, path: &CStr, flags: libc::c_int) -> Result<OwnedFd, i32> {
+    // SAFETY: the path ends with a NUL.
+    let opened = unsafe { libc::openat(at, path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC | flags) };
+    if opened < 0 {
+        return Err(errno());
+    }
+    // SAFETY: the kernel has just created the descriptor; nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
+}
+
+fn stat(file: &OwnedFd) -> Result<libc::stat, i32> {
+    let mut about = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the structure is valid to write.
+    if unsafe { libc::fstat(file.as_raw_fd(), about.as_mut_ptr()) } < 0 {
+        return Err(errno());
+    }
+    // SAFETY: success: it is filled in.
+    Ok(unsafe { about.assume_init() })
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+
+    fn text(path: &Path) -> CString {
+        CString::new(path.as_os_str().as_bytes()).unwrap()
+    }
+
+    fn examine(script: &Path, directory: &Path) -> Result<OwnedScript, FailedCheck> {
+        OwnedScript::examine(&text(script), &[text(directory)])
+    }
+
+    #[test]
+    fn every_directory_down_to_the_script_is_examined() {
+        let home = tempfile::tempdir().unwrap();
+        let cgi = home.path().join("a/cgi");
+        fs::create_dir_all(&cgi).unwrap();
+        fs::set_permissions(&cgi, fs::Permissions::from_mode(0o751)).unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o710)).unwrap();
+        let script = cgi.join("hello");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o744)).unwrap();
+        let found = examine(&script, home.path()).unwrap();
+        assert!(found.is_regular);
+        assert_eq!(found.file.mode, 0o744);
+        let modes: Vec<u32> = found.directories.iter().map(|directory| directory.mode).collect();
+        assert_eq!((modes[0], modes[2], modes.len()), (0o751, 0o710, 3));
+        assert!(!examine(&cgi, home.path()).unwrap().is_regular);
+    }
+
+    #[test]
+    fn links_and_other_places_are_refused() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("script"), "").unwrap();
+        symlink("script", home.path().join("link")).unwrap();
+        symlink(".", home.path().join("loop")).unwrap();
+        let path = |name: &str| home.path().join(name);
+        assert!(examine(&path("script"), home.path()).is_ok());
+        // It is opened as a link, which is no regular file.
+        assert!(!examine(&path("link"), home.path()).unwrap().is_regular);
+        assert_eq!(
+            examine(&path("loop/script"), home.path()),
+            Err(FailedCheck::Unreadable(Where::Directory(0), libc::ENOTDIR))
+        );
+        assert_eq!(
+            examine(&path("missing"), home.path()),
+            Err(FailedCheck::Unreadable(Where::Script, libc::ENOENT))
+        );
+        for outside in ["../x", "", ".", "a/../script"] {
+            assert_eq!(
+                examine(&path(outside), home.path()),
+                Err(FailedCheck::Outside),
+                "{outside}"
+            );
+        }
+        let mut beside = home.path().as_os_str().to_owned();
+        beside.push("-other/script");
+        assert_eq!(examine(Path::new(&beside), home.path()), Err(FailedCheck::Outside));
+    }
+}

@@ -1,0 +1,61 @@
+//! The user of a script process: the wish of the server, and the decision of the launcher.
+//!
+//! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor. Not
+//! here: the change of the user (`credentials`, `child`).
+
+use std::ffi::CString;
+use std::fmt;
+
+use crate::start::program::Program;
+use crate::users::credentials::Credentials;
+
+/// The wished user of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RunAs {
+    /// The user of scripts that the policy has; without one, the launcher's own.
+    #[default]
+    Usual,
+    /// The user of this name, as in the configuration.
+    User(String),
+    /// The owner of this file, the script, by its absolute path.
+    Owner(CString),
+}
+
+/// Why a program may not run as the wished user: the check that failed, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+/// Decides the user of a program. It belongs to the launcher, and never comes from the server.
+pub trait UserPolicy: fmt::Debug + Send + Sync {
+    /// The user of a program; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
+    ///
+    /// # Errors
+    /// The program may not run as the wished user.
+    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal>;
+}
+
+/// The policy without other users: every program runs as the launcher.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SameUser;
+
+impl UserPolicy for SameUser {
+    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
+        match &program.run_as {
+            RunAs::Usual => Ok(None),
+            RunAs::User(name) => Err(Refusal(format!(
+                "this server runs no scripts as another user (user {name})"
+            ))),
+            RunAs::Owner(_) => Err(Refusal(
+                "this server runs no scripts as another user (the owner of the script)".to_owned(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}

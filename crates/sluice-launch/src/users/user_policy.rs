@@ -1,0 +1,463 @@
+//! The policy of an administrator: the users that scripts may have.
+//!
+//! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script
+//! runs as root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there. Not here:
+//! how the owner and the permissions of a script are found (`owned_script`), and the change of user (`credentials`).
+
+use std::ffi::CString;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::start::program::Program;
+use crate::users::accounts::{Account, account_by_number};
+use crate::users::credentials::Credentials;
+use crate::users::own_user::own_uid;
+use crate::users::owned_script::{Entry, OwnedScript};
+use crate::users::run_as::{Refusal, RunAs, UserPolicy};
+
+/// The permissions of group and others to write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// The bits that change the user or group of a program.
+const SET_IDS: u32 = 0o6000;
+
+/// The users that scripts may have. `Default`: only the user of the process that starts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptUsers {
+    /// The user of scripts whose route names none. `None`: the user of the process that starts them.
+    pub usual: Option<Credentials>,
+    /// The users that routes name, each with its name as in the configuration.
+    pub named: Vec<NamedUser>,
+    /// Which owners of script files may be the users of their scripts. `None`: nobody.
+    pub owners: Option<OwnerPolicy>,
+}
+
+/// A user that a route names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedUser {
+    /// The name as in the configuration.
+    pub name: String,
+    /// The user with its groups.
+    pub credentials: Credentials,
+}
+
+/// A policy that can be replaced, when the configuration is loaded again.
+#[derive(Debug, Default)]
+pub struct CurrentUsers(RwLock<Arc<ScriptUsers>>);
+
+/// The owners who may be the users of their scripts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerPolicy {
+    /// The lowest number of a user.
+    pub uid_min: u32,
+    /// Whether every user with an account and such a number may. Otherwise only `users` and the members of `groups` may.
+    pub is_for_all: bool,
+    /// Users by name or number.
+    pub users: Vec<Credentials>,
+    /// Numbers of groups.
+    pub groups: Vec<u32>,
+    /// Absolute paths; scripts must lie below one of them.
+    pub directories: Vec<CString>,
+}
+
+/// The check that a script has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailedCheck {
+    /// The user is root, or has the group of root.
+    Root,
+    /// The script belongs to root.
+    OwnedByRoot,
+    /// The policy does not name this user.
+    NotNamed,
+    /// The policy permits no owners.
+    NoOwners,
+    /// The script is below none of the permitted directories.
+    Outside,
+    /// The file, or the directory so many levels above its own, cannot be opened without following links; the `errno` value.
+    Unreadable(Where, i32),
+    /// The file is not a regular file.
+    NotAFile,
+    /// The file has a bit that changes user or group.
+    SetId(u32),
+    /// Others may write the file or directory; its mode.
+    Writable(Where, u32),
+    /// This directory belongs to this other user.
+    OtherOwner(Where, u32),
+    /// The owner's number, and the lowest one.
+    BelowMinimum(u32, u32),
+    /// This owner has no account.
+    NoAccount(u32),
+    /// The primary group of this owner is root's.
+    RootGroup(u32),
+    /// The policy permits other owners only.
+    NotPermitted(u32),
+    /// Only root can change users; the wished user.
+    NotRoot(u32),
+}
+
+/// Which file a check is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// The script.
+    Script,
+    /// The directory so many levels above the script's own, 0 for that.
+    Directory(u16),
+}
+
+impl CurrentUsers {
+    /// Has later starts use this policy.
+    pub fn set(&self, users: ScriptUsers) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
+    }
+}
+
+impl UserPolicy for CurrentUsers {
+    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
+        let users = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+        users.decide(program)
+    }
+}
+
+impl UserPolicy for ScriptUsers {
+    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
+        self.user_of(&program.run_as)
+            .map_err(|check| Refusal(check.text(&program.run_as)))
+    }
+}
+
+impl ScriptUsers {
+    /// The user for a wish. `None`: the user of this process.
+    fn user_of(&self, wish: &RunAs) -> Result<Option<Credentials>, FailedCheck> {
+        let chosen = match wish {
+            RunAs::Usual => match &self.usual {
+                None => return Ok(None),
+                Some(usual) => usual.clone(),
+            },
+            RunAs::User(name) => {
+                let named = self.named.iter().find(|user| user.name == *name);
+                named.ok_or(FailedCheck::NotNamed)?.credentials.clone()
+            }
+            RunAs::Owner(script) => {
+                let owners = self.owners.as_ref().ok_or(FailedCheck::NoOwners)?;
+                let script = OwnedScript::examine(script, &owners.directories)?;
+                owners.decide(&script, account_by_number)?
+            }
+        };
+        if chosen.uid == 0 || chosen.gid == 0 {
+            return Err(FailedCheck::Root);
+        }
+        match own_uid() {
+            0 => Ok(Some(chosen)),
+            // An ordinary user can change to nobody else.
+            own if own == chosen.uid => Ok(None),
+            _ => Err(FailedCheck::NotRoot(chosen.uid)),
+        }
+    }
+}
+
+impl OwnerPolicy {
+    /// The owner of a script as its user. A pure function of what was found, but for the accounts.
+    fn decide(
+        &self,
+        script: &OwnedScript,
+        account: impl Fn(u32) -> Option<Account>,
+    ) -> Result<Credentials, FailedCheck> {
+        let owner = script.file.uid;
+        if !script.is_regular {
+            return Err(FailedCheck::NotAFile);
+        }
+        if owner == 0 {
+            return Err(FailedCheck::OwnedByRoot);
+        }
+        if owner < self.uid_min {
+            return Err(FailedCheck::BelowMinimum(owner, self.uid_min));
+        }
+        if script.file.mode & SET_IDS != 0 {
+            return Err(FailedCheck::SetId(script.file.mode));
+        }
+        is_private(Where::Script, &script.file)?;
+        for (level, directory) in (0..).zip(&script.directories) {
+            let at = Where::Directory(level);
+            // Who owns a directory can replace what is in it.
+            if directory.uid != owner && directory.uid != 0 {
+                return Err(FailedCheck::OtherOwner(at, directory.uid));
+            }
+            is_private(at, directory)?;
+        }
+        self.permitted(owner, account)
+    }
+
+    fn permitted(&self, owner: u32, account: impl Fn(u32) -> Option<Account>) -> Result<Credentials, FailedCheck> {
+        if let Some(user) = self.users.iter().find(|user| user.uid == owner) {
+            return Ok(user.clone());
+        }
+        if !self.is_for_all && self.groups.is_empty() {
+            return Err(FailedCheck::NotPermitted(owner));
+        }
+        let account = account(owner).ok_or(FailedCheck::NoAccount(owner))?;
+        let groups = account.groups();
+        if account.gid == 0 || groups.contains(&0) {
+            return Err(FailedCheck::RootGroup(owner));
+        }
+        if !self.is_for_all && !groups.iter().any(|group| self.groups.contains(group)) {
+            return Err(FailedCheck::NotPermitted(owner));
+        }
+        Ok(Credentials {
+            uid: owner,
+            gid: account.gid,
+            groups,
+        })
+    }
+}
+
+fn is_private(at: Where, entry: &Entry) -> Result<(), FailedCheck> {
+    match entry.mode & WRITABLE_BY_OTHERS {
+        0 => Ok(()),
+        _ => Err(FailedCheck::Writable(at, entry.mode)),
+    }
+}
+
+impl Where {
+    /// The path of the file, or of the directory, of this script.
+    fn path(self, script: &str) -> &str {
+        let levels = match self {
+            Where::Script => 0,
+            Where::Directory(levels) => usize::from(levels) + 1,
+        };
+        let ends = script.rmatch_indices('/').map(|(end, _)| end);
+        let end = ends.take(levels).last().unwrap_or(script.len());
+        &script[..end]
+    }
+
+    fn name(self, script: &str) -> String {
+        let kind = match self {
+            Where::Script => "the script",
+            Where::Directory(_) => "the directory",
+        };
+        format!("{kind} {}", self.path(script))
+    }
+}
+
+impl FailedCheck {
+    /// The refusal of a program with this wish.
+    fn text(self, wish: &RunAs) -> String {
+        let script = match wish {
+            RunAs::Owner(script) => script.to_string_lossy(),
+            RunAs::Usual | RunAs::User(_) => "".into(),
+        };
+        match self {
+            FailedCheck::OwnedByRoot => {
+                format!("the script {script} belongs to root, and no script runs as root: chown it to its user")
+            }
+            FailedCheck::Outside => {
+                format!("the script {script} is below none of the directories of [server.script_owners]")
+            }
+            FailedCheck::Unreadable(at, errno) => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                format!(
+                    "{} cannot be opened without following a link: {error}",
+                    at.name(&script)
+                )
+            }
+            FailedCheck::NotAFile => {
+                format!("the script {script} is no regular file: if it is a symbolic link, name the file itself")
+            }
+            FailedCheck::SetId(mode) => format!(
+                "the script {script} has a set-user-ID or set-group-ID bit (mode {:04o}): chmod u-s,g-s {script}",
+                mode & 0o7777
+            ),
+            FailedCheck::Writable(at, mode) => format!(
+                "{} is writable by its group or by others (mode {:04o}): chmod go-w {}",
+                at.name(&script),
+                mode & 0o7777,
+                at.path(&script)
+            ),
+            FailedCheck::OtherOwner(at, uid) => format!(
+                "{} belongs to user {uid}, and neither to the owner of the script nor to root",
+                at.name(&script)
+            ),
+            FailedCheck::Root => "no script runs as root, nor with the group of root".to_owned(),
+            FailedCheck::NotNamed => "the configuration has no such user for scripts".to_owned(),
+            FailedCheck::NoOwners => {
+                "the configuration has no [server.script_owners], so no script runs as the owner of its file".to_owned()
+            }
+            FailedCheck::BelowMinimum(uid, least) => {
+                format!("its owner, user {uid}, is below uid_min = {least} of [server.script_owners]")
+            }
+            FailedCheck::NoAccount(uid) => format!("its owner, user {uid}, has no account on this machine"),
+            FailedCheck::RootGroup(uid) => format!("its owner, user {uid}, is a member of the group of root"),
+            FailedCheck::NotPermitted(uid) => format!(
+                "its owner, user {uid}, is neither among the users nor in one of the groups of [server.script_owners]"
+            ),
+            FailedCheck::NotRoot(uid) => {
+                format!("it would run as user {uid}, and only a server that was started as root can change users")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: u32 = 2000;
+
+    fn script() -> OwnedScript {
+        let entry = |uid, mode| Entry { uid, mode };
+        OwnedScript {
+            is_regular: true,
+            file: entry(OWNER, 0o755),
+            directories: vec![entry(OWNER, 0o755), entry(0, 0o755)],
+        }
+    }
+
+    fn user(uid: u32) -> Credentials {
+        Credentials {
+            uid,
+            gid: uid,
+            groups: vec![uid],
+        }
+    }
+
+    fn policy() -> OwnerPolicy {
+        OwnerPolicy {
+            uid_min: 1000,
+            users: vec![user(OWNER), user(500)],
+            ..OwnerPolicy::default()
+        }
+    }
+
+    fn refusal(policy: &OwnerPolicy, script: &OwnedScript) -> FailedCheck {
+        policy.decide(script, |_| None).unwrap_err()
+    }
+
+    #[test]
+    fn the_owner_of_a_private_script_is_its_user() {
+        assert_eq!(policy().decide(&script(), |_| None), Ok(user(OWNER)));
+    }
+
+    #[test]
+    fn each_check_refuses() {
+        let with = |change: &dyn Fn(&mut OwnedScript)| {
+            let mut script = script();
+            change(&mut script);
+            refusal(&policy(), &script)
+        };
+        assert_eq!(with(&|script| script.is_regular = false), FailedCheck::NotAFile);
+        assert_eq!(with(&|script| script.file.uid = 0), FailedCheck::OwnedByRoot);
+        assert_eq!(
+            with(&|script| script.file.uid = 500),
+            FailedCheck::BelowMinimum(500, 1000)
+        );
+        assert_eq!(
+            with(&|script| script.file.uid = 3000),
+            FailedCheck::OtherOwner(Where::Directory(0), OWNER)
+        );
+        for mode in [0o775, 0o757] {
+            assert_eq!(
+                with(&|script| script.file.mode = mode),
+                FailedCheck::Writable(Where::Script, mode)
+            );
+            assert_eq!(
+                with(&|script| script.directories[1].mode = mode),
+                FailedCheck::Writable(Where::Directory(1), mode)
+            );
+        }
+        for mode in [0o4755, 0o2755] {
+            assert_eq!(with(&|script| script.file.mode = mode), FailedCheck::SetId(mode));
+        }
+        assert_eq!(
+            with(&|script| script.directories[0].uid = 3000),
+            FailedCheck::OtherOwner(Where::Directory(0), 3000)
+        );
+        // A directory for everybody, such as /tmp, is no place for scripts.
+        assert_eq!(
+            with(&|script| script.directories[1].mode = 0o1777),
+            FailedCheck::Writable(Where::Directory(1), 0o1777)
+        );
+    }
+
+    #[test]
+    fn owners_are_permitted_by_name_by_group_or_all() {
+        let account = |gid| {
+            move |uid| {
+                Some(Account {
+                    name: b"no-such-user-of-this-test".to_vec(),
+                    uid,
+                    gid,
+                    home: Vec::new(),
+                })
+            }
+        };
+        let none = OwnerPolicy {
+            users: Vec::new(),
+            ..policy()
+        };
+        assert_eq!(refusal(&none, &script()), FailedCheck::NotPermitted(OWNER));
+        let group = OwnerPolicy {
+            groups: vec![77],
+            ..none.clone()
+        };
+        assert!(group.decide(&script(), account(77)).is_ok());
+        assert_eq!(
+            group.decide(&script(), account(78)),
+            Err(FailedCheck::NotPermitted(OWNER))
+        );
+        assert_eq!(group.decide(&script(), account(0)), Err(FailedCheck::RootGroup(OWNER)));
+        let all = OwnerPolicy {
+            is_for_all: true,
+            ..none
+        };
+        assert!(all.decide(&script(), account(78)).is_ok());
+        assert_eq!(refusal(&all, &script()), FailedCheck::NoAccount(OWNER));
+    }
+
+    #[test]
+    fn a_wish_cannot_exceed_the_policy() {
+        let named = |name: &str, uid| NamedUser {
+            name: name.to_owned(),
+            credentials: user(uid),
+        };
+        let users = ScriptUsers {
+            usual: Some(user(own_uid().max(1))),
+            named: vec![named("root", 0), named("alice", OWNER)],
+            owners: None,
+        };
+        let wish = |name: &str| users.user_of(&RunAs::User(name.to_owned()));
+        assert_eq!(wish("root"), Err(FailedCheck::Root));
+        assert_eq!(wish("bob"), Err(FailedCheck::NotNamed));
+        let owner = RunAs::Owner(c"/etc/passwd".into());
+        assert_eq!(users.user_of(&owner), Err(FailedCheck::NoOwners));
+        let alice = match own_uid() {
+            0 => Ok(Some(user(OWNER))),
+            _ => Err(FailedCheck::NotRoot(OWNER)),
+        };
+        assert_eq!(wish("alice"), alice);
+        assert!(users.user_of(&RunAs::Usual).is_ok());
+        assert_eq!(ScriptUsers::default().user_of(&RunAs::Usual), Ok(None));
+        let root = ScriptUsers {
+            usual: Some(user(0)),
+            ..ScriptUsers::default()
+        };
+        assert_eq!(root.user_of(&RunAs::Usual), Err(FailedCheck::Root));
+    }
+
+    #[test]
+    fn a_refusal_names_the_check_the_file_and_the_fix() {
+        let wish = RunAs::Owner(c"/home/ann/cgi/hello".into());
+        for (at, named) in [
+            (Where::Script, "the script /home/ann/cgi/hello"),
+            (Where::Directory(0), "the directory /home/ann/cgi"),
+            (Where::Directory(1), "the directory /home/ann"),
+        ] {
+            let path = named.split_once('/').unwrap().1;
+            assert_eq!(
+                FailedCheck::Writable(at, 0o40775).text(&wish),
+                format!("{named} is writable by its group or by others (mode 0775): chmod go-w /{path}")
+            );
+        }
+        assert_eq!(
+            FailedCheck::NotPermitted(7).text(&RunAs::Usual),
+            "its owner, user 7, is neither among the users nor in one of the groups of [server.script_owners]"
+        );
+    }
+}

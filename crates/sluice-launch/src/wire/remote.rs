@@ -1,0 +1,600 @@
+//! The launcher, as the server sees it: a socket to it, and a thread that reads what it says.
+//!
+//! Starts, signals and questions are sent by the thread that has them, and never block it: without room in the socket they are queued, and the
+//! reader sends them. The launcher may die, and be replaced (`connect`): the processes that it has started have died with it, starts in
+//! progress fail, and new ones wait a while for the next launcher. Here: the messages of the server, and who waits for which answer. Not
+//! here: the messages themselves (`message`), and the launcher (`service`).
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::end::outcome::{End, LAUNCHER_TIMEOUT, StartError};
+use crate::end::pidfd::Signal;
+use crate::end::proc_state::Observation;
+use crate::end::session::{Company, company};
+use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::program::Program;
+use crate::wire::message::{self, Reply};
+use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
+use crate::wire::program_wire::descriptors_of;
+use crate::wire::service::{Service, ServiceSettings};
+
+/// How long a question about a process waits for its answer: the launcher may search all processes for a second.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Done = Box<dyn FnOnce(Result<RemoteStarted, StartError>) + Send>;
+type OnEnd = Box<dyn FnOnce(End) + Send>;
+
+/// A script process whose program runs, and the server's ends of its channels, all non-blocking and close-on-exec.
+#[derive(Debug)]
+pub struct RemoteStarted {
+    /// The process.
+    pub process: RemoteProcess,
+    /// The write end of descriptor 0 for [`crate::Stdin::Pipe`], otherwise `None`.
+    pub stdin: Option<OwnedFd>,
+    /// The read end of descriptor 1.
+    pub mailbox: OwnedFd,
+    /// The read end of descriptor 2.
+    pub stderr: OwnedFd,
+    /// The write end of descriptor 3, CGIPLUSIN.
+    pub cgiplusin: OwnedFd,
+}
+
+/// A launcher in another process, or in threads of this one.
+///
+/// Dropping it closes the socket, and the launcher ends every process that is left.
+pub struct RemoteLauncher {
+    shared: Arc<Shared>,
+    reader: Option<JoinHandle<()>>,
+    /// The launcher, if it is in this process.
+    local: Option<JoinHandle<()>>,
+}
+
+/// A process that a launcher has started. Dropping it kills the process, unless its end is awaited.
+#[derive(Debug)]
+pub struct RemoteProcess {
+    probe: Probe,
+    is_awaited: bool,
+}
+
+/// Questions about a process.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// `None`: this process asks the kernel itself.
+    launcher: Option<Arc<Shared>>,
+    number: u64,
+    pid: i32,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the reader: an eventfd.
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    socket: Option<Arc<OwnedFd>>,
+    /// The socket to the next launcher.
+    next: Option<OwnedFd>,
+    /// Messages that wait for room in the socket, or for a launcher.
+    queue: VecDeque<Queued>,
+    processes: HashMap<u64, Entry>,
+    questions: HashMap<u64, SyncSender<Answer>>,
+    /// The last number that was given.
+    number: u64,
+    is_closed: bool,
+}
+
+/// A process, by its number.
+enum Entry {
+    Starting(Done),
+    Running(Option<OnEnd>),
+    /// The process has ended, and nobody has asked for that yet.
+    Ended(End),
+}
+
+struct Queued {
+    bytes: Vec<u8>,
+    fds: Vec<OwnedFd>,
+    /// The number of the process that it starts.
+    start: Option<u64>,
+    since: Instant,
+}
+
+enum Answer {
+    Observation(Option<Box<Observation>>),
+    Company(Company),
+}
+
+impl RemoteLauncher {
+    /// A launcher at the other end of a socket.
+    ///
+    /// # Errors
+    /// The system has no more threads or descriptors.
+    pub fn start(socket: OwnedFd) -> io::Result<RemoteLauncher> {
+        // SAFETY: takes numbers only.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if wake < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                socket: Some(Arc::new(socket)),
+                ..State::default()
+            }),
+            // SAFETY: the kernel has just created it; nothing else owns it.
+            wake: unsafe { OwnedFd::from_raw_fd(wake) },
+        });
+        let own = Arc::clone(&shared);
+        let reader = thread::Builder::new()
+            .name("launcher-link".into())
+            .spawn(move || own.read())?;
+        Ok(RemoteLauncher {
+            shared,
+            reader: Some(reader),
+            local: None,
+        })
+    }
+
+    /// A launcher in threads of this process.
+    ///
+    /// # Errors
+    /// The system has no more threads or descriptors.
+    pub fn start_here(settings: ServiceSettings) -> io::Result<RemoteLauncher> {
+        let (near, far) = launcher_sockets()?;
+        let service = Service::prepare(far, settings)?;
+        let local = thread::Builder::new().name("launcher".into()).spawn(move || {
+            // It fails only for messages that this process does not send.
+            let _ = service.run();
+        })?;
+        let mut launcher = RemoteLauncher::start(near)?;
+        launcher.local = Some(local);
+        Ok(launcher)
+    }
+
+    /// Uses another launcher, because the one before has ended.
+    pub fn connect(&self, socket: OwnedFd) {
+        self.shared.lock().next = Some(socket);
+        self.shared.wake();
+    }
+
+    /// Has a program started. `done` is called with the process or the error, on another thread; it should only pass the result on. `mark`
+    /// is a text in the environment of the program, which no other process has: at least 16 letters, digits, `$` and `-`.
+    ///
+    /// Never blocks. The number of starts in progress has no limit of its own, because every start is for a slot of a process pool
+    /// and those are limited.
+    pub fn launch(
+        &self,
+        program: Program,
+        mark: &str,
+        done: impl FnOnce(Result<RemoteStarted, StartError>) + Send + 'static,
+    ) {
+        let mut state = self.shared.lock();
+        let number = state.next_number();
+        let (packed, fds) = match message::pack_launch(number, &program, mark) {
+            Ok(packed) => packed,
+            Err(error) => {
+                drop(state);
+                return done(Err(unpackable(&error)));
+            }
+        };
+        state.processes.insert(number, Entry::Starting(Box::new(done)));
+        let mut borrowed = fds;
+        borrowed.extend(packed.file.as_ref().map(AsFd::as_fd));
+        if state.send_now(&packed.bytes, &borrowed) {
+            return;
+        }
+        drop(borrowed);
+        state.queue.push_back(Queued {
+            bytes: packed.bytes,
+            fds: descriptors_of(program).into_iter().chain(packed.file).collect(),
+            start: Some(number),
+            since: Instant::now(),
+        });
+        drop(state);
+        self.shared.wake();
+    }
+}
+
+impl Drop for RemoteLauncher {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.wake();
+        let threads = [self.reader.take(), self.local.take()];
+        for thread in threads.into_iter().flatten() {
+            // If dropped by a callback: a thread cannot join itself.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RemoteLauncher {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.lock();
+        out.debug_struct("RemoteLauncher")
+            .field("is_connected", &state.socket.is_some())
+            .field("processes", &state.processes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn unpackable(error: &io::Error) -> StartError {
+    let errno = error.raw_os_error().unwrap_or(libc::E2BIG);
+    let stage = if errno == libc::E2BIG {
+        Stage::Exec
+    } else {
+        Stage::Channels
+    };
+    StartError::Failed(LaunchError { stage, errno })
+}
+
+impl RemoteProcess {
+    /// The process id, also the id of the session and of the process group that it leads. It may be that of another process once this one
+    /// has ended, so it is for messages and for `/proc`.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.probe.pid
+    }
+
+    /// Has a signal sent to the process and its group, unless it has ended.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(launcher) = &self.probe.launcher {
+            launcher.send(message::pack_signal(self.probe.number, signal));
+        }
+    }
+
+    /// Questions about it.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        self.probe.clone()
+    }
+
+    /// Calls `on_end` when it has been reaped, and all that it has started has ended; at once if that is so already. Called on another thread.
+    /// A later call replaces it.
+    pub fn on_end(&mut self, on_end: impl FnOnce(End) + Send + 'static) {
+        self.is_awaited = true;
+        let Some(launcher) = &self.probe.launcher else { return };
+        let mut state = launcher.lock();
+        match state.processes.remove(&self.probe.number) {
+            Some(Entry::Ended(end)) => {
+                drop(state);
+                on_end(end);
+            }
+            Some(_) => drop(
+                state
+                    .processes
+                    .insert(self.probe.number, Entry::Running(Some(Box::new(on_end)))),
+            ),
+            None => {}
+        }
+    }
+}
+
+impl Drop for RemoteProcess {
+    fn drop(&mut self) {
+        if !self.is_awaited {
+            self.signal(Signal::Kill);
+            self.on_end(|_| {});
+        }
+    }
+}
+
+impl Probe {
+    /// The process id; see [`RemoteProcess::pid`].
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Questions about a child of this process.
+    #[must_use]
+    pub fn of_child(pid: i32) -> Probe {
+        Probe {
+            launcher: None,
+            number: 0,
+            pid,
+        }
+    }
+
+    /// The state of the process. `None` if it is unknown. Blocks: not for an event loop.
+    #[must_use]
+    pub fn observe(&self) -> Option<Observation> {
+        let Some(launcher) = &self.launcher else {
+            return Observation::of(self.pid);
+        };
+        match launcher.ask(|question| message::pack_observe(self.number, question)) {
+            Some(Answer::Observation(observation)) => observation.map(|observation| *observation),
+            _ => None,
+        }
+    }
+
+    /// Whether another process can do the work of this one. Blocks: not for an event loop.
+    #[must_use]
+    pub fn company(&self) -> Company {
+        let Some(launcher) = &self.launcher else {
+            return company(self.pid);
+        };
+        match launcher.ask(|question| message::pack_company(self.number, question)) {
+            Some(Answer::Company(company)) => company,
+            _ => Company::Unknown,
+        }
+    }
+}
+
+impl State {
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Sends a message unless others wait. False if there is no room, or no launcher.
+    fn send_now(&self, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> bool {
+        let Some(socket) = self.socket.as_ref().filter(|_| self.queue.is_empty()) else {
+            return false;
+        };
+        send(socket.as_fd(), bytes, fds, Wait::No).is_ok()
+    }
+
+    /// Sends what waits, as long as there is room.
+    fn flush(&mut self) {
+        let Some(socket) = self.socket.clone() else { return };
+        while let Some(first) = self.queue.front() {
+            let fds: Vec<_> = first.fds.iter().map(AsFd::as_fd).collect();
+            if send(socket.as_fd(), &first.bytes, &fds, Wait::No).is_err() {
+                return;
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    /// Drops the launcher, which is gone. Returns the calls that report this to those who wait.
+    fn lose(&mut self) -> Vec<Box<dyn FnOnce() + Send>> {
+        self.socket = None;
+        self.questions.clear();
+        // Only starts make sense for another launcher.
+        self.queue.retain(|queued| queued.start.is_some());
+        let unsent: Vec<u64> = self.queue.iter().filter_map(|queued| queued.start).collect();
+        let numbers: Vec<u64> = self.processes.keys().copied().collect();
+        let mut calls: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for number in numbers.into_iter().filter(|number| !unsent.contains(number)) {
+            match self.processes.remove(&number) {
+                Some(Entry::Starting(done)) => calls.push(Box::new(move || done(Err(StartError::Lost)))),
+                Some(Entry::Running(Some(on_end))) => calls.push(Box::new(move || on_end(End::killed()))),
+                Some(Entry::Running(None)) => drop(self.processes.insert(number, Entry::Ended(End::killed()))),
+                Some(ended) => drop(self.processes.insert(number, ended)),
+                None => {}
+            }
+        }
+        calls
+    }
+
+    /// The starts that have waited too long for a launcher.
+    fn expired(&mut self) -> Vec<Done> {
+        let mut expired = Vec::new();
+        let is_old = |queued: &Queued| queued.since.elapsed() >= LAUNCHER_TIMEOUT;
+        while self.queue.front().is_some_and(is_old)
+            && let Some(queued) = self.queue.pop_front()
+        {
+            let entry = queued.start.and_then(|number| self.processes.remove(&number));
+            if let Some(Entry::Starting(done)) = entry {
+                expired.push(done);
+            }
+        }
+        expired
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        let one: u64 = 1;
+        // It fails only if the reader has not seen so many wake-ups.
+        // SAFETY: the kernel reads eight bytes.
+        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+
+    /// Sends a message that needs a launcher; without one it is dropped, because its process has gone.
+    fn send(&self, bytes: Vec<u8>) {
+        let mut state = self.lock();
+        if state.socket.is_none() || state.send_now(&bytes, &[]) {
+            return;
+        }
+        state.queue.push_back(Queued {
+            bytes,
+            fds: Vec::new(),
+            start: None,
+            since: Instant::now(),
+        });
+        drop(state);
+        self.wake();
+    }
+
+    /// Asks the launcher, and waits for the answer.
+    fn ask(&self, question: impl FnOnce(u64) -> Vec<u8>) -> Option<Answer> {
+        let (sender, answer) = sync_channel(1);
+        let number = {
+            let mut state = self.lock();
+            let number = state.next_number();
+            state.questions.insert(number, sender);
+            number
+        };
+        self.send(question(number));
+        let answer = answer.recv_timeout(ANSWER_TIMEOUT).ok();
+        self.lock().questions.remove(&number);
+        answer
+    }
+
+    /// The reader: handles what the launcher says until the end.
+    fn read(self: &Arc<Shared>) {
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        while let Some((socket, is_waiting)) = self.turn() {
+            let number = socket.as_deref().map(AsRawFd::as_raw_fd);
+            let is_readable = await_events(number, self.wake.as_raw_fd(), is_waiting);
+            if let Some(socket) = socket.filter(|_| is_readable)
+                && !self.receive(&socket, &mut buffer)
+            {
+                let calls = self.lock().lose();
+                calls.into_iter().for_each(|call| call());
+            }
+        }
+    }
+
+    /// Works between two waits. Returns the socket, and whether messages wait. `None` at the end.
+    fn turn(&self) -> Option<(Option<Arc<OwnedFd>>, bool)> {
+        let mut state = self.lock();
+        if state.is_closed {
+            let (processes, questions) = (
+                std::mem::take(&mut state.processes),
+                std::mem::take(&mut state.questions),
+            );
+            state.queue.clear();
+            state.socket = None;
+            drop(state);
+            drop((processes, questions));
+            return None;
+        }
+        // The end of the one before is read first, and with it what it has still said.
+        if state.socket.is_none()
+            && let Some(next) = state.next.take()
+        {
+            state.socket = Some(Arc::new(next));
+        }
+        state.flush();
+        if state.socket.is_none() {
+            let expired = state.expired();
+            drop(state);
+            expired.into_iter().for_each(|done| done(Err(StartError::NoLauncher)));
+            state = self.lock();
+        }
+        Some((state.socket.clone(), !state.queue.is_empty()))
+    }
+
+    /// Handles the messages that have arrived. False if the launcher is gone.
+    fn receive(self: &Arc<Shared>, socket: &OwnedFd, buffer: &mut [u8]) -> bool {
+        loop {
+            let arrived = match receive(socket.as_fd(), buffer) {
+                Ok(Some(arrived)) => arrived,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(None) | Err(_) => return false,
+            };
+            // Without the last one, the standard input, a script would take the end of the pipe for that of its request's body.
+            let fds = match arrived.are_fds_missing {
+                true => Vec::new(),
+                false => arrived.fds,
+            };
+            match Reply::read(&buffer[..arrived.bytes], fds) {
+                Ok(reply) => self.handle(reply),
+                // It is of another version: as if it were gone.
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn handle(self: &Arc<Shared>, reply: Reply) {
+        match reply {
+            Reply::Started { number, pid, fds } => self.on_started(number, pid, fds),
+            Reply::NotStarted { number, error } => {
+                let entry = self.lock().processes.remove(&number);
+                if let Some(Entry::Starting(done)) = entry {
+                    done(Err(error));
+                }
+            }
+            Reply::Ended { number, end } => {
+                let mut state = self.lock();
+                match state.processes.remove(&number) {
+                    Some(Entry::Running(Some(on_end))) => {
+                        drop(state);
+                        on_end(end);
+                    }
+                    Some(Entry::Running(None)) => drop(state.processes.insert(number, Entry::Ended(end))),
+                    _ => {}
+                }
+            }
+            Reply::Observed { question, observation } => self.answer(question, Answer::Observation(observation)),
+            Reply::Accompanied { question, company } => self.answer(question, Answer::Company(company)),
+        }
+    }
+
+    fn on_started(self: &Arc<Shared>, number: u64, pid: i32, fds: Vec<OwnedFd>) {
+        let mut fds = fds.into_iter();
+        let entry = self.lock().processes.insert(number, Entry::Running(None));
+        let process = RemoteProcess {
+            probe: Probe {
+                launcher: Some(Arc::clone(self)),
+                number,
+                pid,
+            },
+            is_awaited: false,
+        };
+        let Some(Entry::Starting(done)) = entry else { return };
+        match (fds.next(), fds.next(), fds.next()) {
+            (Some(mailbox), Some(stderr), Some(cgiplusin)) => done(Ok(RemoteStarted {
+                process,
+                stdin: fds.next(),
+                mailbox,
+                stderr,
+                cgiplusin,
+            })),
+            // There were no descriptors left in this process to receive them.
+            _ => done(Err(StartError::Failed(LaunchError {
+                stage: Stage::Channels,
+                errno: libc::EMFILE,
+            }))),
+        }
+    }
+
+    fn answer(&self, question: u64, answer: Answer) {
+        let asker = self.lock().questions.remove(&question);
+        if let Some(asker) = asker {
+            // There is room for one.
+            let _ = asker.try_send(answer);
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Shared")
+    }
+}
+
+/// Waits for the socket and for wake-ups; without a socket also until the next start expires. True if the socket can be read.
+fn await_events(socket: Option<RawFd>, wake: RawFd, is_waiting: bool) -> bool {
+    const TICK_MILLIS: libc::c_int = 200;
+    let event = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let writing = if is_waiting { libc::POLLOUT } else { 0 };
+    // A negative number is left out (poll(2)).
+    let mut requests = [
+        event(socket.unwrap_or(-1), libc::POLLIN | writing),
+        event(wake, libc::POLLIN),
+    ];
+    let timeout = if socket.is_none() && is_waiting {
+        TICK_MILLIS
+    } else {
+        -1
+    };
+    // SAFETY: two valid entries, which the kernel writes.
+    let ready = unsafe { libc::poll(requests.as_mut_ptr(), 2, timeout) };
+    if ready <= 0 {
+        return false;
+    }
+    if requests[1].revents != 0 {
+        let mut count = 0_u64;
+        // SAFETY: the kernel writes eight bytes.
+        unsafe { libc::read(wake, (&raw mut count).cast(), size_of::<u64>()) };
+    }
+    requests[0].revents & !libc::POLLOUT != 0
+}

@@ -1,0 +1,512 @@
+//! The launcher's side of its socket: starts programs for one server, watches their processes, and ends them.
+//!
+//! ```text
+//! link thread ── epoll ─┬─ the socket: messages of the server
+//!      │                └─ a pidfd of each script process
+//!      ├──▶ launcher threads: start a program, then send Started themselves
+//!      └──▶ a thread for each end that takes longer: descendants, temporary files
+//! ```
+//! The server is not trusted: a message that is not as it must be ends the service, and with it all script processes of that server. When
+//! the server is gone, all of them end, too. Here: one server. Not here: the messages (`message`), the starts (`launcher`), how
+//! descendants are found (`process_resources`).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::end::orphans::{has_orphans, reap_orphans};
+use crate::end::outcome::{End, StartError};
+use crate::end::pidfd::Signal;
+use crate::end::proc_state::Observation;
+use crate::end::process_resources::Belongings;
+use crate::end::session::{Company, Survivors, company};
+use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::launcher::{Launcher, LauncherSettings, Starter};
+use crate::start::program::{Program, Started};
+use crate::users::run_as::UserPolicy;
+use crate::wire::codec::Malformed;
+use crate::wire::message::{self, Request};
+use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
+
+/// Messages that are handled before the ends of processes are checked again.
+const MESSAGES_IN_A_TURN: usize = 64;
+
+/// Questions that are answered at once; further ones are answered with what is known without looking: nothing.
+const QUESTIONS_MAX: usize = 64;
+
+/// How often orphans are reaped while there may be any.
+const REAP_INTERVAL: Duration = Duration::from_millis(REAP_MILLIS as u64);
+const REAP_MILLIS: u16 = 1000;
+
+/// How long the processes of a server that is gone may take until their end: SIGKILL takes effect at once, except for one that waits for
+/// a disk.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The number of the socket among the events.
+const SOCKET: u64 = u64::MAX;
+
+/// The settings of a launcher that serves a server.
+pub struct ServiceSettings {
+    /// The threads of the launcher, its cgroups and temporary files.
+    pub launcher: LauncherSettings,
+    /// Decides the users of programs.
+    pub policy: Arc<dyn UserPolicy>,
+    /// Script processes at once; further ones are refused. The bound on a server that is out of control: one that is not has
+    /// lower limits of its own.
+    pub scripts_max: usize,
+}
+
+/// Why a service has ended before its server.
+#[derive(Debug)]
+pub struct ServiceError(String);
+
+/// A launcher that serves one server.
+pub struct Service {
+    shared: Arc<Shared>,
+    launcher: Launcher,
+}
+
+struct Shared {
+    socket: OwnedFd,
+    epoll: OwnedFd,
+    policy: Arc<dyn UserPolicy>,
+    scripts_max: usize,
+    scripts: Mutex<HashMap<u64, Script>>,
+    /// A script process has gone.
+    gone: Condvar,
+    /// Questions that are being answered.
+    questions: AtomicUsize,
+    /// The server is gone: nothing is started any more.
+    is_closing: AtomicBool,
+}
+
+/// A script process, by its number.
+enum Script {
+    Starting,
+    Running(Belongings),
+    /// The process has exited; its descendants are being ended.
+    Ending,
+}
+
+impl Service {
+    /// Starts the threads of the launcher, and takes the socket to its server.
+    ///
+    /// # Errors
+    /// The system has no more threads, memory or descriptors.
+    pub fn prepare(socket: OwnedFd, settings: ServiceSettings) -> io::Result<Service> {
+        let launcher = Launcher::start_with(settings.launcher)?;
+        // SAFETY: takes numbers only.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just created it; nothing else owns it.
+        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        watch(epoll.as_fd(), socket.as_fd(), SOCKET, libc::EPOLLIN)?;
+        Ok(Service {
+            shared: Arc::new(Shared {
+                socket,
+                epoll,
+                policy: settings.policy,
+                scripts_max: settings.scripts_max,
+                scripts: Mutex::default(),
+                gone: Condvar::new(),
+                questions: AtomicUsize::new(0),
+                is_closing: AtomicBool::new(false),
+            }),
+            launcher,
+        })
+    }
+
+    /// Serves until the server is gone, then ends all of its script processes.
+    ///
+    /// # Errors
+    /// The server has sent an invalid message. Its script processes have ended then, too.
+    pub fn run(self) -> Result<(), ServiceError> {
+        let served = self.serve();
+        self.shared.close();
+        // Those whose start had begun end when they have started.
+        drop(self.launcher);
+        self.shared.await_all();
+        served
+    }
+
+    fn serve(&self) -> Result<(), ServiceError> {
+        const EVENTS: u8 = 64;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS as usize];
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let mut reaped = Instant::now();
+        loop {
+            let is_quiet = self.shared.lock().is_empty() && !has_orphans();
+            let timeout = if is_quiet { -1 } else { libc::c_int::from(REAP_MILLIS) };
+            // SAFETY: the array has room for so many events.
+            let count = unsafe {
+                libc::epoll_wait(
+                    self.shared.epoll.as_raw_fd(),
+                    events.as_mut_ptr(),
+                    EVENTS.into(),
+                    timeout,
+                )
+            };
+            for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
+                match event.u64 {
+                    SOCKET => {
+                        if !self.receive(&mut buffer)? {
+                            return Ok(());
+                        }
+                    }
+                    number => self.shared.on_exit(number),
+                }
+            }
+            if reaped.elapsed() >= REAP_INTERVAL {
+                reap_orphans();
+                reaped = Instant::now();
+            }
+        }
+    }
+
+    /// Handles the messages that have arrived. False if the server is gone.
+    fn receive(&self, buffer: &mut [u8]) -> Result<bool, ServiceError> {
+        for _ in 0..MESSAGES_IN_A_TURN {
+            let arrived = match receive(self.shared.socket.as_fd(), buffer) {
+                Ok(Some(arrived)) => arrived,
+                Ok(None) => return Ok(false),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return Ok(true),
+                    io::ErrorKind::ConnectionReset => return Ok(false),
+                    _ => return Err(ServiceError(format!("the socket to the server: {error}"))),
+                },
+            };
+            if arrived.are_fds_missing {
+                self.refuse_without_fds(&buffer[..arrived.bytes])?;
+                continue;
+            }
+            let request = Request::read(&buffer[..arrived.bytes], arrived.fds)?;
+            self.handle(request)?;
+        }
+        Ok(true)
+    }
+
+    /// Refuses a start whose descriptors found no room in this process.
+    fn refuse_without_fds(&self, message: &[u8]) -> Result<(), ServiceError> {
+        let number = message::number_of_launch(message)?;
+        let error = LaunchError {
+            stage: Stage::Channels,
+            errno: libc::EMFILE,
+        };
+        self.shared
+            .send(&message::pack_not_started(number, &StartError::Failed(error)), &[]);
+        Ok(())
+    }
+
+    fn handle(&self, request: Request) -> Result<(), ServiceError> {
+        match request {
+            Request::Launch { number, program, mark } => self.launch(number, *program, mark)?,
+            // One that has ended meanwhile needs no signal.
+            Request::Signal { number, signal } => self.shared.signal(number, signal),
+            Request::Observe { number, question } => self.shared.answer(number, move |pid| {
+                let observation = pid.and_then(Observation::of);
+                message::pack_observed(question, observation.as_ref())
+            }),
+            Request::Company { number, question } => self.shared.answer(number, move |pid| {
+                message::pack_accompanied(question, pid.map_or(Company::Unknown, company))
+            }),
+        }
+        Ok(())
+    }
+
+    fn launch(&self, number: u64, program: Program, mark: String) -> Result<(), ServiceError> {
+        let mut scripts = self.shared.lock();
+        if number == SOCKET || scripts.contains_key(&number) {
+            return Err(ServiceError(format!("the server uses number {number} twice")));
+        }
+        if scripts.len() >= self.shared.scripts_max {
+            drop(scripts);
+            let error = LaunchError {
+                stage: Stage::Clone,
+                errno: libc::EAGAIN,
+            };
+            self.shared
+                .send(&message::pack_not_started(number, &StartError::Failed(error)), &[]);
+            return Ok(());
+        }
+        scripts.insert(number, Script::Starting);
+        drop(scripts);
+        let shared = Arc::clone(&self.shared);
+        self.launcher
+            .enqueue(move |starter| shared.start(starter, number, program, mark));
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Starts a program; on a launcher thread.
+    fn start(self: &Arc<Shared>, starter: &mut Starter, number: u64, mut program: Program, mark: String) {
+        if self.is_closing() {
+            return self.forget(number);
+        }
+        let decided = self.policy.decide(&program).map_err(StartError::Refused);
+        let started = decided.and_then(|credentials| {
+            program.credentials = credentials;
+            starter.start(program).map_err(StartError::Failed)
+        });
+        match started {
+            Ok(started) => self.add(number, started, mark),
+            Err(error) => {
+                self.forget(number);
+                self.send(&message::pack_not_started(number, &error), &[]);
+            }
+        }
+    }
+
+    /// Reports a process, and watches it from then on, so that its end is reported after its start.
+    fn add(self: &Arc<Shared>, number: u64, started: Started, mark: String) {
+        let (belongings, ends) = Belongings::of(started, mark);
+        let pid = belongings.pid;
+        let pidfd = belongings.pidfd.as_raw_fd();
+        {
+            let mut scripts = self.lock();
+            if self.is_closing() {
+                belongings.signal(Signal::Kill);
+            }
+            // From here on signals reach it.
+            scripts.insert(number, Script::Running(belongings));
+        }
+        let fds: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
+        self.send(&message::pack_started(number, pid), &fds);
+        // SAFETY: the descriptor stays open in the table: a running process leaves it by `on_exit`, which needs this watch, or when no thread
+        // of the launcher is left.
+        let pidfd = unsafe { BorrowedFd::borrow_raw(pidfd) };
+        if watch(self.epoll.as_fd(), pidfd, number, libc::EPOLLIN | libc::EPOLLONESHOT).is_err() {
+            // Without memory for that a thread waits for it.
+            self.end_unwatched(number);
+        }
+    }
+
+    /// A process has exited: what it has left behind is ended, and it is reaped.
+    fn on_exit(self: &Arc<Shared>, number: u64) {
+        let Some(belongings) = self.take_running(number) else {
+            return;
+        };
+        if belongings.end_group() {
+            let shared = Arc::clone(self);
+            elsewhere(move || {
+                let left = belongings.end_descendants();
+                shared.finish(number, belongings, left);
+            });
+            return;
+        }
+        let end = belongings.reap(Ok(()));
+        self.conclude(number, &end);
+        if belongings.is_slow_to_drop() {
+            elsewhere(move || drop(belongings));
+        }
+    }
+
+    /// Kills a process that cannot be watched.
+    fn end_unwatched(self: &Arc<Shared>, number: u64) {
+        let Some(belongings) = self.take_running(number) else {
+            return;
+        };
+        let shared = Arc::clone(self);
+        elsewhere(move || shared.end_now(number, belongings, None));
+    }
+
+    /// Kills a process with all that it has started, and waits for it until this moment.
+    fn end_now(&self, number: u64, belongings: Belongings, until: Option<Instant>) {
+        belongings.signal(Signal::Kill);
+        if !await_exit(belongings.pidfd.as_fd(), until) {
+            // It waits for a disk. The launcher's end is not delayed by that.
+            return self.forget(number);
+        }
+        let left = match belongings.end_group() {
+            true => belongings.end_descendants(),
+            false => Ok(()),
+        };
+        self.finish(number, belongings, left);
+    }
+
+    fn finish(&self, number: u64, belongings: Belongings, left: Result<(), Survivors>) {
+        let end = belongings.reap(left);
+        // Before its end is known: the next process may need the room.
+        drop(belongings);
+        self.conclude(number, &end);
+    }
+
+    fn conclude(&self, number: u64, end: &End) {
+        self.send(&message::pack_ended(number, end), &[]);
+        self.forget(number);
+    }
+
+    fn signal(&self, number: u64, signal: Signal) {
+        if let Some(Script::Running(belongings)) = self.lock().get(&number) {
+            belongings.signal(signal);
+        }
+    }
+
+    /// Answers a question about a process, which may take long.
+    fn answer(self: &Arc<Shared>, number: u64, answer: impl FnOnce(Option<i32>) -> Vec<u8> + Send + 'static) {
+        let pid = match self.lock().get(&number) {
+            Some(Script::Running(belongings)) => Some(belongings.pid),
+            _ => None,
+        };
+        // Each has a thread, and a server that is out of control could ask without end.
+        if self.questions.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
+            self.questions.fetch_sub(1, Ordering::Relaxed);
+            return self.send(&answer(None), &[]);
+        }
+        let shared = Arc::clone(self);
+        elsewhere(move || {
+            shared.send(&answer(pid), &[]);
+            shared.questions.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    /// Sends a message. Waits while the server does not read.
+    fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) {
+        // Fails if the server is gone, which the link thread notices.
+        let _ = send(self.socket.as_fd(), message, fds, Wait::Yes);
+    }
+
+    /// Takes a running process out of the table. Only its number stays there.
+    fn take_running(&self, number: u64) -> Option<Belongings> {
+        let mut scripts = self.lock();
+        let script = scripts.get_mut(&number)?;
+        match std::mem::replace(script, Script::Ending) {
+            Script::Running(belongings) => Some(belongings),
+            other => {
+                *script = other;
+                None
+            }
+        }
+    }
+
+    fn forget(&self, number: u64) {
+        self.lock().remove(&number);
+        // Only `await_all` waits, and a notification is a system call.
+        if self.is_closing() {
+            self.gone.notify_all();
+        }
+    }
+
+    /// Starts nothing any more, and kills what runs.
+    fn close(&self) {
+        // Wakes those who wait for the server to read.
+        // SAFETY: takes numbers only.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        let scripts = self.lock();
+        self.is_closing.store(true, Ordering::Relaxed);
+        for script in scripts.values() {
+            if let Script::Running(belongings) = script {
+                belongings.signal(Signal::Kill);
+            }
+        }
+    }
+
+    /// Ends every process with all that it has started. No thread starts any more.
+    fn await_all(self: &Arc<Shared>) {
+        let until = Instant::now() + END_TIMEOUT;
+        let running: Vec<u64> = self.lock().keys().copied().collect();
+        for number in running {
+            if let Some(belongings) = self.take_running(number) {
+                self.end_now(number, belongings, Some(until));
+            }
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let scripts = self.lock();
+        let _ = self
+            .gone
+            .wait_timeout_while(scripts, left, |scripts| !scripts.is_empty());
+        reap_orphans();
+    }
+
+    fn is_closing(&self) -> bool {
+        // Relaxed: it is set while the table is locked, and every insertion of a running process checks it under the lock.
+        self.is_closing.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Script>> {
+        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does what may take long on a thread of its own.
+fn elsewhere(work: impl FnOnce() + Send + 'static) {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let own = Arc::clone(&work);
+    let perform = |work: &Mutex<Option<_>>| {
+        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(work) = work {
+            let work: Box<dyn FnOnce() + Send> = Box::new(work);
+            work();
+        }
+    };
+    let spawned = thread::Builder::new()
+        .name("launcher-end".into())
+        .spawn(move || perform(&own));
+    if spawned.is_err() {
+        // No more threads: the others wait.
+        perform(&work);
+    }
+}
+
+/// Waits until a process has exited. False if it has not until this moment.
+fn await_exit(pidfd: BorrowedFd<'_>, until: Option<Instant>) -> bool {
+    loop {
+        let timeout = match until {
+            None => -1,
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now()).as_millis();
+                libc::c_int::try_from(left).unwrap_or(libc::c_int::MAX)
+            }
+        };
+        let mut request = libc::pollfd {
+            fd: pidfd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid pollfd, which the kernel writes.
+        match unsafe { libc::poll(&raw mut request, 1, timeout) } {
+            0 => return false,
+            ready if ready > 0 => return true,
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return false,
+        }
+    }
+}
+
+fn watch(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, number: u64, events: libc::c_int) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: events.cast_unsigned(),
+        u64: number,
+    };
+    // SAFETY: takes numbers, and an event that the kernel reads.
+    let done = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+impl From<Malformed> for ServiceError {
+    fn from(Malformed(part): Malformed) -> ServiceError {
+        ServiceError(format!("a message of the server is malformed: {part}"))
+    }
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ServiceError {}
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

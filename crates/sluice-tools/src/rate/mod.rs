@@ -1,0 +1,190 @@
+//! `sluice rate`: describes this machine and rates it, as average, minimum and maximum of several samples.
+//!
+//! After WASD, whose author publishes the VUPs of a machine (an average with minimum and maximum) beside every measurement. The exercises
+//! are fixed, so that two ratings by the same version of the program can be compared. Not here: the description of the machine
+//! (`machine`), the exercises (`exercises`).
+
+mod exercises;
+mod machine;
+
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use sluice_report::machine::{Exercise, Rating};
+use sluice_settings::{ListenAddress, notation};
+
+use crate::workout::{parse_time, thousands};
+use exercises::Rated;
+
+const HELP: &str = "\
+Each exercise is repeated, and takes as long each time:
+
+  processor  SHA-256 by one thread, in megabytes a second
+  files      requests a second for an empty file, over 10 connections that are kept open
+  cgi        requests a second for a CGI script of /bin/sh, over 10 connections: a process is started for each
+
+Client and server of the last two share the machine, in this one process. Let the machine be quiet otherwise. The figures depend on the \
+version of this program, so compare those of one version only.";
+
+/// `sluice rate`.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Rate {
+    /// Samples of each exercise.
+    #[arg(long, value_name = "N", default_value = "5")]
+    samples: NonZeroUsize,
+    /// The time of a sample.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    time: Duration,
+}
+
+/// The program that is rated together with the machine: how it serves, and where it keeps a rating.
+pub trait Program {
+    /// The workers of its server.
+    fn workers(&self) -> NonZeroUsize;
+
+    /// Serves the directory `site` on a port of the loopback interface, with this access log, while `exercise` runs, which gets the address.
+    ///
+    /// # Errors
+    /// One line: the server cannot be started; or the error of the exercise.
+    fn serve(&self, site: &Path, access_log: &Path, exercise: &mut Exercising<'_>) -> Result<(), String>;
+
+    /// Keeps a rating where a server of this user finds it.
+    ///
+    /// # Errors
+    /// One line: it cannot be written.
+    fn keep(&self, rating: &Rating) -> Result<(), String>;
+}
+
+/// Exercises of a server with this address.
+pub type Exercising<'a> = dyn FnMut(&ListenAddress) -> Result<(), String> + 'a;
+
+/// Rates the machine and prints the result with `print`.
+///
+/// # Errors
+/// One line: the server of the exercise cannot be started or fails, or Ctrl-C.
+pub fn run(arguments: &Rate, program: &dyn Program, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
+    print(&format!("{}\n", machine::describe(program.workers())))?;
+    let rated = exercises::run(arguments.samples, arguments.time, program)?;
+    print(&render(&rated, arguments))?;
+    // For the reports of a server of this user; without it the rating is printed all the same.
+    if let Err(error) = program.keep(&rating(&rated)) {
+        tracing::debug!("the rating is not kept: {error}");
+    }
+    Ok(())
+}
+
+fn rating(rated: &[Rated]) -> Rating {
+    let exercises = rated.iter().map(|rated| {
+        let Range {
+            average,
+            minimum,
+            maximum,
+        } = rated.range();
+        Exercise {
+            name: rated.name.to_owned(),
+            unit: rated.unit.to_owned(),
+            average,
+            minimum,
+            maximum,
+        }
+    });
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Rating {
+        at: now.map_or(0, |since| since.as_secs()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        exercises: exercises.collect(),
+    }
+}
+
+/// Average, least and greatest of some samples.
+struct Range {
+    average: f64,
+    minimum: f64,
+    maximum: f64,
+}
+
+impl Rated {
+    fn range(&self) -> Range {
+        let (minimum, maximum) = self
+            .samples
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(minimum, maximum), sample| {
+                (minimum.min(*sample), maximum.max(*sample))
+            });
+        // A few samples.
+        #[allow(clippy::cast_precision_loss)]
+        let average = self.samples.iter().sum::<f64>() / self.samples.len().max(1) as f64;
+        Range {
+            average,
+            minimum,
+            maximum,
+        }
+    }
+}
+
+/// The table of ratings.
+fn render(rated: &[Rated], arguments: &Rate) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "{:<12}{:>12}{:>12}{:>12}",
+        "rating", "average", "minimum", "maximum"
+    );
+    for row in rated {
+        let Range {
+            average,
+            minimum,
+            maximum,
+        } = row.range();
+        let [average, minimum, maximum] = [average, minimum, maximum].map(whole);
+        let _ = writeln!(
+            out,
+            "{:<12}{average:>12}{minimum:>12}{maximum:>12}  {}",
+            row.name, row.unit
+        );
+    }
+    let samples = arguments.samples;
+    let _ = writeln!(
+        out,
+        "{samples} samples of {} each",
+        notation::format_duration(arguments.time)
+    );
+    out
+}
+
+/// A figure without decimals.
+fn whole(figure: f64) -> String {
+    // Never negative, and far below 2^63.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let figure = figure.round() as u64;
+    thousands(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratings_are_average_minimum_and_maximum() {
+        let rated = [Rated {
+            name: "files",
+            unit: "requests/s",
+            samples: vec![1000.0, 3000.0, 2000.4],
+        }];
+        let arguments = Rate {
+            samples: NonZeroUsize::new(3).expect("three"),
+            time: Duration::from_millis(500),
+        };
+        assert_eq!(
+            render(&rated, &arguments),
+            "rating           average     minimum     maximum\n\
+             files              2,000       1,000       3,000  requests/s\n\
+             3 samples of 500ms each\n"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Counts of one thread, and the sum of all threads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::histogram::Histogram;
+
+/// Kinds of differences and of failures that are listed; the others are counted together.
+const KINDS_MAX: usize = 12;
+
+/// Counts of a run, or of a part of it.
+#[derive(Clone, Debug)]
+pub(super) struct Tally {
+    /// The times of complete replies, whether or not they were the same as the first one.
+    pub(super) latencies: Histogram,
+    /// Complete replies by path.
+    pub(super) replies: Vec<u64>,
+    /// Bytes of bodies, also of those that were broken off.
+    pub(super) bytes: u64,
+    /// Connections opened.
+    pub(super) opened: u64,
+    /// Replies broken off on purpose.
+    pub(super) broken: u64,
+    /// Replies that differ from the first one.
+    pub(super) differences: Kinds,
+    /// Requests without a complete reply.
+    pub(super) failures: Kinds,
+    /// Connections given up because the server could not be reached any more.
+    pub(super) given_up: u64,
+}
+
+impl Tally {
+    pub(super) fn new(paths: usize) -> Tally {
+        Tally {
+            latencies: Histogram::new(),
+            replies: vec![0; paths],
+            bytes: 0,
+            opened: 0,
+            broken: 0,
+            differences: Kinds::default(),
+            failures: Kinds::default(),
+            given_up: 0,
+        }
+    }
+
+    /// Counts a complete reply for a path.
+    pub(super) fn reply(&mut self, path: usize, latency: Duration) {
+        self.latencies.record(latency);
+        self.replies[path] += 1;
+    }
+
+    /// Adds the counts of another thread.
+    pub(super) fn add(&mut self, other: &Tally) {
+        self.latencies.add(&other.latencies);
+        for (count, more) in self.replies.iter_mut().zip(&other.replies) {
+            *count += more;
+        }
+        self.bytes += other.bytes;
+        self.opened += other.opened;
+        self.broken += other.broken;
+        self.differences.add(&other.differences);
+        self.failures.add(&other.failures);
+        self.given_up += other.given_up;
+    }
+}
+
+/// Counts by a text that says what happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kinds {
+    counts: BTreeMap<String, u64>,
+    others: u64,
+}
+
+impl Kinds {
+    pub(super) fn count(&mut self, kind: String) {
+        self.count_times(kind, 1);
+    }
+
+    fn count_times(&mut self, kind: String, times: u64) {
+        if self.counts.len() < KINDS_MAX || self.counts.contains_key(&kind) {
+            *self.counts.entry(kind).or_default() += times;
+        } else {
+            self.others += times;
+        }
+    }
+
+    fn add(&mut self, other: &Kinds) {
+        for (kind, count) in &other.counts {
+            self.count_times(kind.clone(), *count);
+        }
+        self.others += other.others;
+    }
+
+    /// The sum of all kinds.
+    pub(super) fn total(&self) -> u64 {
+        self.counts.values().sum::<u64>() + self.others
+    }
+
+    /// The kinds with their counts, the most frequent first.
+    pub(super) fn listed(&self) -> Vec<(&str, u64)> {
+        let mut listed: Vec<(&str, u64)> = self
+            .counts
+            .iter()
+            .map(|(kind, count)| (kind.as_str(), *count))
+            .collect();
+        listed.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        if self.others > 0 {
+            listed.push(("of other kinds", self.others));
+        }
+        listed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_beyond_the_bound_are_counted_together() {
+        let mut kinds = Kinds::default();
+        for number in 0..20 {
+            kinds.count(format!("kind {number}"));
+        }
+        kinds.count("kind 0".to_owned());
+        let mut sum = kinds.clone();
+        sum.add(&kinds);
+        assert_eq!((kinds.total(), sum.total()), (21, 42));
+        assert_eq!(sum.listed()[0], ("kind 0", 4));
+        assert_eq!(sum.listed().last(), Some(&("of other kinds", 16)));
+        assert_eq!(sum.listed().len(), KINDS_MAX + 1);
+    }
+}
