@@ -1,6 +1,6 @@
-//! The event loop of a worker, and its peace with the runtime and the allocator.
+//! The event loop of a worker, and what its runtime and its allocator need to be asked for.
 //!
-//! Each of these works around something that the library does not offer; the reason is beside it.
+//! Each function works around something that the library does not offer; the reason is beside it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(super) fn runtime() -> std::io::Result<Runtime> {
 }
 
 /// Has one thread for blocking calls live at all times. When the system refuses another one (RLIMIT_NPROC, pids.max), calls wait for it;
-/// without any, `spawn_blocking` panics, and the request that needs one loses its connection. Threads without a time limit would not do,
-/// because hundreds that a burst needed would stay.
+/// without any, `spawn_blocking` of tokio 1.54 panics, and the request that needs one loses its connection. Threads without a time limit would
+/// not do, because hundreds that a burst needed would stay.
 pub(super) async fn keep_thread() {
     let mut interval = tokio::time::interval(THREAD_KEEP_ALIVE / 3);
     loop {
@@ -32,8 +32,9 @@ pub(super) async fn keep_thread() {
     }
 }
 
-/// Makes the allocator return the memory of connections that have become idle: mimalloc, which the program uses, looks
-/// for pages to return only when a large allocation is freed. The worker calls this once a second.
+/// Makes the allocator return the memory of connections that have become idle. The worker calls this once a second. mimalloc, which the program
+/// uses, returns pages only when a thread allocates. Measured with mimalloc 0.1.52: of 64 MiB of freed blocks, a thread that allocates nothing more
+/// keeps all, for ever and at nearly every size of blocks; with this call it keeps less than 6 MB after one second.
 pub(super) fn prompt_allocator() {
     const LARGE: usize = 1 << 20;
     drop(black_box(Vec::<u8>::with_capacity(LARGE)));
