@@ -15,8 +15,8 @@ use sluice_script::scripts::Scripts;
 
 use crate::dispatch::Config;
 use crate::dispatch::known_hosts::KnownHosts;
+use crate::fault_log::FaultLog;
 use crate::in_progress::InProgress;
-use crate::serve::fault_log::FaultLog;
 use crate::state::ServerState;
 use crate::status::WorkerCounts;
 

@@ -8,6 +8,7 @@ pub mod commands;
 mod context;
 mod descriptors;
 mod dispatch;
+mod fault_log;
 mod in_progress;
 mod launcher;
 pub mod operator;

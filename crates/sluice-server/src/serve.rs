@@ -17,7 +17,6 @@ mod error_detail;
 pub(crate) mod error_page;
 mod exchange;
 pub(crate) mod explain;
-pub(crate) mod fault_log;
 mod fields;
 mod finish;
 pub(crate) mod gate;

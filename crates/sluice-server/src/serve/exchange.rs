@@ -30,12 +30,12 @@ use sluice_watch::{Item, Phase, Subject, TracedAttributes, TracedRequest};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
+use crate::fault_log::Cause;
 use crate::in_progress::{EntryNumber, NewEntry, NewRequest};
 use crate::serve::cache_control;
 use crate::serve::client::Client;
 use crate::serve::decide::AskedFor;
 use crate::serve::decide::Decision;
-use crate::serve::fault_log::Cause;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::request::Request;
 use crate::serve::route_of_fault::RouteOfFault;

@@ -15,10 +15,10 @@ use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Phase};
 
 use crate::dispatch::Site;
+use crate::fault_log::Logged;
 use crate::serve::decide::AskedFor;
 use crate::serve::decide::{Answer, Decision};
 use crate::serve::exchange::{Exchange, RequestLine};
-use crate::serve::fault_log::Logged;
 use crate::serve::request::Request;
 
 /// The modules that events name.
