@@ -19,6 +19,7 @@ mod framing;
 pub mod head;
 pub mod host;
 pub mod multipart;
+pub mod part;
 pub mod path_text;
 pub mod progress;
 pub mod protocol;

@@ -13,7 +13,7 @@ use sluice_script::route::{Script, ScriptRoute};
 use crate::dispatch::config::Config;
 use crate::dispatch::locate::locate;
 use crate::dispatch::resolve::Resolved;
-use crate::dispatch::route::{Route, RouteKind};
+use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 
 /// A script that a path leads to.
@@ -30,13 +30,9 @@ pub(crate) fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) ->
         return None;
     };
     let below = capture.of(path);
-    let located = match kind {
-        RouteKind::Script(script) => locate(site, route, script, path, below),
-        RouteKind::Files(files) => {
-            let scripts = files.scripts.as_ref()?;
-            scripts.locate(&files.directory, route.pattern.prefix(), below)?
-        }
-        RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => return None,
+    let located = match kind.programs() {
+        Some((directory, programs)) => programs.locate(directory, route.pattern.prefix(), below)?,
+        None => locate(site, route, kind.script()?, path, below),
     };
     Some(FoundScript {
         route,

@@ -299,6 +299,14 @@ impl RouteKind {
         }
     }
 
+    /// The programs among the files of the route, and the directory of these files.
+    pub(crate) fn programs(&self) -> Option<(&Directory, &SuffixScripts)> {
+        match self {
+            RouteKind::Files(files) => Some((&files.directory, files.scripts.as_ref()?)),
+            _ => None,
+        }
+    }
+
     /// How the files of the route are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&Records> {
         match self {
