@@ -19,6 +19,8 @@
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd, h2o and Caddy: tables and pictures in bench/results/ (bench-quick: a few of them);
 #                BENCH="--processors 2,4" passes options on
+#   make instructions  instructions of each kind of request, beside the peers that are installed (bench/instructions/README.md);
+#                UPDATE=1 writes them to bench/instructions/table.md, PROFILE=file-0 names the functions; test-instructions is a part of make test
 #   make fuzz    every parser of untrusted bytes against mutated input, FUZZ_SECONDS=60 each (fuzz/README.md)
 #   make soak    ten minutes of everything at once in every language and mode, scripts killed at random (SOAK_SECONDS=600)
 #   make chaos   faults of every kind under load: kills, full disks, exhausted limits, reloads, upgrades (CHAOS_SECONDS=600, or CHAOS="--exchanges 1000000")
@@ -32,6 +34,7 @@ OBJCOPY ?= objcopy
 # As cargo has it.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 SLUICE = $(TARGET)/release/sluice
+COUNTER = $(abspath $(TARGET)/demo/instructions)
 PREFIX ?= /usr/local
 LISTEN ?= 127.0.0.1:8080
 SOAK_SECONDS ?= 600
@@ -40,8 +43,8 @@ CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 CHECK ?= HEAD
 
-.PHONY: demo check test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick soak chaos bounds fuzz \
-	clean server test-build test-rust test-models test-sdk test-conformance test-bench test-packaging test-fuzz test-h2spec
+.PHONY: demo check test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick instructions soak chaos bounds fuzz \
+	clean server test-build test-rust test-models test-sdk test-conformance test-bench test-instructions test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`.
 demo:
@@ -190,6 +193,12 @@ test-conformance: sdk server
 test-bench:
 	@python3 -m unittest discover -s bench/tests -t bench
 
+# Instructions of each request of Sluice against the bounds in bench/instructions/table.md. The build is that of `make demo`.
+test-instructions: sdk
+	@tools/needs openssl python3
+	@$(CARGO) build --profile demo --locked --package sluice --package sluice-instructions --bin sluice --bin instructions --no-default-features
+	@cd bench && python3 -B -m sluicebench.instructions --sluice '$(abspath $(TARGET)/demo/sluice)' --counter '$(COUNTER)' --check
+
 docs: build
 	@$(SLUICE) reference > docs/reference/configuration.md
 	@$(CARGO) doc --locked --workspace --no-deps
@@ -217,6 +226,15 @@ bounds: build sdk
 
 fuzz:
 	@fuzz/run $(FUZZ_SECONDS)
+
+# The limit is built like the server. SERVERS and ROWS: some of them, with commas; PROFILE: a row.
+instructions: build sdk
+	@tools/needs openssl python3
+	@$(CARGO) build --profile demo --locked --package sluice-instructions
+	@$(MAKE) --no-print-directory --silent -C bench/programs ../build/limit
+	@$(MAKE) --no-print-directory --silent -C bench/programs ../build/fastcgi_test || echo "No FastCGI program: the peers go without it."
+	@cd bench && python3 -B -m sluicebench.instructions --sluice '$(abspath $(SLUICE))' --counter '$(COUNTER)' \
+		$(if $(SERVERS),--servers '$(SERVERS)') $(if $(ROWS),--rows '$(ROWS)') $(if $(PROFILE),--profile '$(PROFILE)')
 
 clean:
 	@$(CARGO) clean

@@ -147,3 +147,20 @@ fn header_block(path: &str) -> Result<Vec<u8>, Failure> {
     }
     Ok(block)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{header_block, streams_max};
+
+    #[test]
+    fn the_number_of_streams_is_found_among_other_settings() {
+        assert_eq!(streams_max(&[0, 1, 0, 0, 16, 0, 0, 3, 0, 0, 0, 8]), 8);
+        assert_eq!(streams_max(&[0, 1, 0, 0, 16, 0]), u32::MAX);
+    }
+
+    #[test]
+    fn a_path_that_one_byte_cannot_measure_is_refused() {
+        assert!(header_block(&"x".repeat(101)).is_err());
+        assert!(header_block("/0k.txt").is_ok_and(|block| block.starts_with(&[0x82, 0x86, 0x04, 7])));
+    }
+}

@@ -189,3 +189,14 @@ fn middle_mean(mut values: Vec<u64>) -> f64 {
 fn float(count: u64) -> f64 {
     count as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::middle_mean;
+
+    #[test]
+    fn the_smallest_and_the_largest_quarter_do_not_count() {
+        assert!((middle_mean(vec![9, 10, 1000, 11]) - 10.5).abs() < 1e-9);
+        assert!((middle_mean(vec![7]) - 7.0).abs() < 1e-9);
+    }
+}

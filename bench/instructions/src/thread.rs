@@ -128,3 +128,84 @@ fn wait_of(registers: &user_regs_struct) -> Option<Wait> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::libc::{SYS_epoll_wait, SYS_futex, user_regs_struct};
+
+    use super::{Cause, Thread};
+
+    /// Registers of a thread in front of a system call, or behind it.
+    fn registers(rax: i64, rsi: u64, r10: u64) -> user_regs_struct {
+        user_regs_struct {
+            rax: rax.cast_unsigned(),
+            rsi,
+            r10,
+            ..NONE
+        }
+    }
+
+    const NONE: user_regs_struct = user_regs_struct {
+        r15: 0,
+        r14: 0,
+        r13: 0,
+        r12: 0,
+        rbp: 0,
+        rbx: 0,
+        r11: 0,
+        r10: 0,
+        r9: 0,
+        r8: 0,
+        rax: 0,
+        rcx: 0,
+        rdx: 0,
+        rsi: 0,
+        rdi: 0,
+        orig_rax: 0,
+        rip: 0,
+        cs: 0,
+        eflags: 0,
+        rsp: 0,
+        ss: 0,
+        fs_base: 0,
+        gs_base: 0,
+        ds: 0,
+        es: 0,
+        fs: 0,
+        gs: 0,
+    };
+
+    fn cause_after(call: user_regs_struct, result: i64, before: Cause) -> Cause {
+        let mut thread = Thread::new(0, 0, before);
+        thread.enter(&call);
+        thread.leave(&registers(result, 0, 0));
+        thread.cause
+    }
+
+    #[test]
+    fn a_wait_that_has_timed_out_is_work_of_the_clock() {
+        let wait = registers(SYS_epoll_wait, 0, 1000);
+        assert_eq!(cause_after(wait, 0, Cause::Event), Cause::Clock);
+        assert_eq!(cause_after(wait, 1, Cause::Clock), Cause::Event);
+        let futex = registers(SYS_futex, 9, 0x1000);
+        assert_eq!(cause_after(futex, -110, Cause::Event), Cause::Clock);
+        assert_eq!(cause_after(futex, 0, Cause::Clock), Cause::Event);
+    }
+
+    #[test]
+    fn a_look_that_does_not_wait_changes_nothing() {
+        assert_eq!(
+            cause_after(registers(SYS_epoll_wait, 0, 0), 0, Cause::Event),
+            Cause::Event
+        );
+    }
+
+    #[test]
+    fn a_call_that_begins_again_stands_at_its_instruction() {
+        let mut thread = Thread::new(0, 0, Cause::Clock);
+        let mut stopped = registers(-512, 9, 0);
+        (stopped.orig_rax, stopped.rip) = (SYS_futex.cast_unsigned(), 102);
+        thread.stand(&stopped);
+        assert_eq!((thread.at, thread.is_in_call), (100, true));
+    }
+}

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
@@ -27,10 +27,14 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 PAGE = REPOSITORY / "bench" / "instructions" / "table.md"
 #: Functions that a profile names.
 PROFILE_LINES = 40
+#: How often a row that has grown is counted again before it fails.
+COUNTED_AGAIN = 2
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parse(arguments)
+    # What was started is then stopped, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     run.go_first()
     with run.site(REPOSITORY, options.sluice.absolute()) as site:
         try:
@@ -62,19 +66,15 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     return options
 
 
-def note(server: str, row: Row, figure: Optional[Figure], seconds: float) -> None:
-    count = table.number(figure and figure.instructions)
-    print(f"{COLUMNS[server]:<12} {row.label:<44} {count:>12}  ({seconds:.1f} s)", file=sys.stderr)
+def note(server: str, row: Row, figure: Optional[Figure]) -> None:
+    print(f"{COLUMNS[server]:<12} {row.label:<44} {table.number(figure and figure.instructions):>12}", file=sys.stderr)
 
 
 def counted(site: Site, options: argparse.Namespace, server: str) -> dict[str, Optional[Figure]]:
     figures = {}
-    began = time.monotonic()
     for row, figure in run.count(site, options.counter.absolute(), server, options.rows):
         figures[row.key] = figure
-        now = time.monotonic()
-        note(server, row, figure, now - began)
-        began = now
+        note(server, row, figure)
     return figures
 
 
@@ -97,15 +97,28 @@ def check(site: Site, options: argparse.Namespace, page: Path) -> int:
         print(f"Written: {page}")
         return 0
     bounds = table.read_bounds(page.read_text())
-    complaints = [complaint for row in options.rows if (complaint := table.complaint(row, figures[row.key], bounds))]
     growth = 100 * bounds.allowed_growth()
     if bounds.conditions != str(table.conditions()):
-        print(f"{page.name} was made with {bounds.conditions}. Here: {table.conditions()}. So rows may differ by {growth:.0f} %.")
+        print(f"{page.name} was made with {bounds.conditions}. Here: {table.conditions()}. So a row may grow by {growth:.0f} %.")
+    for _ in range(COUNTED_AGAIN):
+        grown = [row for row in options.rows if table.complaint(row, figures[row.key], bounds)]
+        for row in grown:
+            figures[row.key] = smaller(figures[row.key], run.count_row(site, options.counter.absolute(), "sluice", row, 0))
+            note("sluice", row, figures[row.key])
+    complaints = [complaint for row in options.rows if (complaint := table.complaint(row, figures[row.key], bounds))]
+    for row in options.rows:
+        if table.has_fallen(row, figures[row.key], bounds):
+            print(f"{row.label}: fewer than in {page.name}. UPDATE=1 make test-instructions keeps it so.")
     for complaint in complaints:
         print(f"instructions: {complaint} (at most {growth:.0f} %)", file=sys.stderr)
     if complaints:
-        print("`make instructions PROFILE=ROW` shows where they are; UPDATE=1 make test-instructions renews the table.", file=sys.stderr)
+        print("`make instructions PROFILE=ROW` shows where they are. If it is worth them: UPDATE=1 make test-instructions.", file=sys.stderr)
     return 1 if complaints else 0
+
+
+def smaller(one: Optional[Figure], other: Optional[Figure]) -> Optional[Figure]:
+    """The one with fewer instructions: what disturbs a count adds to it."""
+    return min((figure for figure in (one, other) if figure), key=lambda figure: figure.instructions, default=None)
 
 
 def profile(site: Site, options: argparse.Namespace) -> int:

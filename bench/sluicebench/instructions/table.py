@@ -94,7 +94,7 @@ def bounds_section(figures: Mapping[str, Optional[Figure]]) -> str:
         each = figures.get(row.key)
         if each:
             cells.append([row.label, f"`{row.key}`", number(each.instructions), number(each.allocations, 1), number(each.copied)])
-    lines = [BOUNDS_HEADING, "", f"Sluice as the profile `counted` builds it, with {conditions()}.", "", *lines_of(cells), ""]
+    lines = [BOUNDS_HEADING, "", f"Sluice as `make demo` builds it, with {conditions()}.", "", *lines_of(cells), ""]
     return "\n".join(lines)
 
 
@@ -132,9 +132,15 @@ class Bounds:
 
 def read_bounds(page: str) -> Bounds:
     text = section(page, BOUNDS_HEADING)
-    made_with = re.search(r"profile `counted` builds it, with (.*)\.$", text, re.MULTILINE)
+    made_with = re.search(r"`make demo` builds it, with (.*)\.$", text, re.MULTILINE)
     cells = re.findall(r"^\|[^|]*\| `([^`]+)` \| ([\d,]+) \|", text, re.MULTILINE)
     return Bounds(made_with[1] if made_with else "", {key: float(count.replace(",", "")) for key, count in cells})
+
+
+def has_fallen(row: Row, figure: Optional[Figure], bounds: Bounds) -> bool:
+    """Whether the page allows a row to grow back to more than it needs."""
+    allowed = bounds.instructions.get(row.key)
+    return figure is not None and allowed is not None and figure.instructions < allowed * (1 - bounds.allowed_growth())
 
 
 def complaint(row: Row, figure: Optional[Figure], bounds: Bounds) -> str:
