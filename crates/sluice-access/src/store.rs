@@ -34,7 +34,7 @@ pub struct UserStore {
     /// The same for each store of this source.
     users_id: u64,
     source: Arc<UserSource>,
-    watch: Mutex<Watch>,
+    file_check: Mutex<FileCheck>,
     current: Mutex<Current>,
     /// Held while the files are read, so that one thread reads them.
     reading: Mutex<()>,
@@ -44,7 +44,7 @@ pub struct UserStore {
 
 /// The state of the files at the last stat(2).
 #[derive(Debug)]
-struct Watch {
+struct FileCheck {
     checked: Instant,
     stamps: [Option<Stamp>; 2],
     /// Grows with each change.
@@ -89,7 +89,7 @@ impl UserStore {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             users_id: users_id(source),
             source: Arc::clone(source),
-            watch: Mutex::new(Watch {
+            file_check: Mutex::new(FileCheck {
                 checked: Instant::now(),
                 stamps,
                 generation: 0,
@@ -116,18 +116,18 @@ impl UserStore {
         if self.source != opened.source || self.source.agent.is_some() {
             return None;
         }
-        let stamps = opened.watch.lock().unwrap_or_else(PoisonError::into_inner).stamps;
+        let stamps = opened.file_check.lock().unwrap_or_else(PoisonError::into_inner).stamps;
         let loaded = Arc::clone(&opened.lock_current().loaded);
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        if watch.stamps != stamps {
-            watch.stamps = stamps;
-            watch.generation += 1;
+        let mut file_check = self.file_check.lock().unwrap_or_else(PoisonError::into_inner);
+        if file_check.stamps != stamps {
+            file_check.stamps = stamps;
+            file_check.generation += 1;
             *self.lock_current() = Current {
-                generation: watch.generation,
+                generation: file_check.generation,
                 loaded,
             };
         }
-        drop(watch);
+        drop(file_check);
         Some(Arc::clone(self))
     }
 
@@ -152,16 +152,16 @@ impl UserStore {
 
     /// The number of the state of the files, which grows when they change. Calls stat(2), at most once a second.
     pub(crate) fn generation(&self, now: Instant) -> u64 {
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(watch.checked) >= CHECK_INTERVAL {
-            watch.checked = now;
+        let mut file_check = self.file_check.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(file_check.checked) >= CHECK_INTERVAL {
+            file_check.checked = now;
             let stamps = stamps(&self.source);
-            if stamps != watch.stamps {
-                watch.stamps = stamps;
-                watch.generation += 1;
+            if stamps != file_check.stamps {
+                file_check.stamps = stamps;
+                file_check.generation += 1;
             }
         }
-        watch.generation
+        file_check.generation
     }
 
     /// The users and groups, read again if the files have changed. Waits for the disk.
@@ -335,7 +335,7 @@ mod tests {
         fs::write(&groups, "staff: ann\n").unwrap();
         let store = store(directory.path());
         fs::write(&groups, "editors: ann bob\n").unwrap();
-        store.watch.lock().unwrap().checked -= CHECK_INTERVAL;
+        store.file_check.lock().unwrap().checked -= CHECK_INTERVAL;
         let reading = store.reading.lock().unwrap();
         assert_eq!(
             *store.groups_of("ann"),

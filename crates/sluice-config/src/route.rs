@@ -31,15 +31,15 @@ use super::throttle::{self, THROTTLE};
 /// The role of a key in a route. Messages, the check of the action and a test of the guide are made of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It says which requests the route matches.
+    /// Says which requests the route matches.
     Matches,
     /// A part of one action: serving a directory.
     Serves,
-    /// It is an action, of which a route has one.
+    /// An action, of which a route has one.
     Acts,
-    /// It changes something in whatever answers.
+    /// Changes something in whatever answers.
     Changes,
-    /// It adds to the rest of the route.
+    /// Adds to the rest of the route.
     Adds,
 }
 

@@ -147,7 +147,7 @@ impl Cache {
         self.entries.get(&BorrowedKey(directory.id(), name))
     }
 
-    /// As `peek`, by the key.
+    /// The entry with this key, like `peek`.
     pub(crate) fn peek_key(&self, key: &Key) -> Option<Arc<Cached>> {
         self.entries.get(key)
     }

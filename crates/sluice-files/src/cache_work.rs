@@ -4,12 +4,15 @@
 //! here: how a file is read into the cache (`cache::fill`), how a variant is compressed (`variants::on_demand`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, Method, Response};
+use sluice_http::body::ResponseBody;
 use sluice_http::conditions::{self, Evaluation};
 use sluice_http::encoding::Encoding;
 use sluice_http::fault::Fault;
 use sluice_watch::Subject;
+use tokio::time::timeout;
 
 use crate::cache::Cache;
 use crate::cache::entry::Cached;
@@ -17,9 +20,13 @@ use crate::cache::fill::Fill;
 use crate::file_events::note;
 use crate::found::{Found, Stored};
 use crate::response::Selected;
-use crate::variants::on_demand::{Compression, Original, PendingVariant};
+use crate::variants::in_flight::Awaited;
+use crate::variants::on_demand::{Compression, Original};
 
-/// What the cache does for a file that is to be sent.
+/// Longest wait for a variant. After it the file is sent as it is.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The work of the cache for a file that is to be sent.
 #[derive(Default)]
 pub(crate) enum CacheWork {
     #[default]
@@ -79,7 +86,19 @@ impl Selected {
         let Some(compression) = compression else {
             return Ok(Ok(self));
         };
-        Ok(compression.begin(self, original))
+        let name = compression.file_name().to_owned();
+        Ok(match compression.begin(original) {
+            Ok(None) => Ok(self),
+            Ok(Some(variant)) => {
+                self.found = Found::Cached(variant);
+                Ok(self)
+            }
+            Err(variant) => Err(Box::new(PendingVariant {
+                name,
+                selected: self,
+                variant,
+            })),
+        })
     }
 
     /// Whether a request is answered with the file or a part of it.
@@ -121,6 +140,36 @@ impl Selected {
     }
 }
 
+/// A response that waits for a variant.
+pub struct PendingVariant {
+    name: String,
+    /// The file, which is sent without the variant.
+    selected: Selected,
+    variant: Awaited,
+}
+
+impl PendingVariant {
+    /// Waits and makes the response: with the variant, or with the file as it is if there is no variant within two seconds.
+    ///
+    /// # Errors
+    /// As of [`Selected::respond`].
+    pub async fn respond(
+        mut self: Box<Self>,
+        method: &Method,
+        fields: &HeaderMap,
+    ) -> Result<Response<ResponseBody>, Fault> {
+        let variant = match timeout(WAIT_TIMEOUT, self.variant.wait_for(Option::is_some)).await {
+            Ok(Ok(outcome)) => outcome.clone().flatten(),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        let mut selected = self.selected;
+        if let Some(variant) = variant {
+            selected.found = Found::Cached(variant);
+        }
+        selected.send(&self.name, method, fields)
+    }
+}
+
 /// Reads a file into the cache: a small one now, which is the result, a larger one in the background.
 pub(crate) fn read(fill: Box<Fill>, subject: &Subject) -> Option<Arc<Cached>> {
     match fill.read_small() {
@@ -146,7 +195,9 @@ mod tests {
     use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
     use sluice_settings::compression::Compression;
     use sluice_settings::{CacheSettings, CacheUse, CompressionSettings, FileSettings, Precompressed};
+    use tokio::sync::watch;
 
+    use super::PendingVariant;
     use crate::directory::Directory;
     use crate::file_cache::FileCache;
     use crate::file_events::FileEvents;
@@ -220,5 +271,41 @@ mod tests {
         assert_eq!(cache.entries().len(), 1, "the file was read");
         let response = pending.respond(&Method::GET, &plain).await.unwrap();
         assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_for_a_variant_is_bounded() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a.txt"), "text").unwrap();
+        let files = Files {
+            directory: &Directory::open(root.path()).unwrap(),
+            records: None,
+            cache: None,
+            cache_use: CacheUse::On,
+            types: &Types::new(&FileSettings::default()),
+            compression: &Compression::new(&CompressionSettings::default()),
+            precompressed: Some(Precompressed::OnDemand),
+            events: FileEvents::NONE,
+        };
+        let none = HeaderMap::new();
+        let respond = async |variant| {
+            let looked_up = files.look_up("a.txt", PathForm::Any, &Method::GET, &none);
+            let pending = PendingVariant {
+                name: "a.txt".to_owned(),
+                selected: looked_up.unwrap().unwrap(),
+                variant,
+            };
+            let response = Box::new(pending).respond(&Method::GET, &none).await.unwrap();
+            assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
+            assert_eq!(response.body().length(), Some(4));
+        };
+        let (outcome, variant) = watch::channel(None);
+        // The paused clock advances only when nothing else is to be done.
+        respond(variant.clone()).await;
+        outcome.send_replace(Some(None));
+        respond(variant).await;
+        let (dropped, variant) = watch::channel(None);
+        drop(dropped);
+        respond(variant).await;
     }
 }

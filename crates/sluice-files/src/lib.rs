@@ -10,7 +10,7 @@
 
 pub(crate) mod body;
 pub(crate) mod cache;
-pub(crate) mod cache_work;
+pub mod cache_work;
 pub mod directory;
 pub mod file_cache;
 pub mod file_events;
@@ -25,5 +25,5 @@ pub(crate) mod representation;
 pub mod response;
 pub mod send_file;
 pub mod types;
-pub mod variants;
+pub(crate) mod variants;
 pub mod withheld;

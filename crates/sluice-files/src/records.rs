@@ -57,7 +57,7 @@ pub(crate) struct RecordFile {
 struct Rewrite {
     attempts: Arc<Attempts>,
     metadata: Metadata,
-    /// Its directory, opened with the file, so that a directory that replaces it meanwhile is not written to.
+    /// The directory of the file, opened with it, so that one that replaces it meanwhile is not written to.
     parent: File,
     /// The path below the directory of its route.
     name: String,
@@ -201,7 +201,7 @@ impl RecordFile {
         })
     }
 
-    /// Its lines, made while they are sent.
+    /// The lines, made while they are sent.
     pub(crate) fn into_lines(self) -> (Representation, RecordBody) {
         let bytes = self.bytes();
         let lines = RecordBody::new(&self.name, self.file, bytes, self.format);

@@ -16,13 +16,12 @@ use sluice_settings::Precompressed;
 use sluice_watch::Subject;
 
 use crate::cache::entry::Cached;
-use crate::cache_work::CacheWork;
+use crate::cache_work::{CacheWork, PendingVariant};
 use crate::file_events::{note, response_text};
 use crate::found::{Found, Stored, not_found};
 use crate::open_files::{Permit, Sent};
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation, VARY};
-use crate::variants::on_demand::PendingVariant;
 
 /// The methods of files and directories.
 pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
@@ -30,7 +29,7 @@ pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIO
 /// A file in the representation that was selected for a request (RFC 9110 §12).
 pub struct Selected {
     pub(crate) found: Found,
-    /// What the cache does for it once it is to be sent.
+    /// The work of the cache, which is done when the file is sent.
     pub(crate) work: CacheWork,
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,

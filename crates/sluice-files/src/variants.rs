@@ -13,7 +13,7 @@
 //! ```
 
 pub(crate) mod in_flight;
-pub mod on_demand;
+pub(crate) mod on_demand;
 pub(crate) mod time_budget;
 
 use http::{HeaderMap, header};
@@ -96,7 +96,7 @@ impl Files<'_> {
         let mut compression = None;
         if let Some(task) = self.choose_task(&found, &fills, fields, ranked, least) {
             let encoding = task.encoding;
-            match self.plan(name, task, representation) {
+            match task.plan(self.directory, name, representation) {
                 Planned::Ready(variant) => {
                     self.events
                         .note(|| format!("the variant {encoding} that the server has compressed, from the cache"));
@@ -159,7 +159,7 @@ impl Files<'_> {
             return None;
         }
         let cache = self.cache()?;
-        let original = Planning::of(found, fills, &cache.cache)?;
+        let original = Planning::of(found, fills.file.as_deref(), &cache.cache)?;
         if !(self.compression.least_bytes..=COMPRESSED_BYTES_MAX).contains(&original.bytes()) {
             return None;
         }

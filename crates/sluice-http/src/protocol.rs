@@ -15,7 +15,7 @@ pub trait Protocol {
     fn keeps_connection(&self) -> bool;
 
     /// Whether a connection has several exchanges at a time, each as a stream that can be ended alone (RFC 9113 §5). Then frames delimit
-    /// bodies, and pseudo-header fields stand in the place of the request line.
+    /// bodies, and pseudo-header fields stand instead of the request line.
     fn is_multiplexed(&self) -> bool;
 }
 

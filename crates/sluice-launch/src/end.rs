@@ -2,12 +2,9 @@
 //!
 //! Not here: when a process is ended, which the server decides.
 
-pub(crate) mod leftover_processes;
 pub(crate) mod orphans;
-pub(crate) mod outcome;
 pub(crate) mod pidfd;
 pub(crate) mod proc_state;
-pub(crate) mod process_resources;
 pub(crate) mod remove_tree;
 pub(crate) mod rlimit_mark;
 pub(crate) mod session;

@@ -7,6 +7,7 @@ pub(crate) mod child;
 pub(crate) mod clone;
 pub(crate) mod launch_error;
 pub(crate) mod launcher;
+pub(crate) mod outcome;
 pub(crate) mod own_process;
 pub(crate) mod passed_fds;
 pub(crate) mod prepared;

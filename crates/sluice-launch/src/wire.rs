@@ -3,8 +3,10 @@
 //! Not here: starting and ending processes as such (`start`, `end`).
 
 pub(crate) mod codec;
+pub(crate) mod leftover_processes;
 pub(crate) mod message;
 pub(crate) mod message_socket;
+pub(crate) mod process_resources;
 pub(crate) mod program_wire;
 pub(crate) mod remote;
 pub(crate) mod service;

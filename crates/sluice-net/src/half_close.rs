@@ -45,11 +45,11 @@ pub(crate) enum Step {
     Leave,
 }
 
-/// The watch over a connection whose client may have left.
+/// The check of a connection whose client may have left.
 #[derive(Default)]
-pub(crate) struct HalfClose(Option<Watch>);
+pub(crate) struct HalfClose(Option<Silence>);
 
-struct Watch {
+struct Silence {
     /// The time since which nothing was sent.
     since: Instant,
     /// The count of bytes sent at the last check.
@@ -71,21 +71,21 @@ impl HalfClose {
             ClientEnd::Gone => return Step::Leave,
             ClientEnd::HalfClosed => {}
         }
-        let watch = self.0.get_or_insert(Watch {
+        let silence = self.0.get_or_insert(Silence {
             since: now,
             sent,
             next_probe: now,
             interval: Duration::from_secs(1),
         });
-        if watch.sent != sent {
-            (watch.sent, watch.since) = (sent, now);
+        if silence.sent != sent {
+            (silence.sent, silence.since) = (sent, now);
         }
-        if now.duration_since(watch.since) >= timeout {
+        if now.duration_since(silence.since) >= timeout {
             return Step::Leave;
         }
-        if probe == Probe::Possible && now >= watch.next_probe {
-            watch.next_probe = now + watch.interval;
-            watch.interval *= 2;
+        if probe == Probe::Possible && now >= silence.next_probe {
+            silence.next_probe = now + silence.interval;
+            silence.interval *= 2;
             return Step::Probe;
         }
         Step::Continue

@@ -220,21 +220,26 @@ fn head_timed_out() -> Refusal {
 
 /// The refusal of a head. `None` if the error is not about a head.
 fn refusal_of(error: &hyper::Error) -> Option<Refusal> {
-    let (status, is_answered) = if error.is_parse_version_h2() {
-        (StatusCode::HTTP_VERSION_NOT_SUPPORTED, false)
-    } else if error.is_parse_too_large() && error.to_string() == TARGET_TOO_LONG {
-        (StatusCode::URI_TOO_LONG, true)
+    if error.is_parse_version_h2() {
+        return Some(Refusal {
+            status: StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            reason: "the major version of HTTP is not 1".to_owned(),
+            is_answered: false,
+        });
+    }
+    let status = if error.is_parse_too_large() && error.to_string() == TARGET_TOO_LONG {
+        StatusCode::URI_TOO_LONG
     } else if error.is_parse_too_large() {
-        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, true)
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
     } else if error.is_parse() {
-        (StatusCode::BAD_REQUEST, true)
+        StatusCode::BAD_REQUEST
     } else {
         return None;
     };
     Some(Refusal {
         status,
         reason: error.to_string(),
-        is_answered,
+        is_answered: true,
     })
 }
 

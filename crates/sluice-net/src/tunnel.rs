@@ -1,7 +1,7 @@
 //! Tunnels: bytes of another protocol in both directions, on a connection or a stream whose exchange has switched to it (RFC 9110 §7.8,
 //! RFC 8441); WebSocket is one.
 //!
-//! Here: the interface between a protocol of HTTP and a tunnel, and the run of a tunnel in the place of HTTP/1.1, or beside other
+//! Here: the interface between a protocol of HTTP and a tunnel, and the run of a tunnel instead of HTTP/1.1, or beside other
 //! exchanges of HTTP/2. Not here: the bytes, which are the tunnel's, and the response that begins it (`service`).
 //!
 //! ```text
@@ -77,7 +77,7 @@ where
     }
 }
 
-/// Runs a tunnel in the place of HTTP/1.1, until it is over or the connection is to be closed.
+/// Runs a tunnel instead of HTTP/1.1, until it is over or the connection is to be closed.
 pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut tunnel: Box<dyn Tunnel>) {
     let (connection, limits) = (&http.slot, http.service.limits());
     let mut monitor = ConnectionMonitor::new(connection, http.net.tick());
@@ -139,7 +139,7 @@ pub(crate) async fn run_on_stream(net: Rc<WorkerNet>, upgrade: OnUpgrade, mut tu
     }
 }
 
-/// The client of a tunnel in the place of HTTP/1.1.
+/// The client of a tunnel that runs instead of HTTP/1.1.
 struct Client(SharedStream);
 
 impl AsyncRead for Client {

@@ -33,6 +33,7 @@ mod request_limits;
 mod route_of_fault;
 mod waiting;
 mod watched;
+mod watched_decision;
 mod watched_routes;
 #[cfg(test)]
 mod watched_tests;
@@ -123,7 +124,7 @@ impl Service for ExchangeService {
                 return PendingResponse::now(finish(response, exchange, under_way));
             }
         };
-        exchange.note_site(&request, connection);
+        note_site(&mut exchange, &request, connection);
         let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
             Ok(response) => response,
             Err(Wait::Refused(fault)) => refuse::request(&mut exchange, &request, &fault),
@@ -171,6 +172,14 @@ async fn unless_ended<T>(
         answer.as_mut().poll(context)
     })
     .await
+}
+
+/// Has an exchange note the site of its request.
+fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
+    watched_decision::site(exchange, request, connection.peer().listener());
+    if exchange.client.is_https && request.target_path().is_some() {
+        exchange.note_hsts(request.site().hsts.as_ref());
+    }
 }
 
 /// Completes the response.

@@ -1,4 +1,5 @@
-//! Doc comments: the first word is a noun or a verb, not a pronoun or a preposition that stands for one.
+//! Doc comments: the first word is a noun or a verb, not a pronoun or a preposition that stands for one; and examples of code are where
+//! `make test` runs them.
 
 use crate::allowed::Finding;
 use crate::source::Source;
@@ -34,6 +35,31 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
+/// The crate whose examples `make test` runs (`test-rust` in the Makefile); rustdoc would read every other one for nothing.
+const WITH_EXAMPLES: &str = "crates/sluice-membuf/src/";
+
+/// Finds examples that would be compiled and run as tests, in other crates.
+pub(crate) fn check_examples(source: &Source) -> Vec<String> {
+    let is_run = |language: &str| ["", "rust", "no_run", "should_panic"].contains(&language);
+    let (mut findings, mut is_open) = (Vec::new(), false);
+    for (index, line) in source.comments.lines().enumerate() {
+        let text = line.trim();
+        let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"));
+        let Some(language) = text.and_then(|text| text.trim().strip_prefix("```")) else {
+            continue;
+        };
+        if !is_open && is_run(language) && !source.path.starts_with(WITH_EXAMPLES) {
+            findings.push(format!(
+                "{}:{}: `make test` does not run this example: mark it as text, or add the crate to test-rust in the Makefile",
+                source.path,
+                index + 1
+            ));
+        }
+        is_open = !is_open;
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +81,14 @@ mod tests {
     fn nouns_verbs_and_other_comments_are_not_found() {
         let text = "//! Items.\n// What an ordinary comment is about.\n/// `It` as code.\nlet a = \"/// What\";\n/// Whatever. It\nfn b() {}\n";
         assert_eq!(check(&sample("a.rs", text)), []);
+    }
+
+    #[test]
+    fn examples_that_nothing_runs_are_found() {
+        let text = "//! ```text\n//! a\n//! ```\n/// ```\n/// b();\n/// ```\nfn b() {}\n";
+        let findings = check_examples(&sample("crates/x/src/a.rs", text));
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].starts_with("crates/x/src/a.rs:4: "), "{findings:?}");
+        assert!(check_examples(&sample("crates/sluice-membuf/src/a.rs", text)).is_empty());
     }
 }

@@ -54,7 +54,7 @@ const OWN: &str = "tools/tidy/";
 type Check = fn(&Tree) -> Vec<String>;
 
 /// The rules.
-const CHECKS: [(&str, Check); 17] = [
+const CHECKS: [(&str, Check); 18] = [
     ("crates depend only on lower floors", |tree| {
         tree.manifests().iter().flat_map(floors::check).collect()
     }),
@@ -122,6 +122,9 @@ const CHECKS: [(&str, Check); 17] = [
     }),
     ("few files name a mode of scripts", |tree| {
         tree.sources.iter().flat_map(decision::check_modes).collect()
+    }),
+    ("examples in doc comments are run", |tree| {
+        tree.sources.iter().flat_map(doc_comments::check_examples).collect()
     }),
     ("tracked files are small", |tree| sizes::check_tracked(tree.root())),
     ("nothing names the machine it was written on", |tree| {

@@ -12,10 +12,10 @@ use crate::cache::entry::{Cached, Key};
 pub(super) const IN_FLIGHT_MAX: usize = 256;
 
 /// The result of a compression: `None` if the file is sent uncompressed, because it failed or does not make it smaller.
-pub(super) type Outcome = Option<Arc<Cached>>;
+pub(crate) type Outcome = Option<Arc<Cached>>;
 
 /// A variant that is being compressed: nothing until the compression has ended.
-pub(super) type Awaited = watch::Receiver<Option<Outcome>>;
+pub(crate) type Awaited = watch::Receiver<Option<Outcome>>;
 
 /// The compressions in progress.
 #[derive(Default)]

@@ -1,32 +1,27 @@
 //! Compresses variants of files for the cache: in a blocking thread, once for all requests that want the variant.
 //!
-//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets a variant (`variants`), the table of compressions in progress (`in_flight`), and the
-//! compression itself (`encoding::encoder` of sluice-http).
+//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets
+//! a variant (`variants`), the table of compressions in progress (`in_flight`), and the compression itself (`encoding::encoder` of sluice-http).
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use http::{HeaderMap, Method, Response};
-use sluice_http::body::ResponseBody;
 use sluice_http::encoding::Encoding;
 use sluice_http::encoding::encoder::{Effort, encode};
-use sluice_http::fault::Fault;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use crate::body::read_part;
 use crate::cache::Cache;
 use crate::cache::entry::{Cached, FileVersion, Key};
-use crate::cache_work::Fills;
+use crate::cache::fill::Fill;
+use crate::directory::Directory;
 use crate::file_cache::FileCache;
 use crate::found::Found;
-use crate::lookup::Files;
 use crate::representation::Representation;
-use crate::response::Selected;
 use crate::variants::in_flight::{Awaited, InFlight, Outcome, Started};
 use crate::variants::time_budget::TimeBudget;
 
@@ -34,9 +29,6 @@ use crate::variants::time_budget::TimeBudget;
 /// are compressed in the background while the request gets the file as it is, because it would wait for longer than the
 /// variant saves.
 const AWAITED_BYTES_MAX: u64 = 1 << 20;
-
-/// Longest wait for a variant. After it the file is sent as it is.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Compressions that run at once, for all workers together, because each keeps a processor busy.
 static PERMITS: Semaphore = Semaphore::const_new(4);
@@ -73,46 +65,34 @@ pub(crate) struct Compression {
     encoding: Encoding,
 }
 
-impl Files<'_> {
-    /// Plans a variant that the server compresses: it is in the cache, or is to be compressed.
-    pub(super) fn plan(&self, name: &str, task: Task<'_>, representation: &Representation) -> Planned {
+impl Task<'_> {
+    /// Plans the variant of the file with this name: it is in the cache, or is to be compressed.
+    pub(super) fn plan(self, directory: &Directory, name: &str, representation: &Representation) -> Planned {
         let Task {
             cache: FileCache { cache, in_flight, time },
             original,
             encoding,
-        } = task;
+        } = self;
         let variant_name = variant_name(name, encoding);
-        if let Some(variant) = cache.peek(self.directory, &variant_name)
+        if let Some(variant) = cache.peek(directory, &variant_name)
             && original.has_version_of(&variant)
         {
             return Planned::Ready(variant);
         }
         // Outside a runtime there are no blocking threads.
-        if Handle::try_current().is_err() || !self.is_kept(cache, name, &original) || !time.has_time() {
+        if Handle::try_current().is_err() || !original.is_kept(cache, directory, name) || !time.has_time() {
             return Planned::Unavailable;
         }
         Planned::Compress(Box::new(Compression {
             cache: Arc::clone(cache),
             in_flight: Arc::clone(in_flight),
             time: Arc::clone(time),
-            key: Key::new(self.directory, &variant_name),
+            key: Key::new(directory, &variant_name),
             bytes: original.bytes(),
             original: original.into_cached(),
             representation: representation.on_demand(encoding),
             encoding,
         }))
-    }
-
-    /// Whether the file is in the cache or will be. Variants of other files are not kept.
-    fn is_kept(&self, cache: &Cache, name: &str, original: &Planning<'_>) -> bool {
-        match original {
-            Planning::Cached(cached) => {
-                let present = cache.peek(self.directory, name);
-                present.is_some_and(|present| Arc::ptr_eq(&present, cached))
-            }
-            Planning::Unread(_) => true,
-            Planning::NotKept(_) => false,
-        }
     }
 }
 
@@ -127,16 +107,21 @@ impl Compression {
         self.original.is_none()
     }
 
-    /// Begins to compress, unless another request has done so. `read` is the file, if it was read for the request. The result is the file as it
-    /// is, or the variant if another request has it compressed meanwhile.
+    /// The name of the file.
+    pub(crate) fn file_name(&self) -> &str {
+        file_name(&self.key)
+    }
+
+    /// Begins to compress, unless another request has done so. `read` is the file, if it was read for the request. The result is the variant
+    /// if another request has it compressed meanwhile; without it, the file is sent as it is.
     ///
     /// # Errors
-    /// The request waits for the variant; without it, it gets `selected`.
-    pub(crate) fn begin(self, selected: Selected, read: Option<Original>) -> Result<Selected, Box<PendingVariant>> {
+    /// The request waits for the variant.
+    pub(crate) fn begin(self, read: Option<Original>) -> Result<Option<Arc<Cached>>, Awaited> {
         let is_awaited = self.is_awaited();
         let original = self.original.map(Original::Cached).or(read);
         let (Some(original), Ok(runtime)) = (original, Handle::try_current()) else {
-            return Ok(selected);
+            return Ok(None);
         };
         let cached = || {
             let variant = self.cache.peek_key(&self.key);
@@ -149,7 +134,7 @@ impl Compression {
                     cache: self.cache,
                     in_flight: self.in_flight,
                     time: self.time,
-                    key: self.key.clone(),
+                    key: self.key,
                     original,
                     representation: self.representation,
                     encoding: self.encoding,
@@ -159,15 +144,12 @@ impl Compression {
                 awaited
             }
             Started::Earlier(awaited) => awaited,
-            Started::Finished(variant) => {
-                let found = Found::Cached(variant);
-                return Ok(Selected { found, ..selected });
-            }
-            Started::TooMany => return Ok(selected),
+            Started::Finished(variant) => return Ok(Some(variant)),
+            Started::TooMany => return Ok(None),
         };
         match is_awaited {
-            true => Err(PendingVariant::new(file_name(&self.key), selected, awaited)),
-            false => Ok(selected),
+            true => Err(awaited),
+            false => Ok(None),
         }
     }
 }
@@ -182,45 +164,6 @@ fn file_name(key: &Key) -> &str {
     key.name().split('\0').next().unwrap_or_default()
 }
 
-/// A response that waits for a variant.
-pub struct PendingVariant {
-    name: String,
-    /// What is sent without the variant.
-    selected: Selected,
-    variant: Awaited,
-}
-
-impl PendingVariant {
-    /// Waits for a variant of the file with this name; without it, `selected` is sent.
-    pub(super) fn new(name: &str, selected: Selected, variant: Awaited) -> Box<PendingVariant> {
-        Box::new(PendingVariant {
-            name: name.to_owned(),
-            selected,
-            variant,
-        })
-    }
-
-    /// Waits and makes the response: with the variant, or with the file as it is if there is no variant within two seconds.
-    ///
-    /// # Errors
-    /// As of [`Selected::respond`].
-    pub async fn respond(
-        mut self: Box<Self>,
-        method: &Method,
-        fields: &HeaderMap,
-    ) -> Result<Response<ResponseBody>, Fault> {
-        let variant = match timeout(WAIT_TIMEOUT, self.variant.wait_for(Option::is_some)).await {
-            Ok(Ok(outcome)) => outcome.clone().flatten(),
-            Ok(Err(_)) | Err(_) => None,
-        };
-        let mut selected = self.selected;
-        if let Some(variant) = variant {
-            selected.found = Found::Cached(variant);
-        }
-        selected.send(&self.name, method, fields)
-    }
-}
-
 /// The file from which a variant would be made, as the lookup knows it.
 pub(super) enum Planning<'a> {
     /// In memory.
@@ -233,8 +176,8 @@ pub(super) enum Planning<'a> {
 
 impl<'a> Planning<'a> {
     /// The file that was found, if it is small enough for the cache.
-    pub(super) fn of(found: &'a Found, fills: &Fills, cache: &Cache) -> Option<Planning<'a>> {
-        match (found, &fills.file) {
+    pub(super) fn of(found: &'a Found, fill: Option<&Fill>, cache: &Cache) -> Option<Planning<'a>> {
+        match (found, fill) {
             (Found::Cached(cached), _) => Some(Planning::Cached(cached)),
             (Found::File(_), Some(fill)) => Some(Planning::Unread(fill.version())),
             (Found::File(file), None) if file.body.left() <= cache.file_bytes_max() => {
@@ -265,6 +208,18 @@ impl<'a> Planning<'a> {
     /// Whether the file was compressed in vain before.
     pub(super) fn is_incompressible(&self, encoding: Encoding) -> bool {
         matches!(self, Planning::Cached(cached) if cached.variants.is_incompressible(encoding))
+    }
+
+    /// Whether the file is in the cache or will be. Variants of other files are not kept.
+    fn is_kept(&self, cache: &Cache, directory: &Directory, name: &str) -> bool {
+        match self {
+            Planning::Cached(cached) => {
+                let present = cache.peek(directory, name);
+                present.is_some_and(|present| Arc::ptr_eq(&present, cached))
+            }
+            Planning::Unread(_) => true,
+            Planning::NotKept(_) => false,
+        }
     }
 
     fn into_cached(self) -> Option<Arc<Cached>> {
@@ -371,52 +326,5 @@ impl Drop for Job {
     /// The job has ended or will never run. The next request starts another one if the variant is not in the cache.
     fn drop(&mut self) {
         self.in_flight.finish(&self.key);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::header;
-
-    use super::*;
-    use crate::directory::Directory;
-    use crate::file_events::FileEvents;
-    use crate::types::Types;
-    use sluice_settings::compression::Compression;
-    use sluice_settings::{CacheUse, CompressionSettings, FileSettings, Precompressed};
-
-    #[tokio::test(start_paused = true)]
-    async fn wait_for_a_variant_is_bounded() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::write(root.path().join("a.txt"), "text").unwrap();
-        let directory = Directory::open(root.path()).unwrap();
-        let files = Files {
-            directory: &directory,
-            records: None,
-            cache: None,
-            cache_use: CacheUse::On,
-            types: &Types::new(&FileSettings::default()),
-            compression: &Compression::new(&CompressionSettings::default()),
-            precompressed: Some(Precompressed::OnDemand),
-            events: FileEvents::NONE,
-        };
-        let respond = async |variant| {
-            let pending = PendingVariant::new(
-                "a.txt",
-                files.select("a.txt", files.find("a.txt").unwrap(), &HeaderMap::new()),
-                variant,
-            );
-            let response = pending.respond(&Method::GET, &HeaderMap::new()).await.unwrap();
-            assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
-            assert_eq!(response.body().length(), Some(4));
-        };
-        let (outcome, variant) = watch::channel(None);
-        // The paused clock advances only when nothing else is to be done.
-        respond(variant.clone()).await;
-        outcome.send_replace(Some(None));
-        respond(variant).await;
-        let (dropped, variant) = watch::channel(None);
-        drop(dropped);
-        respond(variant).await;
     }
 }

@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::confine::own_directory::OwnDirectory;
 use crate::end::orphans;
 use crate::end::session::{Survivors, terminate};
@@ -46,7 +48,7 @@ const FREE_MAX: usize = 16;
 const CPU_PERIOD: u64 = 100_000;
 
 /// The limits of a script process and all its descendants together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupLimits {
     /// Bytes of memory (`memory.max`); beyond them the kernel kills all of its processes.
     pub memory_bytes_max: Option<u64>,

@@ -5,11 +5,13 @@
 
 use std::ffi::CString;
 
+use serde::{Deserialize, Serialize};
+
 use crate::confine::cgroup::CgroupLimits;
 use crate::confine::file_rules::FileRules;
 
 /// Limits on what a script process may use and reach. `Default`: the same as the server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// The number that is added to the server's nice value (nice(2)); 19 is the largest.
     pub nice: u8,
@@ -33,7 +35,7 @@ pub struct Confinement {
 }
 
 /// The priority of a process among those that use a disk (ioprio_set(2)). Only some schedulers of disks honour it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IoPriority {
     /// The lowest of the usual class.
     Low,

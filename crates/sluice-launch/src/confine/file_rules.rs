@@ -14,6 +14,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
+
 use crate::syscall::checked;
 
 /// Rights (landlock(7), "Filesystem flags").
@@ -97,7 +99,7 @@ const DEVICES: [&str; 6] = [
 ];
 
 /// The files that a script process may use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRules {
     /// Files, and directories with all that is below them, that it may read and execute.
     pub read: Vec<CString>,

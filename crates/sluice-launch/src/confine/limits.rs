@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::confine::root_and_tmp::has_capability;
 use crate::syscall::checked;
 
 /// Resource limits of one script process; `None` keeps the server's limit. Soft and hard limit are equal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
     /// Bytes of address space (RLIMIT_AS). All mapped memory counts, used or not, the memory buffer included.
     pub memory_bytes_max: Option<u64>,

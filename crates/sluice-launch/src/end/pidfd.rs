@@ -8,8 +8,10 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How a process ended (wait(2)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
     /// The process exited with this code, 0 to 255.
     Code(i32),
@@ -18,7 +20,7 @@ pub enum Exit {
 }
 
 /// The resources that a process has used until its end, with those of its children that it has waited for (getrusage(2)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time of its own code.
     pub user: Duration,
@@ -29,7 +31,7 @@ pub struct Usage {
 }
 
 /// A signal that ends a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signal {
     /// SIGTERM: a request, which the program may delay or ignore.
     Terminate,

@@ -6,6 +6,8 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use serde::{Deserialize, Serialize};
+
 /// Children that are named.
 const CHILDREN_MAX: usize = 3;
 
@@ -13,7 +15,7 @@ const CHILDREN_MAX: usize = 3;
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// The state of a process at one moment. Texts that the kernel does not provide are empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
     /// `/proc/PID/stat`.
     pub stat: String,
@@ -28,7 +30,7 @@ pub struct Observation {
 }
 
 /// An open file of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedFile {
     /// The target of the link in `/proc/PID/fd`.
     pub link: String,
@@ -41,7 +43,7 @@ pub struct ObservedFile {
 }
 
 /// A child of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedChild {
     /// The process id.
     pub pid: i32,

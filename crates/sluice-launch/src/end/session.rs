@@ -19,6 +19,8 @@ use std::path::Path;
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::end::orphans;
 use crate::end::pidfd::{Signal, kill};
 use crate::end::rlimit_mark;
@@ -118,7 +120,7 @@ pub(crate) fn terminate(pids: &[i32], is_member: impl Fn(i32) -> bool) {
 }
 
 /// Whether another process can do the work of a script process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Company {
     /// No other process can.
     Alone,

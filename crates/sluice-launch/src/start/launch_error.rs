@@ -4,8 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use serde::{Deserialize, Serialize};
+
 /// The error of a start. No process and no descriptor remains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchError {
     /// The step that failed.
     pub stage: Stage,
@@ -14,7 +16,7 @@ pub struct LaunchError {
 }
 
 /// The steps of a start, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// Checking `Program::environment`.
     Environment,

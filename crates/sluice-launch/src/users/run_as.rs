@@ -6,11 +6,12 @@
 use std::ffi::CString;
 use std::fmt;
 
-use crate::start::program::Program;
+use serde::{Deserialize, Serialize};
+
 use crate::users::credentials::Credentials;
 
 /// The wished user of a program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunAs {
     /// The user of scripts that the policy has; without one, the launcher's own.
     #[default]
@@ -22,16 +23,16 @@ pub enum RunAs {
 }
 
 /// Why a program may not run as the wished user: the check that failed, for the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal(pub String);
 
 /// Decides the user of a program. It belongs to the launcher, and never comes from the server.
 pub trait UserPolicy: fmt::Debug + Send + Sync {
-    /// The user of a program; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
+    /// The user of a program that is to run so; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
     ///
     /// # Errors
     /// The program may not run as the wished user.
-    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal>;
+    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal>;
 }
 
 /// The policy without other users: every program runs as the launcher.
@@ -39,8 +40,8 @@ pub trait UserPolicy: fmt::Debug + Send + Sync {
 pub struct SameUser;
 
 impl UserPolicy for SameUser {
-    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
-        match &program.run_as {
+    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
+        match run_as {
             RunAs::Usual => Ok(None),
             RunAs::User(name) => Err(Refusal(format!(
                 "this server runs no scripts as another user (user {name})"

@@ -7,7 +7,6 @@
 use std::ffi::CString;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::start::program::Program;
 use crate::users::accounts::{Account, account_by_number};
 use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
@@ -111,16 +110,15 @@ impl CurrentUsers {
 }
 
 impl UserPolicy for CurrentUsers {
-    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
+    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
         let users = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
-        users.decide(program)
+        users.decide(run_as)
     }
 }
 
 impl UserPolicy for ScriptUsers {
-    fn decide(&self, program: &Program) -> Result<Option<Credentials>, Refusal> {
-        self.user_of(&program.run_as)
-            .map_err(|check| Refusal(check.text(&program.run_as)))
+    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
+        self.user_of(run_as).map_err(|check| Refusal(check.text(run_as)))
     }
 }
 

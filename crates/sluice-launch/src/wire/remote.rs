@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::end::outcome::{End, LAUNCHER_TIMEOUT, StartError};
 use crate::end::pidfd::Signal;
 use crate::end::proc_state::Observation;
 use crate::end::session::{Company, company};
 use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::outcome::{End, LAUNCHER_TIMEOUT, StartError};
 use crate::start::program::Program;
 use crate::wire::message::{self, Reply};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};

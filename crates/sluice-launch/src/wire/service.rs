@@ -20,18 +20,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::end::orphans::{has_orphans, reap_orphans};
-use crate::end::outcome::{End, StartError};
 use crate::end::pidfd::Signal;
 use crate::end::proc_state::Observation;
-use crate::end::process_resources::Belongings;
 use crate::end::session::{Company, Survivors, company};
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::launcher::{Launcher, LauncherSettings, Starter};
+use crate::start::outcome::{End, StartError};
 use crate::start::program::{Program, Started};
 use crate::users::run_as::UserPolicy;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Request};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
+use crate::wire::process_resources::Belongings;
 
 /// Messages that are handled before the ends of processes are checked again.
 const MESSAGES_IN_A_TURN: usize = 64;
@@ -250,7 +250,7 @@ impl Shared {
         if self.is_closing() {
             return self.forget(number);
         }
-        let decided = self.policy.decide(&program).map_err(StartError::Refused);
+        let decided = self.policy.decide(&program.run_as).map_err(StartError::Refused);
         let started = decided.and_then(|credentials| {
             program.credentials = credentials;
             starter.start(program).map_err(StartError::Failed)

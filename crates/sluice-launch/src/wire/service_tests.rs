@@ -8,8 +8,8 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::end::outcome::StartError;
 use crate::end::pidfd::{Exit, Signal};
+use crate::start::outcome::StartError;
 use crate::users::run_as::{RunAs, SameUser};
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Reply, Request};
@@ -164,6 +164,33 @@ fn wrong_numbers_of_descriptors_are_refused() {
     assert!(Request::read(&signal, files(1)).is_err());
     // The memory buffer, a file as standard input, a large program.
     const { assert!(FDS_MAX >= 3) };
+}
+
+#[test]
+fn values_beyond_their_bounds_are_refused() {
+    let confined = |nice, umask| {
+        let mut program = program(&["/bin/true"]);
+        program.confinement = Some(Arc::new(crate::Confinement {
+            nice,
+            umask: Some(umask),
+            ..crate::Confinement::default()
+        }));
+        program
+    };
+    let mut record = program(&["/bin/true"]);
+    record.mailbox = Mailbox::Record {
+        record_bytes_max: (64 << 20) + 1,
+    };
+    for (program, refused) in [
+        (confined(19, 0o777), None),
+        (confined(20, 0o777), Some("nice")),
+        (confined(19, 0o1000), Some("the umask")),
+        (record, Some("the mailbox")),
+    ] {
+        let files = vec![tempfile::tempfile().unwrap().into()];
+        let read = Request::read(&start_message(&program), files);
+        assert_eq!(read.err(), refused.map(Malformed));
+    }
 }
 
 #[test]

@@ -27,8 +27,8 @@ use crate::serve::identity::Granted;
 use crate::serve::report;
 use crate::serve::request::Request;
 use crate::serve::waiting::Wait;
-use crate::serve::watched;
 use crate::serve::watched_routes::WatchedRoutes;
+use crate::serve::{watched, watched_decision};
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
@@ -36,7 +36,7 @@ const LOCAL_REDIRECTS_MAX: u16 = 10;
 /// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time.
 ///
 /// # Errors
-/// What the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
+/// The thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
 /// because conditions and ranges of its request do not fit the file (412, 416).
 pub(crate) fn answer(
     gate: &Gate,
@@ -50,8 +50,8 @@ pub(crate) fn answer(
         false => decide(site, &asked, &mut ()),
         true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.subject)),
     };
-    watched::decision(exchange, request, site, &decision);
-    exchange.note_decision(site, request, &mut decision);
+    watched_decision::decision(exchange, request, site, &decision);
+    exchange.note_decision(site, request.target_path(), &request.fields, &mut decision);
     let passed = gate.pass(exchange, request, decision)?;
     exchange.subject.note_phase(Phase::Granted);
     respond(exchange, request, passed)

@@ -6,8 +6,8 @@
 //! through the routes (`dispatch::resolve`), whether the request may have the answer (`gate`), making the response (`carry_out`).
 //!
 //! ```text
-//! asked for ┬─ https ───────────────────────────▶ Redirect
-//!          ├─ the server ──────────────────────▶ ServerOptions
+//! asked ───┬─ https ───────────────────────────▶ Redirect
+//!  for     ├─ the server ──────────────────────▶ ServerOptions
 //!          └─ a path ─▶ routes ┬─ redirect ────▶ Redirect
 //!               ▲              ├─ refuse ──────▶ a fault
 //!               │              ├─ reports ─────▶ Report

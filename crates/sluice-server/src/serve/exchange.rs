@@ -34,11 +34,8 @@ use crate::fault_log::Cause;
 use crate::in_progress::{EntryNumber, NewEntry, NewRequest};
 use crate::serve::cache_control;
 use crate::serve::client::Client;
-use crate::serve::decide::AskedFor;
 use crate::serve::decide::Decision;
 use crate::serve::log_entry::LogEntry;
-use crate::serve::request::Request;
-use crate::serve::route_of_fault::RouteOfFault;
 use crate::serve::watched;
 use crate::traffic_counts::Answered;
 
@@ -206,27 +203,29 @@ impl Exchange {
         self.entry.is_last = true;
     }
 
-    /// Notes what the request's site adds to every response over https.
-    pub(crate) fn note_site(&mut self, request: &Request, connection: &Connection) {
-        watched::site(self, request, connection.peer().listener());
-        if self.client.is_https && matches!(request.asked_for, AskedFor::Target(_)) {
-            self.hsts.clone_from(&request.site().hsts);
-        }
+    /// Notes the Strict-Transport-Security that the request's site adds to every response over https.
+    pub(crate) fn note_hsts(&mut self, hsts: Option<&HeaderValue>) {
+        self.hsts = hsts.cloned();
     }
 
-    /// Notes what a decision says about the log and about the head of the response.
-    pub(crate) fn note_decision(&mut self, site: &Site, request: &Request, decision: &mut Decision<'_>) {
+    /// Notes what a decision says about the log and about the head of the response. `path` and `fields` are those of the request; without a path
+    /// no route has taken part.
+    pub(crate) fn note_decision(
+        &mut self,
+        site: &Site,
+        path: Option<&str>,
+        fields: &HeaderMap,
+        decision: &mut Decision<'_>,
+    ) {
         self.entry.answered = decision.answered();
-        let AskedFor::Target(_) = request.asked_for else {
-            return;
-        };
+        let Some(path) = path else { return };
         let adjustments = &mut decision.adjustments;
         let is_logged = adjustments.is_logged.unwrap_or(true);
-        self.entry.choose_log(is_logged.then_some(site.log), &request.fields);
+        self.entry.choose_log(is_logged.then_some(site.log), fields);
         self.changes = std::mem::take(&mut adjustments.head);
         if let Some(handler) = decision.handler {
             self.context.in_progress.note_handler(self.place, handler);
-            self.entry.note_handler(handler, || decision.file(site, request.path()));
+            self.entry.note_handler(handler, || decision.file(site, path));
         }
     }
 
@@ -243,7 +242,7 @@ impl Exchange {
     }
 
     /// Logs a fault, at the level of its culprit, unless the administrator has caused it, whose order is logged; `route` is the route that caused it, if it is a 404.
-    pub(crate) fn report(&self, fault: &Fault, route: Option<&RouteOfFault>) {
+    pub(crate) fn report(&self, fault: &Fault, route: Option<&dyn fmt::Display>) {
         if fault.is_order() {
             return;
         }
@@ -299,9 +298,9 @@ impl Exchange {
             true => response.body().length(),
             false => None,
         };
+        self.note_first_byte(response.body());
         self.entry.note_response(status, response.headers(), length);
         self.progress.set_status(status.as_u16());
-        self.note_first_byte(response.body());
         watched::response_head(self, response, length);
     }
 

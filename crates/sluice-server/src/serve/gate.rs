@@ -28,7 +28,7 @@ pub(crate) enum Verdict<'a> {
     Pass,
     /// The fault that the client gets instead.
     Refuse(Fault),
-    /// That depends on the user of these rules, who is not known yet.
+    /// The user of these rules decides, who is not known yet.
     NeedsUser(&'a Arc<AccessSettings>),
 }
 

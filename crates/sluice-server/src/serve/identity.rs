@@ -1,4 +1,4 @@
-//! Who the users of a request are, as far as it is known, and what one access rule says about it.
+//! The users of a request, as far as they are known, and what one access rule says about them.
 //!
 //! Not here: finding out (`authorize`), and whether a request may have its answer (`gate`).
 

@@ -2,6 +2,8 @@
 //!
 //! Not here: what an error page looks like (`error_page`), which faults are logged and how often (`fault_log`).
 
+use std::fmt::Display;
+
 use http::{HeaderMap, HeaderValue, Response, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
@@ -57,7 +59,7 @@ fn refuse(
     host: &str,
     fields: &HeaderMap,
 ) -> Response<ResponseBody> {
-    exchange.report(fault, route);
+    exchange.report(fault, route.map(|route| route as &dyn Display));
     let detail = PageDetail::of(settings.detail, exchange, host, fields);
     let subject = PageSubject {
         id: exchange.id,

@@ -50,7 +50,7 @@ pub(crate) struct Request {
     pub identity: Identity,
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
-    /// What was decided, while the request waits at the gate.
+    /// The decision, while the request waits at the gate.
     pub held: Option<Box<Decision<'static>>>,
 }
 
@@ -153,12 +153,17 @@ impl Request {
         self.config.site(self.site)
     }
 
+    /// The path that it asks for. `None` if it is not about a path of the site.
+    pub(crate) fn target_path(&self) -> Option<&str> {
+        match &self.asked_for {
+            AskedFor::Target(target) => Some(&target.path),
+            AskedFor::Server | AskedFor::Https(..) => None,
+        }
+    }
+
     /// The path, for messages.
     pub(crate) fn path(&self) -> &str {
-        match &self.asked_for {
-            AskedFor::Target(target) => &target.path,
-            AskedFor::Server | AskedFor::Https(..) => "*",
-        }
+        self.target_path().unwrap_or("*")
     }
 
     /// The target as it was sent, for messages.

@@ -1,9 +1,9 @@
-//! What a request waits for, before its answer passes the gate or while it is carried out.
+//! The things that a request waits for, before its answer passes the gate or while it is carried out.
 //!
 //! Not here: waiting (`carry_out`).
 
+use sluice_files::cache_work::PendingVariant;
 use sluice_files::listing::page::ListingRequest;
-use sluice_files::variants::on_demand::PendingVariant;
 use sluice_http::fault::Fault;
 
 use crate::serve::agent::PendingAnswer;
@@ -13,7 +13,7 @@ use crate::serve::request_limits::Queued;
 
 /// Why a request has no response yet.
 pub(crate) enum Wait {
-    /// It does not wait: the client gets an error.
+    /// The client gets an error; there is nothing to wait for.
     Refused(Fault),
     /// A thread verifies a password.
     Password(Box<Verification>),

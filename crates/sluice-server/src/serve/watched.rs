@@ -1,7 +1,7 @@
 //! What WATCH is shown of an exchange: the texts of its events.
 //!
-//! Each function costs one comparison while nobody watches. Here: heads, the site, what answers, the line of the log, where the time went. Not
-//! here: the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
+//! Each function costs one comparison while nobody watches. Here: heads, the line of the log, where the time went. Not
+//! here: the site and what answers (`watched_decision`), the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
 //! `request_limits`), and who is shown an event (`sluice_watch`).
 
 use std::fmt::Write as _;
@@ -14,12 +14,8 @@ use sluice_log::STATUS_CLIENT_LEFT;
 use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Phase};
 
-use crate::dispatch::Site;
 use crate::fault_log::Logged;
-use crate::serve::decide::AskedFor;
-use crate::serve::decide::{Answer, Decision};
 use crate::serve::exchange::{Exchange, RequestLine};
-use crate::serve::request::Request;
 
 /// The modules that events name.
 pub(crate) mod module {
@@ -67,94 +63,6 @@ pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
         .get(header::CONTENT_TYPE)
         .map(|value| String::from_utf8_lossy(value.as_bytes()));
     masks.body(kind.as_deref(), fields.contains_key(header::CONTENT_ENCODING))
-}
-
-/// The site that serves the request.
-pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
-    let subject = &exchange.subject;
-    if subject.is_none() {
-        return;
-    }
-    let site = request.site();
-    let name = site.hosts().first().map_or("*", String::as_str);
-    let names = request.config.watched_names(request.site, listener);
-    subject.know(|facts| facts.site = Some(names));
-    subject.note(Item::Mapping, module::DECIDE, || {
-        let mut text = format!("host {:?}: site {name} ({})", request.host, site.origin);
-        match &request.asked_for {
-            AskedFor::Https(port, _) => {
-                let _ = write!(text, "; this address redirects to https, port {port}");
-            }
-            AskedFor::Server => text.push_str("; the request is about the server as a whole"),
-            AskedFor::Target(_) => {
-                if let Ok((_, how)) = request.config.site_of_question(&request.host, Some(listener)) {
-                    let _ = write!(text, ": {}", how.reason());
-                }
-            }
-        }
-        text
-    });
-}
-
-/// What answers.
-pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, decision: &Decision<'_>) {
-    let subject = &exchange.subject;
-    if subject.is_none() {
-        return;
-    }
-    subject.note_phase(Phase::Decided);
-    if let Ok(Answer::Script(script)) = &decision.answer {
-        subject.know(|facts| facts.script = Some(script.script.file.display().to_string()));
-    }
-    subject.note(Item::Mapping, module::DECIDE, || {
-        let file = || {
-            let file = decision.file(site, request.path());
-            file.map_or_else(String::new, |file| format!(" {}", file.display()))
-        };
-        let text = match &decision.answer {
-            Ok(answer) => answer_text(answer, file),
-            Err(fault) => format!("answer: error {}: {fault}{}", fault.status().as_u16(), behind(&file())),
-        };
-        mask(exchange, &text)
-    });
-}
-
-/// The file or directory of a path that leads to an error.
-fn behind(file: &str) -> String {
-    match file {
-        "" => String::new(),
-        file => format!("; the path leads to{file}"),
-    }
-}
-
-fn answer_text(answer: &Answer, file: impl Fn() -> String) -> String {
-    match answer {
-        Answer::Redirect(redirect) => {
-            let location = String::from_utf8_lossy(redirect.location.as_bytes());
-            format!("answer: redirect {} to {location}", redirect.status.as_u16())
-        }
-        Answer::ServerOptions => "answer: the options of the server".to_owned(),
-        Answer::FileOptions => format!("answer: the options of the file{}", file()),
-        Answer::File(selected) if selected.is_awaited() => {
-            format!("answer: file{}, which is being compressed", file())
-        }
-        Answer::File(_) => format!("answer: file{}", file()),
-        Answer::SendFile(_) => "answer: the file that the script names".to_owned(),
-        Answer::Listing(_) => "answer: the listing of the directory".to_owned(),
-        Answer::Report(report) => format!("answer: the report {:?} about the server", report.name),
-        Answer::Script(answer) => {
-            let (script, mode) = (&answer.script, answer.route.settings.mode.name());
-            let mut text = format!("answer: script {} (mode {mode})", script.file.display());
-            let _ = write!(text, "\nSCRIPT_NAME {:?}", script.name);
-            if let Some(info) = &script.path_info {
-                let _ = write!(text, ", PATH_INFO {info:?}");
-            }
-            if let Some(asked) = &answer.redirect_url {
-                let _ = write!(text, ", REDIRECT_URL {asked:?}");
-            }
-            text
-        }
-    }
 }
 
 /// What was decided about access.
@@ -282,7 +190,7 @@ pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<Strin
 }
 
 /// A text without the values of secrets in its targets.
-fn mask(exchange: &Exchange, text: &str) -> String {
+pub(crate) fn mask(exchange: &Exchange, text: &str) -> String {
     exchange
         .subject
         .masks()

@@ -172,10 +172,13 @@ fn head_matches_get_for_every_outcome() {
         .file("a.txt", "one")
         .age("a.txt")
         .file("empty", "")
+        .age("empty")
         .file("large", vec![b'x'; 200_000])
+        .age("large")
         .file("huge", vec![b'x'; 9_000_000])
         .age("huge")
         .file("sub/index.html", "page")
+        .age("sub/index.html")
         .file("bare/x", "x")
         .route("path = \"/old/*\"\nredirect = { to = \"/new/*\" }")
         .start();

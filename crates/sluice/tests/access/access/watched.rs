@@ -43,6 +43,8 @@ fn a_login_is_explained_and_no_password_is_shown() {
     watcher.lines(7, "access log: ");
     let shown = watcher.text();
     assert!(shown.contains("verification of the password"), "{shown}");
+    // Three of the seven have waited for a password: none is decided on twice.
+    assert_eq!(shown.matches("answer: file ").count(), 7, "{shown}");
     for secret in secrets()
         .iter()
         .map(String::as_str)

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::temporary::TemporaryDirectory;
-use crate::end::leftover_processes::{end_left_processes, may_have_left_processes};
-use crate::end::outcome::End;
 use crate::end::pidfd::{Exit, Signal, Usage, kill, kill_group, reap_with_usage};
 use crate::end::session::Survivors;
+use crate::start::outcome::End;
 use crate::start::program::Started;
+use crate::wire::leftover_processes::{end_left_processes, may_have_left_processes};
 
 /// A script process with what it has outside of its own memory. It must be reaped before it is dropped.
 #[derive(Debug)]

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::end::pidfd::{Exit, Usage};
 use crate::start::launch_error::LaunchError;
 use crate::users::run_as::Refusal;
@@ -12,7 +14,7 @@ use crate::users::run_as::Refusal;
 pub(crate) const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a program was not started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartError {
     /// A step of the start failed.
     Failed(LaunchError),
@@ -25,7 +27,7 @@ pub enum StartError {
 }
 
 /// The end of a script process, and of all that it has started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// How the process ended.
     pub exit: Exit,
@@ -38,6 +40,7 @@ pub struct End {
     /// Processes that could not be ended or reaped, as text for the log.
     pub problem: Option<String>,
     /// The launcher of the process has died, and the process with it. `exit` is an assumption then.
+    #[serde(skip)]
     pub is_lost: bool,
 }
 
