@@ -60,7 +60,7 @@ pub(crate) struct ServerState {
     pub commands: mpsc::Sender<CommandRequest>,
     /// The tokens and the live pages of the visitors of reports.
     pub visitors: Visitors,
-    /// Facts that the program has told about itself.
+    /// Facts about the program.
     pub described: Described,
 }
 

@@ -1,4 +1,4 @@
-//! Facts that the program has told the server about itself, for the reports.
+//! Facts about the program that it has set in the server, for the reports.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
