@@ -53,7 +53,7 @@ pub(crate) enum Client {
     Http2(Box<Http2>),
 }
 
-/// What bytes go through: a socket, or TLS on one.
+/// A connection for bytes: a socket, or TLS on one.
 pub(crate) trait Stream: Read + Write + Send {}
 impl<S: Read + Write + Send> Stream for S {}
 

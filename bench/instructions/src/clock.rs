@@ -20,7 +20,7 @@ use crate::space::word;
 
 /// By how much the clock is slower: a request of 50 µs takes some 50 to 500 ms here.
 const SLOWER: i128 = 1000;
-/// What reading a clock counts for; the kernel's function has as many, depending on the clock and the machine.
+/// The instructions that reading a clock counts for; the kernel's function has as many, depending on the clock and the machine.
 pub(crate) const CLOCK_INSTRUCTIONS: u64 = 50;
 /// Clocks of the time; those of processor time are not slowed.
 const CLOCKS: [i32; 7] = [

@@ -69,14 +69,14 @@ struct Arguments {
     profile: usize,
 }
 
-/// What is printed.
+/// The printed figures.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Of one request: the mean of the middle half.
+    /// Instructions of one request: the mean of the middle half.
     instructions: f64,
     allocations: f64,
     copied: f64,
-    /// Of each of the requests that were counted.
+    /// Instructions of each of the counted requests.
     each: Vec<u64>,
     /// Instructions that were executed because time had passed, of all of them.
     by_the_clock: u64,
@@ -104,9 +104,9 @@ fn count(arguments: &Arguments) -> Result<Report, Failure> {
     for _ in 0..arguments.warm_up {
         client.exchange()?;
     }
-    let (go, orders) = channel();
+    let (go, wanted) = channel();
     let (results, done) = channel();
-    threads::spawn(move || serve_orders(client, &orders, &results));
+    threads::spawn(move || serve_requests(client, &wanted, &results));
     let pids: Vec<Pid> = arguments.pids.iter().map(|pid| Pid::from_raw(*pid)).collect();
     let mut tracees = Tracees::attach(&pids)?;
     tracees.run_until(|| Ok(true))?;
@@ -123,15 +123,15 @@ fn count(arguments: &Arguments) -> Result<Report, Failure> {
 }
 
 /// The client's thread: an exchange for each order.
-fn serve_orders(mut client: Client, orders: &Receiver<()>, results: &Sender<Result<(), Failure>>) {
-    while orders.recv().is_ok() {
+fn serve_requests(mut client: Client, wanted: &Receiver<()>, results: &Sender<Result<(), Failure>>) {
+    while wanted.recv().is_ok() {
         if results.send(client.exchange()).is_err() {
             return;
         }
     }
 }
 
-/// What the server executes for the requests that are in flight at once.
+/// Counts what the server executes for the requests that are in flight at once.
 fn exchange(tracees: &mut Tracees, go: &Sender<()>, done: &Receiver<Result<(), Failure>>) -> Result<Counts, Failure> {
     tracees.take_counts();
     go.send(())?;
@@ -180,8 +180,8 @@ fn report(arguments: &Arguments, counts: &[Counts], tracees: &Tracees) -> Report
 /// A median would hide work that every second request has; a mean would contain what happens once a second.
 fn middle_mean(mut values: Vec<u64>) -> f64 {
     values.sort_unstable();
-    let cut = values.len() / 4;
-    let middle = &values[cut..values.len() - cut];
+    let quarter = values.len() / 4;
+    let middle = &values[quarter..values.len() - quarter];
     float(middle.iter().sum()) / float(middle.len().max(1) as u64)
 }
 

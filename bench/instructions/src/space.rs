@@ -57,7 +57,7 @@ pub(crate) enum Meaning {
 
 /// An instruction that was executed.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Executed {
     pub(crate) meaning: Meaning,
     /// How often, since the counts were last cleared.
     pub(crate) count: u64,
@@ -78,7 +78,7 @@ struct Module {
 /// The memory of a process and of those that it forks.
 #[derive(Debug)]
 pub(crate) struct Space {
-    pub(crate) places: HashMap<u64, Place>,
+    pub(crate) executed: HashMap<u64, Executed>,
     entries: HashMap<u64, Meaning>,
     modules: Vec<Module>,
 }
@@ -87,7 +87,7 @@ impl Space {
     /// Reads the mapped files of a stopped process.
     pub(crate) fn of(pid: Pid) -> Result<Space, Failure> {
         let mut space = Space {
-            places: HashMap::new(),
+            executed: HashMap::new(),
             entries: clock_calls(pid)?
                 .into_iter()
                 .map(|(at, call)| (at, Meaning::Clock(call)))
@@ -147,17 +147,17 @@ impl Space {
         }
     }
 
-    /// The place at an address; its meaning is read from the stopped thread's memory at the first time.
-    pub(crate) fn place(&mut self, thread: Pid, address: u64) -> &mut Place {
+    /// The instruction at an address; its meaning is read from the stopped thread's memory at the first time.
+    pub(crate) fn instruction(&mut self, thread: Pid, address: u64) -> &mut Executed {
         let entries = &self.entries;
-        self.places.entry(address).or_insert_with(|| {
+        self.executed.entry(address).or_insert_with(|| {
             let first = word(thread, address).unwrap_or_default().to_le_bytes();
             let meaning = if first.starts_with(&SYSCALL) {
                 Meaning::SystemCall
             } else {
                 entries.get(&address).copied().unwrap_or(Meaning::Plain)
             };
-            Place { meaning, count: 0 }
+            Executed { meaning, count: 0 }
         })
     }
 

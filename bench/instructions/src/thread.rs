@@ -6,7 +6,7 @@
 
 use nix::libc::{c_long, user_regs_struct};
 
-/// What has caused the work of a thread.
+/// The cause of a thread's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A request, a connection, another thread.
@@ -18,11 +18,11 @@ pub(crate) enum Cause {
 /// A system call that waits for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// It returns how many things have happened: 0 means that the timeout has passed.
+    /// A call that returns how many things have happened: 0 means that the timeout has passed.
     Events,
-    /// It returns `ETIMEDOUT` if the timeout has passed.
+    /// A call that returns `ETIMEDOUT` if the timeout has passed.
     Futex,
-    /// It ends only when its time has passed.
+    /// A call that ends only when its time has passed.
     Sleep,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Thread {
     pub(crate) space: usize,
     /// The address of its next instruction.
     pub(crate) at: u64,
-    /// What its work is counted for.
+    /// The cause of its present work.
     pub(crate) cause: Cause,
     /// Whether it has been sent into a system call that has not returned.
     pub(crate) is_in_call: bool,

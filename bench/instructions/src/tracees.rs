@@ -18,14 +18,14 @@ use nix::unistd::Pid;
 
 use crate::Failure;
 use crate::clock::{CLOCK_INSTRUCTIONS, SlowClock};
-use crate::space::{Meaning, Place, Space, word};
+use crate::space::{Executed, Meaning, Space, word};
 use crate::thread::{Cause, Thread};
 
 /// How long all threads must be asleep until a request counts as finished. More than a script takes to end after its reply, and than the
 /// server collects lines of its log (10 ms).
 const QUIET: Duration = Duration::from_millis(15);
 
-/// What was executed for requests.
+/// The counts of requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) instructions: u64,
@@ -38,10 +38,10 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, cause: Cause, place: &mut Place, instructions: u64) {
+    fn add(&mut self, cause: Cause, instruction: &mut Executed, instructions: u64) {
         match cause {
             Cause::Event => {
-                place.count += instructions;
+                instruction.count += instructions;
                 self.instructions += instructions;
             }
             Cause::Clock => self.by_the_clock += instructions,
@@ -54,7 +54,7 @@ impl Counts {
 pub(crate) struct Tracees {
     threads: HashMap<Pid, Thread>,
     spaces: Vec<Space>,
-    /// Threads that have stopped before the thread that has started them has told so.
+    /// Threads that have stopped before the thread that has started them has reported it.
     early: HashSet<Pid>,
     clock: SlowClock,
     counts: Counts,
@@ -145,15 +145,18 @@ impl Tracees {
         }
     }
 
-    /// What was executed since the last call.
+    /// Returns the counts since the last call.
     pub(crate) fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 
-    /// Begins the profile anew.
+    /// Clears the profile.
     pub(crate) fn clear_profile(&mut self) {
         for space in &mut self.spaces {
-            space.places.values_mut().for_each(|place| place.count = 0);
+            space
+                .executed
+                .values_mut()
+                .for_each(|instruction| instruction.count = 0);
         }
     }
 
@@ -161,8 +164,8 @@ impl Tracees {
     pub(crate) fn profile(&self) -> BTreeMap<String, u64> {
         let mut functions = BTreeMap::new();
         for space in &self.spaces {
-            for (address, place) in space.places.iter().filter(|(_, place)| place.count > 0) {
-                *functions.entry(space.name_of(*address)).or_default() += place.count;
+            for (address, instruction) in space.executed.iter().filter(|(_, instruction)| instruction.count > 0) {
+                *functions.entry(space.name_of(*address)).or_default() += instruction.count;
             }
         }
         functions
@@ -244,7 +247,7 @@ impl Tracees {
         }
         let clock = self.clock;
         let thread = self.threads.get_mut(&pid).ok_or("an unknown thread has stopped")?;
-        if self.spaces[thread.space].place(pid, registers.rip).meaning == Meaning::SystemCall {
+        if self.spaces[thread.space].instruction(pid, registers.rip).meaning == Meaning::SystemCall {
             clock.delay(pid, &registers)?;
             thread.enter(&registers);
         }
@@ -259,7 +262,7 @@ impl Tracees {
     fn note_executed(&mut self, pid: Pid, registers: &user_regs_struct) -> Result<(), Failure> {
         let thread = self.threads.get_mut(&pid).ok_or("an unknown thread has stopped")?;
         if thread.at > 0 {
-            let executed = self.spaces[thread.space].place(pid, thread.at);
+            let executed = self.spaces[thread.space].instruction(pid, thread.at);
             self.counts.add(thread.cause, executed, 1);
         }
         if thread.is_in_call {
@@ -276,8 +279,8 @@ impl Tracees {
     fn note_entry(&mut self, pid: Pid, registers: &mut user_regs_struct) -> Result<(), Failure> {
         let thread = self.threads.get_mut(&pid).ok_or("an unknown thread has stopped")?;
         let is_counted = thread.cause == Cause::Event;
-        let place = self.spaces[thread.space].place(pid, registers.rip);
-        match place.meaning {
+        let instruction = self.spaces[thread.space].instruction(pid, registers.rip);
+        match instruction.meaning {
             Meaning::Copy if is_counted => self.counts.copied += registers.rdx,
             // One function of the allocator may call another.
             Meaning::Allocate if thread.allocator_returns_at.is_none() => {
@@ -285,7 +288,7 @@ impl Tracees {
                 thread.allocator_returns_at = Some(word(pid, registers.rsp)?);
             }
             Meaning::Clock(call) if self.clock.answer(pid, call, registers)? => {
-                self.counts.add(thread.cause, place, CLOCK_INSTRUCTIONS);
+                self.counts.add(thread.cause, instruction, CLOCK_INSTRUCTIONS);
                 thread.at = registers.rip;
             }
             _ => {}
@@ -302,7 +305,7 @@ impl Tracees {
             if !thread.is_in_call {
                 let registers = ptrace::getregs(pid)?;
                 thread.stand(&registers);
-                if self.spaces[thread.space].place(pid, registers.rip).meaning == Meaning::SystemCall {
+                if self.spaces[thread.space].instruction(pid, registers.rip).meaning == Meaning::SystemCall {
                     thread.enter(&registers);
                 }
             }
