@@ -62,7 +62,7 @@ test:
 	@tools/needs libphp php php-cgi adminer dokuwiki
 	@tools/needs libpam libldap pam-matrix slapd ldapmodify hg radicale
 	@tools/needs apparmor_parser groff logrotate mandoc systemd-analyze
-	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-packaging test-fuzz test-h2spec test-models
+	@$(MAKE) --no-print-directory lint sdk test-sdk test-conformance test-bench test-rust test-packaging test-fuzz test-h2spec test-models test-instructions
 	@echo "All tests passed."
 
 # Both commands of the README, on a minimal Debian 12.
