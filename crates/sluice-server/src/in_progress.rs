@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Uri, Version};
 use sluice_http::progress::{Progress, Step};
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
-use sluice_watch::{Subject, TracedRequest};
+use sluice_watch::{TracedRequest, Tracer};
 
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
@@ -37,7 +37,7 @@ struct Entries {
 #[derive(Default)]
 struct Spare {
     progress: Rc<Progress>,
-    subject: Subject,
+    tracer: Tracer,
 }
 
 /// A place among those in progress, and what the entry shares with its exchange.
@@ -45,7 +45,7 @@ pub(crate) struct NewEntry {
     pub place: EntryNumber,
     pub progress: Rc<Progress>,
     /// The place for those who watch it.
-    pub subject: Subject,
+    pub tracer: Tracer,
 }
 
 /// The number of an entry.
@@ -71,7 +71,7 @@ struct Entry {
     user: Option<Arc<str>>,
     handler: Option<&'static str>,
     progress: Rc<Progress>,
-    subject: Subject,
+    tracer: Tracer,
 }
 
 /// A request in progress that a watch may join.
@@ -80,7 +80,7 @@ pub(crate) struct Watchable {
     /// The number of its listener.
     pub listener: Option<usize>,
     pub progress: Rc<Progress>,
-    pub subject: Subject,
+    pub tracer: Tracer,
 }
 
 /// A request in progress, as it is copied for a report. It may go to another thread.
@@ -106,16 +106,16 @@ impl InProgress {
     /// Adds an exchange that begins.
     pub(crate) fn begin(&self, request: NewRequest) -> NewEntry {
         let mut entries = self.0.borrow_mut();
-        let Spare { progress, mut subject } = entries.spare.pop().unwrap_or_default();
-        if !subject.is_reusable() {
-            subject = Subject::vacant();
+        let Spare { progress, mut tracer } = entries.spare.pop().unwrap_or_default();
+        if !tracer.is_reusable() {
+            tracer = Tracer::vacant();
         }
         let entry = Some(Entry {
             request,
             user: None,
             handler: None,
             progress: Rc::clone(&progress),
-            subject: subject.clone(),
+            tracer: tracer.clone(),
         });
         let place = match entries.free.pop() {
             Some(number) => {
@@ -130,7 +130,7 @@ impl InProgress {
         NewEntry {
             place,
             progress,
-            subject,
+            tracer,
         }
     }
 
@@ -140,10 +140,10 @@ impl InProgress {
         let Some(place) = entries.entries.get_mut(number.0) else {
             return;
         };
-        let Some(Entry { progress, subject, .. }) = place else {
+        let Some(Entry { progress, tracer, .. }) = place else {
             return;
         };
-        let (progress, subject) = (Rc::clone(progress), std::mem::replace(subject, Subject::NONE));
+        let (progress, tracer) = (Rc::clone(progress), std::mem::replace(tracer, Tracer::NONE));
         // In its place, because the entry is large.
         *place = None;
         entries.free.push(number);
@@ -151,8 +151,8 @@ impl InProgress {
         if Rc::strong_count(&progress) <= 2 && entries.spare.len() < SPARE_MAX {
             progress.reset();
             // One that is watched is not kept: its watches are to forget it.
-            let subject = if subject.is_none() { subject } else { Subject::NONE };
-            entries.spare.push(Spare { progress, subject });
+            let tracer = if tracer.is_none() { tracer } else { Tracer::NONE };
+            entries.spare.push(Spare { progress, tracer });
         }
     }
 
@@ -173,7 +173,7 @@ impl InProgress {
     /// Has no watch join an exchange: it carries the events of one.
     pub(crate) fn exempt(&self, number: EntryNumber) {
         if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
-            entry.subject = Subject::NONE;
+            entry.tracer = Tracer::NONE;
         }
     }
 
@@ -187,7 +187,7 @@ impl InProgress {
             view: entry.view(),
             listener: entry.request.handle.as_ref().map(ExchangeHandle::listener),
             progress: Rc::clone(&entry.progress),
-            subject: entry.subject.clone(),
+            tracer: entry.tracer.clone(),
         });
         found.collect()
     }
@@ -323,7 +323,7 @@ mod tests {
     fn a_place_for_watches_is_used_again_unless_somebody_has_it() {
         let requests = InProgress::default();
         let first = requests.begin(request(1));
-        let held = first.subject.clone();
+        let held = first.tracer.clone();
         requests.end(first.place);
         drop(first);
         let second = requests.begin(request(2));
@@ -332,7 +332,7 @@ mod tests {
         requests.end(second.place);
         drop(second);
         let third = requests.begin(request(3));
-        assert!(third.subject.is_none());
+        assert!(third.tracer.is_none());
         assert_eq!(requests.watchable(|request| request.path == "/a").len(), 1);
         assert!(requests.watchable(|_| false).is_empty());
         requests.exempt(third.place);

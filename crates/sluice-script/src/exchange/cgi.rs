@@ -65,7 +65,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
     )
     .await?;
     lease.note_process(&process);
-    job.subject.note_phase(Phase::Process);
+    job.tracer.note_phase(Phase::Process);
     process.begin_exchange(job.request.id, None);
     job.request.note_process(&process);
     let scanner = job.scanner(&process, EndMark::EndOfFile);

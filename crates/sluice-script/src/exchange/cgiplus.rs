@@ -65,7 +65,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
             None => (Box::pin(start(&job, &mut lease, &events)).await?, Age::New),
         };
         job.request.note_process(&idle.process);
-        job.subject.note_phase(Phase::Process);
+        job.tracer.note_phase(Phase::Process);
         let relay = begin(&job, idle, pump.take(), content_length, &events).with_record(age);
         let mut session = Session::new(Conversation::new(&job, relay, lease));
         match session.head().await {

@@ -29,7 +29,7 @@ use sluice_settings as settings;
 use sluice_settings::compression::Compression;
 use sluice_settings::{ScriptSettings, ScriptSource, ScriptUser};
 use sluice_watch::mask::Masks;
-use sluice_watch::{Item, Phase, Secrets, Subject};
+use sluice_watch::{Item, Phase, Secrets, Tracer};
 
 use crate::exchange::callout::Callouts;
 use crate::exchange::request::ScriptRequest;
@@ -60,8 +60,8 @@ pub struct Job {
     pub map: Arc<dyn Map>,
     /// How its reply may be compressed. `None` if it may not.
     pub compression: Option<Arc<Compression>>,
-    /// With what its exchange notes events for WATCH.
-    pub subject: Subject,
+    /// How its exchange records events for WATCH.
+    pub tracer: Tracer,
 }
 
 impl Job {
@@ -140,7 +140,7 @@ impl Job {
         // WASD: somebody watches, so that the script's own events are worth a callout.
         add(
             "WATCH_SCRIPT",
-            self.subject.wants(Item::Callouts).then_some(b"1".as_slice()),
+            self.tracer.wants(Item::Callouts).then_some(b"1".as_slice()),
         );
         variables
     }
@@ -298,7 +298,7 @@ impl Job {
         pool.check_room()?;
         self.request.progress.set_step(Step::ReadingBody);
         let stored = body.store(&resources.stored_bodies).await;
-        self.subject.note_phase(Phase::Stored);
+        self.tracer.note_phase(Phase::Stored);
         stored
     }
 
@@ -318,8 +318,8 @@ impl Job {
 }
 
 impl WatchableJob for Job {
-    fn subject(&self) -> &Subject {
-        &self.subject
+    fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     fn module(&self) -> &'static str {

@@ -145,7 +145,7 @@ impl PendingAnswer {
         let AgentAnswer {
             name, groups, refused, ..
         } = said;
-        exchange.subject.note_phase(Phase::Identified);
+        exchange.tracer.note_phase(Phase::Identified);
         note_access(exchange, || match &refused {
             Some(reason) => format!("agent {}: refused: {reason:?}", file.display()),
             None => {
@@ -237,7 +237,7 @@ impl PendingAnswer {
             route,
             map: Arc::<Site>::clone(site),
             compression: None,
-            subject: exchange.subject.clone(),
+            tracer: exchange.tracer.clone(),
         }
     }
 }

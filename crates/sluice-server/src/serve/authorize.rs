@@ -319,10 +319,10 @@ impl Verification {
         let outcome = self.pending.wait().await;
         match &outcome {
             Ok(Outcome::Wrong(delay)) => {
-                exchange.subject.note_phase_ago(Phase::Identified, *delay);
-                exchange.subject.note_phase(Phase::Delayed);
+                exchange.tracer.note_phase_ago(Phase::Identified, *delay);
+                exchange.tracer.note_phase(Phase::Delayed);
             }
-            _ => exchange.subject.note_phase(Phase::Identified),
+            _ => exchange.tracer.note_phase(Phase::Identified),
         }
         note_access(exchange, || {
             let said = match &outcome {

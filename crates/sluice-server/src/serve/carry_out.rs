@@ -46,14 +46,14 @@ pub(crate) fn answer(
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
     let asked = request.question(exchange);
-    let mut decision = match exchange.subject.wants(Item::Mapping) {
+    let mut decision = match exchange.tracer.wants(Item::Mapping) {
         false => decide(site, &asked, &mut ()),
-        true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.subject)),
+        true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.tracer)),
     };
     watched_decision::decision(exchange, request, site, &decision);
     exchange.note_decision(site, request.target_path(), &request.fields, &mut decision);
     let passed = gate.pass(exchange, request, decision)?;
-    exchange.subject.note_phase(Phase::Granted);
+    exchange.tracer.note_phase(Phase::Granted);
     respond(exchange, request, passed)
 }
 
@@ -63,7 +63,7 @@ fn resume(gate: &Gate, exchange: &mut Exchange, request: &mut Request) -> Result
         return Err(Fault::unexpected("a request that waits has no decision").into());
     };
     let passed = gate.pass(exchange, request, *decision)?;
-    exchange.subject.note_phase(Phase::Granted);
+    exchange.tracer.note_phase(Phase::Granted);
     respond(exchange, request, passed)
 }
 
@@ -82,7 +82,7 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
                 cache_use: site.cache,
                 types: &site.types,
                 compression: &site.compression,
-                events: FileEvents::of(&exchange.subject),
+                events: FileEvents::of(&exchange.tracer),
             };
             Ok(file.serve(&context, &request.method, &request.fields)?)
         }
@@ -206,7 +206,7 @@ async fn list(
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
-    listing::respond(FileEvents::of(&exchange.subject), make).await
+    listing::respond(FileEvents::of(&exchange.tracer), make).await
 }
 
 /// The user as a script sees them.
@@ -270,7 +270,7 @@ fn task(
         route,
         map: Arc::<Site>::clone(site),
         compression: compress.then(|| Arc::clone(&site.compression)),
-        subject: exchange.subject.clone(),
+        tracer: exchange.tracer.clone(),
     };
     let task = Task {
         job: Rc::new(job),

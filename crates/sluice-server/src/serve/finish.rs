@@ -93,7 +93,7 @@ impl Finish {
     /// The connection has the last byte.
     fn note_end(&self) {
         if let Some(exchange) = &self.exchange {
-            exchange.subject.note_phase(Phase::LastByte);
+            exchange.tracer.note_phase(Phase::LastByte);
         }
     }
 

@@ -114,7 +114,7 @@ impl Queued {
         } = self;
         let began = Instant::now();
         let waited = timeout(settings.queue_timeout, place.wait()).await;
-        exchange.subject.note_phase(Phase::Admitted);
+        exchange.tracer.note_phase(Phase::Admitted);
         note_access(exchange, || {
             let said = if matches!(waited, Ok(Some(_))) {
                 "there is room"

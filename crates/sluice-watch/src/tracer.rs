@@ -1,4 +1,7 @@
-//! With what a connection or an exchange notes its events.
+//! The tracer: how a connection or an exchange records events for WATCH.
+//!
+//! Here: the record, the place of an exchange for a watch that begins later, and who is shown the events. Not here: what a watch asks for
+//! (`spec`, `filter`), and its queue (`watch`).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -16,12 +19,12 @@ use crate::secrets::{HiddenSecrets, Secrets};
 use crate::timing::{Phase, Timing};
 use crate::watch::Queue;
 
-/// What a connection or an exchange notes its events with. Nothing if nobody watches it: then each note costs one comparison.
+/// The tracer: how a connection or an exchange records events for WATCH. Records nothing while nobody watches: each note costs one comparison then.
 ///
-/// An exchange has a place for a watch that begins later ([`Subject::vacant`]). Its clones share the place, so that all its stages are watched
+/// An exchange has a place for a watch that begins later ([`Tracer::vacant`]). Its clones share the place, so that all its stages are watched
 /// from then on.
 #[derive(Clone, Debug, Default)]
-pub struct Subject(Option<Rc<OnceCell<Rc<Inner>>>>);
+pub struct Tracer(Option<Rc<OnceCell<Rc<Inner>>>>);
 
 /// The module of the event that says where an exchange was when a watch began.
 const MODULE: &str = "watch";
@@ -39,7 +42,7 @@ pub(crate) struct Inner {
     began: Instant,
     id: Option<Arc<str>>,
     /// The connection of an exchange.
-    connection: Subject,
+    connection: Tracer,
     is_connection: bool,
     /// What some candidate wants to be noted.
     wanted: Cell<Items>,
@@ -63,30 +66,30 @@ struct State {
     ring: Ring,
 }
 
-impl Subject {
+impl Tracer {
     /// Nobody watches.
-    pub const NONE: Subject = Subject(None);
+    pub const NONE: Tracer = Tracer(None);
 
     pub(crate) fn begin(
         hub: &Arc<Hub>,
         number: u64,
-        connection: Option<&Subject>,
+        connection: Option<&Tracer>,
         attributes: TracedAttributes,
         candidates: Vec<Arc<Queue>>,
-    ) -> Subject {
-        if let Some(connection) = connection.and_then(Subject::inner) {
+    ) -> Tracer {
+        if let Some(connection) = connection.and_then(Tracer::inner) {
             connection.is_idle.set(false);
         }
         let inner = Inner::new(hub, number, connection, Instant::now(), attributes);
         inner.state.borrow_mut().candidates = candidates.into_iter().map(Candidate::new).collect();
         inner.decide();
-        Subject(Some(Rc::new(OnceCell::from(inner))))
+        Tracer(Some(Rc::new(OnceCell::from(inner))))
     }
 
     /// A place for a watch: nobody watches yet.
     #[must_use]
-    pub fn vacant() -> Subject {
-        Subject(Some(Rc::default()))
+    pub fn vacant() -> Tracer {
+        Tracer(Some(Rc::default()))
     }
 
     /// Whether it is a place that nobody watches, and that no other exchange has: it can be that of the next one.
@@ -97,8 +100,8 @@ impl Subject {
             .is_some_and(|place| place.get().is_none() && Rc::strong_count(place) == 1)
     }
 
-    /// Puts the subject that has begun into its place.
-    pub fn occupy(&self, begun: &Subject) {
+    /// Puts the tracer that has begun into its place.
+    pub fn occupy(&self, begun: &Tracer) {
         if let (Some(place), Some(inner)) = (&self.0, begun.inner()) {
             // An exchange begins once.
             let _ = place.set(Rc::clone(inner));
@@ -116,7 +119,7 @@ impl Subject {
         let Some(place) = &self.0 else { return };
         let LateJoin { hub, began, attributes } = late;
         let inner = place.get_or_init(|| {
-            let inner = Inner::new(hub, hub.next_number(), Some(&Subject::NONE), began, attributes);
+            let inner = Inner::new(hub, hub.next_number(), Some(&Tracer::NONE), began, attributes);
             inner.timing.borrow_mut().add(Phase::Unwatched, began.elapsed());
             inner
         });
@@ -407,7 +410,7 @@ struct OctetsRoom {
 
 /// Keeps the watches of an exchange that has ended. Dropping the last one lets them go.
 #[derive(Debug)]
-pub struct Hold(Subject);
+pub struct Hold(Tracer);
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -428,11 +431,11 @@ impl State {
 }
 
 impl Inner {
-    /// A subject without candidates. An exchange has a `connection`, even if nobody watches that.
+    /// A tracer without candidates. An exchange has a `connection`, even if nobody watches that.
     fn new(
         hub: &Hub,
         number: u64,
-        connection: Option<&Subject>,
+        connection: Option<&Tracer>,
         began: Instant,
         attributes: TracedAttributes,
     ) -> Rc<Inner> {
@@ -524,7 +527,7 @@ impl Inner {
         }
     }
 
-    /// Shows the subject to the watches that match now, and forgets those that do not.
+    /// Shows the tracer to the watches that match now, and forgets those that do not.
     fn decide(&self) {
         let mut state = self.state.borrow_mut();
         let State {
