@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderValue, Method, Uri, Version};
-use sluice_http::progress::{Progress, Step};
+use sluice_http::progress::Progress;
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
-use sluice_watch::{TracedRequest, Tracer};
+use sluice_watch::{Stage, TracedRequest, Tracer};
 
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
@@ -44,7 +44,7 @@ struct Spare {
 pub(crate) struct NewEntry {
     pub place: EntryNumber,
     pub progress: Rc<Progress>,
-    /// The place for those who watch it.
+    /// The place for those who watch it, and for its stage.
     pub tracer: Tracer,
 }
 
@@ -72,6 +72,8 @@ struct Entry {
     handler: Option<&'static str>,
     progress: Rc<Progress>,
     tracer: Tracer,
+    /// No watch joins it.
+    is_exempt: bool,
 }
 
 /// A request in progress that a watch may join.
@@ -95,7 +97,7 @@ pub(crate) struct RequestView {
     pub host: Option<HeaderValue>,
     pub user: Option<Arc<str>>,
     pub handler: Option<&'static str>,
-    pub step: Step,
+    pub stage: Stage,
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub status: Option<u16>,
@@ -107,7 +109,9 @@ impl InProgress {
     pub(crate) fn begin(&self, request: NewRequest) -> NewEntry {
         let mut entries = self.0.borrow_mut();
         let Spare { progress, mut tracer } = entries.spare.pop().unwrap_or_default();
-        if !tracer.is_reusable() {
+        if tracer.is_reusable() {
+            tracer.stage(Stage::Deciding);
+        } else {
             tracer = Tracer::vacant();
         }
         let entry = Some(Entry {
@@ -116,6 +120,7 @@ impl InProgress {
             handler: None,
             progress: Rc::clone(&progress),
             tracer: tracer.clone(),
+            is_exempt: false,
         });
         let place = match entries.free.pop() {
             Some(number) => {
@@ -173,7 +178,7 @@ impl InProgress {
     /// Has no watch join an exchange: it carries the events of one.
     pub(crate) fn exempt(&self, number: EntryNumber) {
         if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
-            entry.tracer = Tracer::NONE;
+            entry.is_exempt = true;
         }
     }
 
@@ -181,7 +186,8 @@ impl InProgress {
     pub(crate) fn watchable(&self, may_join: impl Fn(&TracedRequest<'_>) -> bool) -> Vec<Watchable> {
         let entries = self.0.borrow();
         let all = entries.entries.iter().flatten();
-        let mut found: Vec<&Entry> = all.filter(|entry| may_join(&entry.request.facts())).collect();
+        let may_join = |entry: &&Entry| !entry.is_exempt && may_join(&entry.request.facts());
+        let mut found: Vec<&Entry> = all.filter(may_join).collect();
         keep_oldest(&mut found);
         let found = found.into_iter().map(|entry| Watchable {
             view: entry.view(),
@@ -220,7 +226,7 @@ impl InProgress {
         };
         // Without the borrow, because both wake tasks.
         progress.end();
-        if let (Step::Producing | Step::Sending, Some(handle)) = (progress.step(), handle) {
+        if let Some(handle) = handle.filter(|_| view.stage.has_head()) {
             handle.abort();
         }
         Some(view)
@@ -252,6 +258,7 @@ impl Entry {
             user,
             handler,
             progress,
+            tracer,
             ..
         } = self;
         RequestView {
@@ -265,7 +272,7 @@ impl Entry {
             host: request.host.clone(),
             user: user.clone(),
             handler: *handler,
-            step: progress.step(),
+            stage: tracer.current_stage(),
             received_bytes: progress.received_bytes(),
             sent_bytes: progress.sent_bytes(),
             status: progress.status(),
@@ -296,24 +303,23 @@ mod tests {
     fn places_are_used_again_and_reports_show_what_is_there() {
         let requests = InProgress::default();
         let NewEntry {
-            place: first, progress, ..
+            place: first, tracer, ..
         } = requests.begin(request(1));
         let second = requests.begin(request(2)).place;
-        progress.set_step(Step::Running);
+        tracer.stage(Stage::Running);
         requests.note_handler(first, "script");
         assert_eq!(requests.count(), 2);
-        drop(progress);
         requests.end(second);
         let again = requests.begin(request(3)).place;
         assert_eq!(again, second);
         let mut shown: Vec<_> = requests
             .views()
             .iter()
-            .map(|view| (view.id.to_string(), view.step))
+            .map(|view| (view.id.to_string(), view.stage))
             .collect();
         shown.sort_by(|one, other| one.0.cmp(&other.0));
-        assert_eq!(shown[0].1, Step::Running);
-        assert!(shown[1].0.ends_with('3') && shown[1].1 == Step::Deciding);
+        assert_eq!(shown[0].1, Stage::Running);
+        assert!(shown[1].0.ends_with('3') && shown[1].1 == Stage::Deciding);
         requests.end(first);
         requests.end(first);
         assert_eq!(requests.count(), 1, "twice is once");
@@ -336,6 +342,7 @@ mod tests {
         assert_eq!(requests.watchable(|request| request.path == "/a").len(), 1);
         assert!(requests.watchable(|_| false).is_empty());
         requests.exempt(third.place);
+        assert!(requests.watchable(|_| true).is_empty());
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! | [`Watch`] | one watcher's queue |
 //! | [`Line`], [`Record`], [`Notice`] | an event as a line of text, and as JSON; the lines between events |
 //! | [`Tracer`] | how a connection or an exchange records events; nothing while nobody watches |
+//! | [`Stage`] | what an exchange does now: shown by reports, and noted by the tracer |
 //! | [`Timing`], [`Phase`] | where the time of a request went |
 //! | [`mask`], [`Secrets`] | what must not be shown |
 //!
@@ -39,6 +40,7 @@ mod record;
 mod ring;
 mod secrets;
 mod spec;
+mod stage;
 mod timing;
 mod tracer;
 #[cfg(test)]
@@ -55,6 +57,7 @@ pub use pattern::Pattern;
 pub use record::{PhaseTime, Record};
 pub use secrets::{SecretMask, Secrets};
 pub use spec::{Spec, Trigger};
+pub use stage::Stage;
 pub use timing::{Moment, NotATiming, Phase, Timing};
 pub use tracer::{Hold, Tracer};
 pub use watch::{Taken, Watch};

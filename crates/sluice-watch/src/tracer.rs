@@ -16,6 +16,7 @@ use crate::item::{Item, Items};
 use crate::mask::Masks;
 use crate::ring::Ring;
 use crate::secrets::{HiddenSecrets, Secrets};
+use crate::stage::Stage;
 use crate::timing::{Phase, Timing};
 use crate::watch::Queue;
 
@@ -24,7 +25,14 @@ use crate::watch::Queue;
 /// An exchange has a place for a watch that begins later ([`Tracer::vacant`]). Its clones share the place, so that all its stages are watched
 /// from then on.
 #[derive(Clone, Debug, Default)]
-pub struct Tracer(Option<Rc<OnceCell<Rc<Inner>>>>);
+pub struct Tracer(Option<Rc<Trace>>);
+
+/// The stage of an exchange, which is noted even if nobody watches, and its place for a watch.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) stage: Cell<Stage>,
+    watched: OnceCell<Rc<Inner>>,
+}
 
 /// The module of the event that says where an exchange was when a watch began.
 const MODULE: &str = "watch";
@@ -83,7 +91,10 @@ impl Tracer {
         let inner = Inner::new(hub, number, connection, Instant::now(), attributes);
         inner.state.borrow_mut().candidates = candidates.into_iter().map(Candidate::new).collect();
         inner.decide();
-        Tracer(Some(Rc::new(OnceCell::from(inner))))
+        Tracer(Some(Rc::new(Trace {
+            stage: Cell::default(),
+            watched: OnceCell::from(inner),
+        })))
     }
 
     /// A place for a watch: nobody watches yet.
@@ -97,14 +108,14 @@ impl Tracer {
     pub fn is_reusable(&self) -> bool {
         self.0
             .as_ref()
-            .is_some_and(|place| place.get().is_none() && Rc::strong_count(place) == 1)
+            .is_some_and(|place| place.watched.get().is_none() && Rc::strong_count(place) == 1)
     }
 
     /// Puts the tracer that has begun into its place.
     pub fn occupy(&self, begun: &Tracer) {
         if let (Some(place), Some(inner)) = (&self.0, begun.inner()) {
             // An exchange begins once.
-            let _ = place.set(Rc::clone(inner));
+            let _ = place.watched.set(Rc::clone(inner));
         }
     }
 
@@ -118,7 +129,7 @@ impl Tracer {
     ) {
         let Some(place) = &self.0 else { return };
         let LateJoin { hub, began, attributes } = late;
-        let inner = place.get_or_init(|| {
+        let inner = place.watched.get_or_init(|| {
             let inner = Inner::new(hub, hub.next_number(), Some(&Tracer::NONE), began, attributes);
             inner.timing.borrow_mut().add(Phase::Unwatched, began.elapsed());
             inner
@@ -137,7 +148,11 @@ impl Tracer {
     }
 
     fn inner(&self) -> Option<&Rc<Inner>> {
-        self.0.as_ref()?.get()
+        self.0.as_ref()?.watched.get()
+    }
+
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.0.as_deref()
     }
 
     /// Whether nobody watches.
@@ -207,24 +222,8 @@ impl Tracer {
         self.inner().map(|inner| &inner.masks)
     }
 
-    /// Notes that the exchange goes on: the moments are shown at its end.
-    pub fn note_phase(&self, phase: Phase) {
-        if let Some(inner) = self.wanting(Item::Timing) {
-            inner.timing.borrow_mut().add(phase, inner.began.elapsed());
-        }
-    }
-
-    /// As `note_phase`, of a moment so much time ago.
-    pub fn note_phase_ago(&self, phase: Phase, ago: Duration) {
-        if let Some(inner) = self.wanting(Item::Timing) {
-            let at = inner.began.elapsed().saturating_sub(ago);
-            inner.timing.borrow_mut().add(phase, at);
-        }
-    }
-
-    /// Notes where the time of the exchange went. To be called at its end.
-    pub fn note_timing(&self, module: &'static str) {
-        self.note_phase(Phase::End);
+    /// Notes where the time of the exchange went.
+    pub(crate) fn note_timing(&self, module: &'static str) {
         self.note(Item::Timing, module, || {
             let timing = self.inner().map(|inner| inner.timing.borrow().to_string());
             timing.unwrap_or_default()
@@ -345,7 +344,7 @@ impl Tracer {
         self.inner().map_or_else(Weak::new, Rc::downgrade)
     }
 
-    fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
+    pub(crate) fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
         self.inner().filter(|inner| inner.wanted.get().contains(item))
     }
 
@@ -458,6 +457,12 @@ impl Inner {
                 ring: Ring::new(&hub.ring_bytes),
             }),
         })
+    }
+
+    /// Adds a moment of the exchange, so much time ago.
+    pub(crate) fn add_moment(&self, phase: Phase, ago: Duration) {
+        let at = self.began.elapsed().saturating_sub(ago);
+        self.timing.borrow_mut().add(phase, at);
     }
 
     fn octets_room(&self, item: Item) -> OctetsRoom {

@@ -22,14 +22,13 @@ use sluice_gateway::{AgentAnswer, CgiRequest, EndMark, MailboxKind, Scanner, Sen
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::path_text::bytes_of;
-use sluice_http::progress::Step;
 use sluice_launch::{Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
 use sluice_settings::{ScriptSettings, ScriptSource, ScriptUser};
 use sluice_watch::mask::Masks;
-use sluice_watch::{Item, Phase, Secrets, Tracer};
+use sluice_watch::{Item, Secrets, Stage, Tracer};
 
 use crate::exchange::callout::Callouts;
 use crate::exchange::request::ScriptRequest;
@@ -291,14 +290,20 @@ impl Job {
         callouts
     }
 
+    /// Notes the process that works for it.
+    pub(crate) fn note_process(&self, process: &Process) {
+        self.tracer.stage(Stage::Running);
+        self.request.progress.set_pid(process.pid);
+    }
+
     /// Stores a request body, unless the request would then be refused because the script's queue is full.
     pub(crate) async fn store(&self, body: RequestBody) -> Result<(StoredBody, u64), Fault> {
         let resources = self.scripts.resources();
         let pool = self.route.pools.pool(&self.script, self.settings(), resources);
         pool.check_room()?;
-        self.request.progress.set_step(Step::ReadingBody);
+        self.tracer.stage(Stage::ReadingBody);
         let stored = body.store(&resources.stored_bodies).await;
-        self.tracer.note_phase(Phase::Stored);
+        self.tracer.stage(Stage::AwaitingProcess);
         stored
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::{Probe, Program};
 use sluice_watch::mask::{self, HeadMask, Masks};
-use sluice_watch::{Direction, Hold, Item, Phase, Secrets, Tracer};
+use sluice_watch::{Direction, Hold, Item, Secrets, Stage, Tracer};
 
 use crate::process::observed_process::{ObservedProcess, SilenceTimer, time_text};
 
@@ -257,7 +257,7 @@ impl ScriptEvents {
     pub(crate) fn output(&self, bytes: &[u8]) {
         let Some(watched) = self.watched.get() else { return };
         if !watched.has_begun.replace(true) {
-            watched.tracer.note_phase(Phase::FirstByte);
+            watched.tracer.stage(Stage::Replying);
         }
         watched.counts.reads.update(|reads| reads + 1);
         watched.counts.mailbox.update(|all| all + bytes.len() as u64);

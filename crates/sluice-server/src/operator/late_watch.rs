@@ -79,7 +79,7 @@ fn summary(view: &RequestView, masks: &Masks) -> String {
         "\n(in progress for {age:.1} s when this watch began; from {} by {scheme})",
         view.client
     );
-    let _ = write!(text, "\nstate: {}", state_of(view.step).name());
+    let _ = write!(text, "\nstate: {}", state_of(view.stage).name());
     if let Some(handler) = view.handler {
         let _ = write!(text, "; answered by: {handler}");
     }

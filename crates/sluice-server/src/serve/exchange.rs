@@ -18,7 +18,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
 use sluice_http::head;
-use sluice_http::progress::{Progress, Step};
+use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
@@ -26,7 +26,7 @@ use sluice_net::connection::Connection;
 use sluice_net::service::Refusal;
 use sluice_settings::rule::{HeadChanges, RateSettings, ThrottleSettings};
 use sluice_watch::mask::Masks;
-use sluice_watch::{Item, Phase, TracedAttributes, TracedRequest, Tracer};
+use sluice_watch::{Item, Stage, TracedAttributes, TracedRequest, Tracer};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
@@ -70,7 +70,7 @@ pub(crate) struct Exchange {
     pub context: Rc<Context>,
     pub client: Client,
     pub line: RequestLine,
-    /// How far it is, for reports; and the order to end it.
+    /// The counts of bytes, the status and the process, for reports; and the order to end the exchange.
     pub progress: Rc<Progress>,
     place: EntryNumber,
     /// What the site's routes change in the head of the response.
@@ -81,7 +81,7 @@ pub(crate) struct Exchange {
     is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
     hsts: Option<HeaderValue>,
-    /// How it records events for WATCH.
+    /// How it records its stages and events, for WATCH and for reports.
     pub tracer: Tracer,
     entry: LogEntry,
 }
@@ -298,7 +298,7 @@ impl Exchange {
             true => response.body().length(),
             false => None,
         };
-        self.note_first_byte(response.body());
+        self.begin_response(response.body());
         self.entry.note_response(status, response.headers(), length);
         self.progress.set_status(status.as_u16());
         watched::response_head(self, response, length);
@@ -318,9 +318,9 @@ impl Exchange {
     /// Notes whether the next chunk of the body is there. If not, the task that is polled here is woken by an order to end the exchange.
     pub(crate) fn note_chunk<T>(&self, chunk: &Poll<T>, context: &mut TaskContext<'_>) {
         match chunk {
-            Poll::Ready(_) => self.progress.set_step(Step::Sending),
+            Poll::Ready(_) => self.tracer.stage(Stage::Sending),
             Poll::Pending => {
-                self.progress.set_step(Step::Producing);
+                self.tracer.stage(Stage::Producing);
                 let _ = self.progress.poll_ended(context);
             }
         }
@@ -336,8 +336,9 @@ impl Exchange {
         self.entry.answered = Answered::Error;
     }
 
-    /// Notes that the first byte of the response can be sent, if the others will take time.
-    fn note_first_byte(&mut self, body: &ResponseBody) {
+    /// Notes that the first byte of the response can be sent; and when, if the others will take time.
+    fn begin_response(&mut self, body: &ResponseBody) {
+        self.tracer.stage(Stage::Sending);
         let is_at_once = match body {
             ResponseBody::Empty => true,
             ResponseBody::Whole(content) => content.len() <= SENT_AT_ONCE_BYTES,
@@ -351,7 +352,7 @@ impl Exchange {
     /// Notes that the response ends before it is complete.
     pub(crate) fn note_truncated(&mut self) {
         self.entry.is_truncated = true;
-        self.tracer.note_phase(Phase::Aborted);
+        self.tracer.stage(Stage::Aborted);
     }
 }
 

@@ -12,7 +12,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Culprit, Fault};
 use sluice_log::STATUS_CLIENT_LEFT;
 use sluice_watch::mask::{BodyMask, Masks};
-use sluice_watch::{Direction, Item, Phase};
+use sluice_watch::{Direction, Item};
 
 use crate::fault_log::Logged;
 use crate::serve::exchange::{Exchange, RequestLine};
@@ -101,7 +101,6 @@ pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBod
     let tracer = &exchange.tracer;
     let Some(masks) = tracer.masks() else { return };
     let status = response.status();
-    tracer.note_phase(Phase::Head);
     tracer.note(Item::ResponseHead, module::RESPONSE, || {
         let mut text = status.to_string();
         add_fields(&mut text, masks, response.headers());
@@ -186,7 +185,7 @@ pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<Strin
         Some(line) => format!("access log: {}", masks.text(&line)),
         None => "access log: no line, because it is off or the route says log = false".to_owned(),
     });
-    tracer.note_timing(module::RESPONSE);
+    tracer.end_stages(module::RESPONSE);
 }
 
 /// A text without the values of secrets in its targets.

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use sluice_watch::{Item, Phase};
+use sluice_watch::Item;
 
 use crate::dispatch::Site;
 use crate::serve::decide::{Answer, AskedFor, Decision};
@@ -45,7 +45,6 @@ pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, deci
     if tracer.is_none() {
         return;
     }
-    tracer.note_phase(Phase::Decided);
     if let Ok(Answer::Script(script)) = &decision.answer {
         tracer.know(|facts| facts.script = Some(script.script.file.display().to_string()));
     }
