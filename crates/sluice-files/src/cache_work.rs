@@ -11,7 +11,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::conditions::{self, Evaluation};
 use sluice_http::encoding::Encoding;
 use sluice_http::fault::Fault;
-use sluice_watch::Subject;
+use sluice_watch::Tracer;
 use tokio::time::timeout;
 
 use crate::cache::Cache;
@@ -112,7 +112,7 @@ impl Selected {
         let mut original = None;
         if let Some(fill) = fills.file {
             original = Some(Original::Open(Arc::clone(fill.file()), fill.version()));
-            if let Some(cached) = read(fill, &self.subject) {
+            if let Some(cached) = read(fill, &self.tracer) {
                 for encoding in fills.absent {
                     cached.variants.note_absent(encoding, cached.checked_at());
                 }
@@ -123,7 +123,7 @@ impl Selected {
             }
         }
         if let Some(fill) = fills.beside
-            && let Some(cached) = read(fill, &self.subject)
+            && let Some(cached) = read(fill, &self.tracer)
             && let Found::Precompressed(variant) = &mut self.found
         {
             variant.1 = Stored::Memory(cached.content.clone());
@@ -131,7 +131,7 @@ impl Selected {
         if matches!(self.found, Found::Records(_))
             && let Found::Records(records) = std::mem::replace(&mut self.found, Found::Other)
         {
-            self.found = records.read(&self.subject)?;
+            self.found = records.read(&self.tracer)?;
             if let Found::Cached(cached) = &self.found {
                 original = Some(Original::Cached(Arc::clone(cached)));
             }
@@ -171,14 +171,14 @@ impl PendingVariant {
 }
 
 /// Reads a file into the cache: a small one now, which is the result, a larger one in the background.
-pub(crate) fn read(fill: Box<Fill>, subject: &Subject) -> Option<Arc<Cached>> {
+pub(crate) fn read(fill: Box<Fill>, tracer: &Tracer) -> Option<Arc<Cached>> {
     match fill.read_small() {
         Ok(cached) => {
-            note(subject, || "read, and kept in the cache".into());
+            note(tracer, || "read, and kept in the cache".into());
             Some(cached)
         }
         Err(fill) => {
-            note(subject, || {
+            note(tracer, || {
                 "read while it is sent, and into the cache in the background".into()
             });
             fill.read_in_background(Cache::read);

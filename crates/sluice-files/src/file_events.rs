@@ -5,14 +5,14 @@
 use http::{Response, StatusCode, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
-use sluice_watch::{Item, Subject};
+use sluice_watch::{Item, Tracer};
 
 /// The part of the server that the events name.
 const MODULE: &str = "files";
 
 /// The events of a file's lookup, for WATCH. While nobody watches, each note costs one comparison.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FileEvents<'a>(Option<&'a Subject>);
+pub struct FileEvents<'a>(Option<&'a Tracer>);
 
 impl<'a> FileEvents<'a> {
     /// Nobody watches.
@@ -20,8 +20,8 @@ impl<'a> FileEvents<'a> {
 
     /// The events of an exchange.
     #[must_use]
-    pub fn of(subject: &'a Subject) -> FileEvents<'a> {
-        FileEvents(Some(subject).filter(|subject| subject.wants(Item::Cache)))
+    pub fn of(tracer: &'a Tracer) -> FileEvents<'a> {
+        FileEvents(Some(tracer).filter(|tracer| tracer.wants(Item::Cache)))
     }
 
     /// Whether somebody may want them.
@@ -30,22 +30,22 @@ impl<'a> FileEvents<'a> {
         self.0.is_some()
     }
 
-    /// The subject, for events after the lookup.
-    pub(crate) fn subject(self) -> Subject {
+    /// The tracer, for events after the lookup.
+    pub(crate) fn tracer(self) -> Tracer {
         self.0.cloned().unwrap_or_default()
     }
 
     /// Notes an event.
     pub(crate) fn note(self, text: impl FnOnce() -> String) {
-        if let Some(subject) = self.0 {
-            note(subject, text);
+        if let Some(tracer) = self.0 {
+            note(tracer, text);
         }
     }
 }
 
 /// Notes an event of a file.
-pub(crate) fn note(subject: &Subject, text: impl FnOnce() -> String) {
-    subject.note(Item::Cache, MODULE, text);
+pub(crate) fn note(tracer: &Tracer, text: impl FnOnce() -> String) {
+    tracer.note(Item::Cache, MODULE, text);
 }
 
 /// The text about the response for a file: the part that is sent, and why not all of it.

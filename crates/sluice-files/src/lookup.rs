@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
     use sluice_settings::{CacheSettings, CompressionSettings, FileSettings};
-    use sluice_watch::{Hub, Line, Spec, Subject, TracedAttributes, WorkerHub};
+    use sluice_watch::{Hub, Line, Spec, TracedAttributes, Tracer, WorkerHub};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -338,7 +338,7 @@ mod tests {
             .unwrap();
         let hub = Hub::new();
         let watch = hub.watch(Spec::default()).unwrap();
-        let subject = WorkerHub::new(&hub).exchange(&Subject::NONE, TracedAttributes::default);
+        let tracer = WorkerHub::new(&hub).exchange(&Tracer::NONE, TracedAttributes::default);
         let directory = Directory::open(root.path()).unwrap();
         let cache = FileCache::new(&CacheSettings::default());
         let files = Files {
@@ -349,7 +349,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
-            events: FileEvents::of(&subject),
+            events: FileEvents::of(&tracer),
         };
         for name in ["old.txt", "old.txt", "new.txt", ".hidden", "none", "cgi-bin/a"] {
             let selected = files.look_up(name, PathForm::Any, &Method::GET, &HeaderMap::new());

@@ -18,7 +18,7 @@ use sluice_http::body::CHUNK_BYTES;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::{Convert, RecordSettings};
-use sluice_watch::Subject;
+use sluice_watch::Tracer;
 use tokio::runtime::Handle;
 
 use crate::body::{WHOLE_BYTES_MAX, read_at, read_cached, shrank};
@@ -157,7 +157,7 @@ impl RecordFile {
     ///
     /// # Errors
     /// A small file is malformed; the server's fault.
-    pub(crate) fn read(mut self: Box<Self>, subject: &Subject) -> Result<Found, Fault> {
+    pub(crate) fn read(mut self: Box<Self>, tracer: &Tracer) -> Result<Found, Fault> {
         if let Some(rewrite) = self.rewrite.take() {
             rewrite.begin();
         }
@@ -165,10 +165,10 @@ impl RecordFile {
         if bytes <= WHOLE_BYTES_MAX
             && let Some(content) = read_cached(&self.file, 0, bytes)
         {
-            return self.convert_now(&content, subject).map(Found::Cached);
+            return self.convert_now(&content, tracer).map(Found::Cached);
         }
         let format = self.format;
-        note(subject, || {
+        note(tracer, || {
             format!("records of format {format} are converted to lines while they are sent")
         });
         if let Some(fill) = self.fill.take() {
@@ -181,13 +181,13 @@ impl RecordFile {
     }
 
     /// Converts the content of a small file, and keeps the lines if there is a cache.
-    fn convert_now(self, content: &[u8], subject: &Subject) -> Result<Arc<Cached>, Fault> {
+    fn convert_now(self, content: &[u8], tracer: &Tracer) -> Result<Arc<Cached>, Fault> {
         let format = self.format;
         let lines = lines_of(content, format).map_err(|error| {
-            note(subject, || format!("records of format {format}: {error}"));
+            note(tracer, || format!("records of format {format}: {error}"));
             ServerFault::io(Activity::File(self.name), error)
         })?;
-        note(subject, || {
+        note(tracer, || {
             let (bytes, lines) = (content.len(), lines.len());
             let kept = self.fill.as_ref().map_or("", |_| ", kept in the cache");
             format!("{bytes} bytes of records of format {format} converted to {lines} bytes of lines{kept}")

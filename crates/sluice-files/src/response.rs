@@ -13,7 +13,7 @@ use sluice_http::multipart::{Boundary, Multipart};
 use sluice_http::ranges;
 use sluice_http::ranges::Selection;
 use sluice_settings::Precompressed;
-use sluice_watch::Subject;
+use sluice_watch::Tracer;
 
 use crate::cache::entry::Cached;
 use crate::cache_work::{CacheWork, PendingVariant};
@@ -34,7 +34,7 @@ pub struct Selected {
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,
     /// The tracer for the events of the response.
-    pub(crate) subject: Subject,
+    pub(crate) tracer: Tracer,
     /// The right to have the file open, while the request waits.
     pub(crate) permit: Option<Permit>,
 }
@@ -82,12 +82,12 @@ impl Selected {
 
     /// The response, once the cache has done its work.
     pub(crate) fn send(self, path: &str, method: &Method, fields: &HeaderMap) -> Result<Response<ResponseBody>, Fault> {
-        if self.subject.is_none() {
+        if self.tracer.is_none() {
             return self.respond_found(path, method, fields);
         }
-        let subject = self.subject.clone();
+        let tracer = self.tracer.clone();
         let response = self.respond_found(path, method, fields);
-        note(&subject, || response_text(&response));
+        note(&tracer, || response_text(&response));
         response
     }
 
@@ -337,7 +337,7 @@ mod tests {
                         found: Found::Cached(Arc::clone(&cached)),
                         work: CacheWork::None,
                         precompressed: offered,
-                        subject: Subject::NONE,
+                        tracer: Tracer::NONE,
                         permit: None,
                     };
                     let response = selected.respond("f", &method, &fields).unwrap().ok().unwrap();
@@ -395,7 +395,7 @@ mod tests {
                 found,
                 work: CacheWork::None,
                 precompressed: None,
-                subject: Subject::NONE,
+                tracer: Tracer::NONE,
                 permit: None,
             };
             selected.hold().unwrap();

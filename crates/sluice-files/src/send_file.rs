@@ -301,7 +301,7 @@ fn serve_named(
     let (mut representation, mut stored, fill) = found.ok_or_else(|| not_found(name))?;
     if let Some(fill) = fill
         && conditions::evaluate(fields, &representation.validators) == Evaluation::Perform
-        && let Some(cached) = cache_work::read(fill, &files.events.subject())
+        && let Some(cached) = cache_work::read(fill, &files.events.tracer())
     {
         stored = Stored::Memory(cached.content.clone());
     }

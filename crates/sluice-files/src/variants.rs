@@ -73,7 +73,7 @@ impl Files<'_> {
             found,
             work,
             precompressed: self.precompressed,
-            subject: self.events.subject(),
+            tracer: self.events.tracer(),
             permit: None,
         }
     }

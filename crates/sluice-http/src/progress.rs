@@ -1,44 +1,15 @@
 //! The progress of one exchange, as the report of requests in progress shows it, and the order to end it.
 //!
-//! Here: cells that the stages of an exchange set, on the thread of its worker. A stage that waits registers its task with
-//! `poll_ended`, so that the order reaches it, and so that it learns of a watch that has begun. Not here: which exchanges there are, and who
-//! gives the order (the server).
+//! Here: the counts of its bytes, its status and its process, on the thread of its worker. A stage that waits registers its task with
+//! `poll_ended`, so that the order reaches it, and so that it learns of a watch that has begun. Not here: its stage (the tracer of
+//! `sluice_watch`), which exchanges there are, and who gives the order (the server).
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
 
-/// The current step of an exchange, or the reason why it waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Step {
-    /// The server decides what answers.
-    #[default]
-    Deciding,
-    /// A thread verifies the password.
-    Password,
-    /// An authentication agent is asked.
-    Agent,
-    /// The exchange waits in the queue of a throttle.
-    Throttle,
-    /// A thread lists a directory, or compresses a file.
-    Preparing,
-    /// The request body is being stored, before the script gets the request.
-    ReadingBody,
-    /// The exchange waits for a script process.
-    AwaitingProcess,
-    /// The script process is being started.
-    StartingProcess,
-    /// The script has the request, and the head of the response is not sent.
-    Running,
-    /// The head of the response is sent, and the server waits for the next bytes of the body.
-    Producing,
-    /// The client takes the response.
-    Sending,
-}
-
 /// The progress of one exchange.
 #[derive(Default)]
 pub struct Progress {
-    step: Cell<Step>,
     received_bytes: Cell<u64>,
     sent_bytes: Cell<u64>,
     /// 0 without a script process.
@@ -50,17 +21,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Notes what the exchange does now.
-    pub fn set_step(&self, step: Step) {
-        self.step.set(step);
-    }
-
-    /// The current step of the exchange.
-    #[must_use]
-    pub fn step(&self) -> Step {
-        self.step.get()
-    }
-
     /// Counts bytes of the request body.
     pub fn count_received(&self, bytes: usize) {
         self.received_bytes.set(self.received_bytes.get() + bytes as u64);
@@ -141,7 +101,6 @@ impl Progress {
 
     /// Resets it for a new exchange.
     pub fn reset(&self) {
-        self.step.set(Step::default());
         self.received_bytes.set(0);
         self.sent_bytes.set(0);
         self.pid.set(0);

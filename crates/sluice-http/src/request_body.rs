@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body;
 use sluice_watch::mask::{BodyMask, Masks};
-use sluice_watch::{Direction, Item, Subject};
+use sluice_watch::{Direction, Item, Tracer};
 use tokio::time::{Instant, Sleep};
 
 use crate::counter::Counter;
@@ -73,7 +73,7 @@ pub struct BodyLimits {
 
 /// The notes of a body for WATCH.
 struct WatchedBody {
-    subject: Subject,
+    tracer: Tracer,
     mask: BodyMask,
 }
 
@@ -83,7 +83,7 @@ const MODULE: &str = "body";
 impl WatchedBody {
     fn note(&mut self, chunk: &[u8]) {
         let mask = |copy: &mut [u8]| self.mask.apply(copy);
-        self.subject
+        self.tracer
             .note_copy(Item::RequestBody, MODULE, Direction::Received, chunk, mask);
     }
 }
@@ -110,10 +110,10 @@ impl RequestBody {
 
     /// Shows it to those who watch its exchange.
     #[must_use]
-    pub fn watched(mut self, subject: &Subject, mask: impl FnOnce(&Masks) -> BodyMask) -> RequestBody {
-        if let Some(masks) = subject.masks().filter(|_| subject.wants(Item::RequestBody)) {
-            let (subject, mask) = (subject.clone(), mask(masks));
-            self.watched = Some(Box::new(WatchedBody { subject, mask }));
+    pub fn watched(mut self, tracer: &Tracer, mask: impl FnOnce(&Masks) -> BodyMask) -> RequestBody {
+        if let Some(masks) = tracer.masks().filter(|_| tracer.wants(Item::RequestBody)) {
+            let (tracer, mask) = (tracer.clone(), mask(masks));
+            self.watched = Some(Box::new(WatchedBody { tracer, mask }));
         }
         self
     }
@@ -317,9 +317,9 @@ impl RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let Some(WatchedBody { subject, .. }) = self.watched.take().as_deref() {
+        if let Some(WatchedBody { tracer, .. }) = self.watched.take().as_deref() {
             let end = if self.is_over() { "complete" } else { "not read further" };
-            subject.note(Item::RequestBody, MODULE, || {
+            tracer.note(Item::RequestBody, MODULE, || {
                 format!("{} bytes received, {end}", self.received)
             });
         }

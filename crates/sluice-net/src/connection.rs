@@ -223,10 +223,10 @@ impl Connection {
         if self.outgoing.has_chunks() {
             return;
         }
-        let subject = self.watched.subject();
-        subject.sent();
+        let tracer = self.watched.tracer();
+        tracer.sent();
         if !self.exchanges.is_busy() && self.exchanges.has_unsent() {
-            subject.forget_bytes();
+            tracer.forget_bytes();
             if self.outgoing.is_http2() {
                 self.note_kept();
             }
@@ -236,7 +236,7 @@ impl Connection {
     /// Notes that it waits for its next request.
     pub(crate) fn note_kept(&self) {
         let exchanges = self.exchanges.begun();
-        self.watched.subject().note(Item::Connection, "net", || {
+        self.watched.tracer().note(Item::Connection, "net", || {
             format!("kept after request {exchanges}: waits for the next one")
         });
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use sluice_http::endpoints::Endpoints;
-use sluice_watch::{Item, Subject, TracedAttributes};
+use sluice_watch::{Item, TracedAttributes, Tracer};
 
 use crate::client_certificates;
 use crate::connection::Connection;
@@ -30,7 +30,7 @@ impl fmt::Display for Peer<'_> {
 
 /// Notes that a connection was accepted, in this slot.
 pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64) {
-    net.subject(connection).note(Item::Connection, "net", || {
+    net.tracer(connection).note(Item::Connection, "net", || {
         let endpoints = connection.peer().endpoints();
         let listener = connection.peer().listener();
         let place = match endpoints.is_unix {
@@ -43,7 +43,7 @@ pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64)
 
 /// Notes that a watch has begun within a connection.
 pub(crate) fn note_joined(connection: &Connection) {
-    connection.watched().subject().note(Item::Connection, "net", || {
+    connection.watched().tracer().note(Item::Connection, "net", || {
         let endpoints = connection.peer().endpoints();
         format!(
             "from {}, with {} before the watch",
@@ -58,11 +58,11 @@ pub(crate) fn note_over_client_limit(net: &WorkerNet, endpoints: &Endpoints, con
     if !net.watches().is_on() {
         return;
     }
-    let subject = net.watches().connection(&Subject::NONE, || TracedAttributes {
+    let tracer = net.watches().connection(&Tracer::NONE, || TracedAttributes {
         client: Some(endpoints.client.ip().to_string()),
         ..TracedAttributes::default()
     });
-    subject.note(Item::Connection, "net", || {
+    tracer.note(Item::Connection, "net", || {
         format!(
             "closed at once: {} has {connections_max} connections already (limits.connections_per_client)",
             endpoints.client.ip()
@@ -76,7 +76,7 @@ pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy:
         return;
     }
     let endpoints = connection.peer().endpoints();
-    connection.watched().subject().note(Item::Connection, "proxy", || {
+    connection.watched().tracer().note(Item::Connection, "proxy", || {
         if endpoints.client == proxy.client {
             "PROXY header: no client is named (LOCAL, UNKNOWN or a unix socket)".into()
         } else {
@@ -89,7 +89,7 @@ pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy:
 /// Notes that a connection is being closed, and why.
 pub(crate) fn note_closing(connection: &Connection) {
     if connection.watched().is_watched() {
-        connection.watched().subject().note(Item::Connection, "net", || {
+        connection.watched().tracer().note(Item::Connection, "net", || {
             format!("closing after {}: {}", Requests(connection), connection.close_reason())
         });
     }
@@ -97,7 +97,7 @@ pub(crate) fn note_closing(connection: &Connection) {
 
 /// Notes an error that ends a connection.
 pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
-    connection.watched().subject().note(Item::Errors, "net", || {
+    connection.watched().tracer().note(Item::Errors, "net", || {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -113,7 +113,7 @@ pub(crate) fn note_closed(connection: &Connection) {
     if connection.watched().is_watched() {
         connection
             .watched()
-            .subject()
+            .tracer()
             .note(Item::Connection, "net", || match connection.is_aborted() {
                 true => "closed, with a reset".into(),
                 false => "closed".into(),
@@ -135,22 +135,22 @@ impl fmt::Display for Requests<'_> {
 
 /// The TLS handshake of a connection, measured if somebody watches.
 pub(crate) struct Handshake {
-    subject: Subject,
+    tracer: Tracer,
     began: Option<Instant>,
 }
 
 impl Handshake {
     pub(crate) fn begin(connection: &Connection) -> Handshake {
-        let subject = connection.watched().subject();
+        let tracer = connection.watched().tracer();
         Handshake {
-            began: subject.wants(Item::Tls).then(Instant::now),
-            subject,
+            began: tracer.wants(Item::Tls).then(Instant::now),
+            tracer,
         }
     }
 
     /// Notes what client and server have agreed on.
     pub(crate) fn note_done(&self, connection: &Connection, transport: &Transport) {
-        self.subject.note(Item::Tls, "tls", || {
+        self.tracer.note(Item::Tls, "tls", || {
             let mut text = "handshake:".to_owned();
             for (name, value) in connection
                 .peer()
@@ -185,7 +185,7 @@ impl Handshake {
 
     /// Notes why it failed.
     pub(crate) fn note_failed(&self, error: &io::Error) {
-        self.subject.note(Item::Tls, "tls", || {
+        self.tracer.note(Item::Tls, "tls", || {
             let fix = tls_info::client_certificate_error(error).map_or("", client_certificates::fix);
             format!("handshake failed after {:.1?}: {error}{fix}", self.time())
         });
@@ -193,7 +193,7 @@ impl Handshake {
 
     /// Notes that it took too long.
     pub(crate) fn note_timed_out(&self, limit: Duration) {
-        self.subject.note(Item::Tls, "tls", || {
+        self.tracer.note(Item::Tls, "tls", || {
             format!("handshake not complete within {limit:?} (head_timeout)")
         });
     }

@@ -260,7 +260,7 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     let is_sending = stream.is_sending();
     let action = check_sent(connection, wait, limits, monitor, || {
         http.net.log().slow(connection);
-        connection.watched().subject().note(Item::Connection, "net", || {
+        connection.watched().tracer().note(Item::Connection, "net", || {
             "a response was too slow: its client took less than send_timeout and send_rate allow".into()
         });
     });

@@ -57,7 +57,7 @@ impl<S: Service> HttpConnection<S> {
         connection
             .peer()
             .set_proxy(self.service.is_trusted_proxy(&connection.peer().endpoints()));
-        self.net.subject(connection);
+        self.net.tracer(connection);
         if !was_watched || !connection.watched().is_watched() {
             // It has missed bytes.
             self.stream.borrow_mut().forget_watched_bytes();

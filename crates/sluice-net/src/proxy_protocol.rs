@@ -91,7 +91,7 @@ pub(crate) async fn receive(
     connection.close_because(CloseReason::ProxyHeader);
     connection
         .watched()
-        .subject()
+        .tracer()
         .note(Item::Connection, "proxy", || refusal);
     false
 }

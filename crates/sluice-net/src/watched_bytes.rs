@@ -15,7 +15,7 @@ use std::io::{self, IoSlice};
 use std::task::Poll;
 
 use sluice_watch::mask::{HeadMask, Masks};
-use sluice_watch::{Direction, Item, Subject};
+use sluice_watch::{Direction, Item, Tracer};
 
 use crate::connection::Connection;
 use crate::frames::FrameReader;
@@ -75,10 +75,10 @@ impl WatchedBytes {
         bytes: &[u8],
         at: Position,
     ) {
-        let subject = connection.watched().subject();
+        let tracer = connection.watched().tracer();
         match read {
             Poll::Pending => self.note_waiting(connection),
-            Poll::Ready(Err(error)) => subject.note(Item::Connection, "net", || match error.kind() {
+            Poll::Ready(Err(error)) => tracer.note(Item::Connection, "net", || match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
                     "the client sends no more, without the end of TLS (close_notify)".into()
                 }
@@ -90,16 +90,16 @@ impl WatchedBytes {
                 } else {
                     ""
                 };
-                subject.note(Item::Connection, "net", || format!("the client sends no more{how}"));
+                tracer.note(Item::Connection, "net", || format!("the client sends no more{how}"));
             }
             Poll::Ready(Ok(())) => {
                 if connection.exchanges().is_idle() {
                     connection.watched().set_octets_wanted(true);
-                    if subject.wants(Item::Octets) && !may_show(&subject, bytes) {
+                    if tracer.wants(Item::Octets) && !may_show(&tracer, bytes) {
                         connection.skip_octets();
                     }
                 }
-                let Some(wanted) = Wanted::of(connection, &subject) else {
+                let Some(wanted) = Wanted::of(connection, &tracer) else {
                     self.received = Side::Missed;
                     return;
                 };
@@ -111,17 +111,17 @@ impl WatchedBytes {
                     (true, Position::Unknown) if is_idle => FrameReader::resume(bytes).map(Side::Http2),
                     (true, Position::Unknown) => None,
                 };
-                self.received.begin(&subject, &wanted, Direction::Received, begin);
+                self.received.begin(&tracer, &wanted, Direction::Received, begin);
                 self.received
-                    .note(&subject, &wanted, Direction::Received, bytes.to_vec());
+                    .note(&tracer, &wanted, Direction::Received, bytes.to_vec());
             }
         }
     }
 
     /// Notes bytes that were sent: the first `count` of the chunks.
     pub(crate) fn note_sent(&mut self, connection: &Connection, chunks: &[IoSlice<'_>], count: usize, at: Position) {
-        let subject = connection.watched().subject();
-        let Some(wanted) = Wanted::of(connection, &subject) else {
+        let tracer = connection.watched().tracer();
+        let Some(wanted) = Wanted::of(connection, &tracer) else {
             self.sent = Side::Missed;
             return;
         };
@@ -140,8 +140,8 @@ impl WatchedBytes {
             false => Some(Side::Http1(Box::new(HeadMask::within_of(&wanted.masks)))),
             true => is_boundary.then(|| Side::Http2(FrameReader::at_frame())),
         };
-        self.sent.begin(&subject, &wanted, Direction::Sent, begin);
-        self.sent.note(&subject, &wanted, Direction::Sent, bytes);
+        self.sent.begin(&tracer, &wanted, Direction::Sent, begin);
+        self.sent.note(&tracer, &wanted, Direction::Sent, bytes);
     }
 
     /// Notes that a connection of HTTP/1 waits for its next request, once after each.
@@ -166,11 +166,11 @@ struct Wanted {
 
 impl Wanted {
     /// `None` if nobody wants anything.
-    fn of(connection: &Connection, subject: &Subject) -> Option<Wanted> {
+    fn of(connection: &Connection, tracer: &Tracer) -> Option<Wanted> {
         let is_http2 = connection.outgoing().is_http2();
-        let octets = !is_http2 && subject.wants(Item::Octets) && connection.watched().are_octets_wanted();
-        let frames = is_http2 && subject.wants(Item::Http2);
-        let masks = subject.masks().filter(|_| octets || frames)?.clone();
+        let octets = !is_http2 && tracer.wants(Item::Octets) && connection.watched().are_octets_wanted();
+        let frames = is_http2 && tracer.wants(Item::Http2);
+        let masks = tracer.masks().filter(|_| octets || frames)?.clone();
         Some(Wanted {
             octets,
             is_http2,
@@ -185,7 +185,7 @@ impl Wanted {
 }
 
 /// Whether some watch may be shown the request that bytes begin; true if they do not tell. A request that is not shown is not even copied.
-fn may_show(subject: &Subject, bytes: &[u8]) -> bool {
+fn may_show(tracer: &Tracer, bytes: &[u8]) -> bool {
     let mut words = bytes.splitn(3, |byte| *byte == b' ');
     let (Some(method), Some(target), Some(rest)) = (words.next(), words.next(), words.next()) else {
         return true;
@@ -194,7 +194,7 @@ fn may_show(subject: &Subject, bytes: &[u8]) -> bool {
     match (std::str::from_utf8(method), std::str::from_utf8(path)) {
         // Not of another kind of target, whose path is elsewhere, nor of HTTP/2.
         (Ok(method), Ok(path)) if path.starts_with('/') && rest.starts_with(&VERSION[1..]) => {
-            subject.may_show(method, path)
+            tracer.may_show(method, path)
         }
         _ => true,
     }
@@ -210,13 +210,7 @@ fn is_request_line(bytes: &[u8]) -> bool {
 
 impl Side {
     /// Begins with the next bytes if the ones before were missed, and if `begin` knows where the next ones stand.
-    fn begin(
-        &mut self,
-        subject: &Subject,
-        wanted: &Wanted,
-        direction: Direction,
-        begin: impl FnOnce() -> Option<Side>,
-    ) {
+    fn begin(&mut self, tracer: &Tracer, wanted: &Wanted, direction: Direction, begin: impl FnOnce() -> Option<Side>) {
         let was_noted = match self {
             Side::Missed => false,
             Side::Noted => true,
@@ -224,41 +218,41 @@ impl Side {
         };
         *self = begin().unwrap_or(Side::Noted);
         if !was_noted && matches!(self, Side::Noted) {
-            note_missed(subject, wanted, direction);
+            note_missed(tracer, wanted, direction);
         }
     }
 
     /// Notes bytes.
-    fn note(&mut self, subject: &Subject, wanted: &Wanted, direction: Direction, mut bytes: Vec<u8>) {
+    fn note(&mut self, tracer: &Tracer, wanted: &Wanted, direction: Direction, mut bytes: Vec<u8>) {
         match self {
             Side::Missed | Side::Noted => return,
             Side::Http1(mask) => mask.apply(&mut bytes),
-            Side::Http2(reader) => note_frames(reader, subject, direction, &bytes),
+            Side::Http2(reader) => note_frames(reader, tracer, direction, &bytes),
         }
         if wanted.octets {
-            subject.note_bytes(Item::Octets, "net", direction, || bytes);
+            tracer.note_bytes(Item::Octets, "net", direction, || bytes);
         }
     }
 }
 
 /// Notes the frames in some bytes.
-fn note_frames(reader: &mut FrameReader, subject: &Subject, direction: Direction, bytes: &[u8]) {
+fn note_frames(reader: &mut FrameReader, tracer: &Tracer, direction: Direction, bytes: &[u8]) {
     let had_preface = !reader.has_no_preface();
     for frame in reader.read(bytes) {
-        subject.note(Item::Http2, "http2", || format!("{} {frame}", direction.name()));
+        tracer.note(Item::Http2, "http2", || format!("{} {frame}", direction.name()));
     }
     if had_preface && reader.has_no_preface() {
-        subject.note(Item::Http2, "http2", || {
+        tracer.note(Item::Http2, "http2", || {
             "the client does not begin with the preface of HTTP/2".into()
         });
     }
 }
 
 /// Notes that bytes are not shown.
-fn note_missed(subject: &Subject, wanted: &Wanted, direction: Direction) {
+fn note_missed(tracer: &Tracer, wanted: &Wanted, direction: Direction) {
     let item = if wanted.octets { Item::Octets } else { Item::Http2 };
     let begins = if wanted.is_http2 { "frame" } else { "message" };
-    subject.note(item, "net", || {
+    tracer.note(item, "net", || {
         format!(
             "some bytes of this connection were missed: what is {} is shown once it is certain where a {begins} begins",
             direction.name()
@@ -271,7 +265,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Instant;
 
-    use sluice_watch::{Content, Hub, Items, Spec, Subject, TracedAttributes, Watch, WorkerHub};
+    use sluice_watch::{Content, Hub, Items, Spec, TracedAttributes, Tracer, Watch, WorkerHub};
 
     use super::*;
 
@@ -294,8 +288,8 @@ mod tests {
             };
             let watch = hub.watch(spec).unwrap();
             let connection = Connection::alone();
-            let subject = WorkerHub::new(&hub).connection(&Subject::NONE, TracedAttributes::default);
-            connection.watched().set_subject(subject, 1);
+            let tracer = WorkerHub::new(&hub).connection(&Tracer::NONE, TracedAttributes::default);
+            connection.watched().set_tracer(tracer, 1);
             Watched {
                 watch,
                 connection,
@@ -362,7 +356,7 @@ mod tests {
             ..Spec::default()
         };
         let _watch = hub.watch(spec).unwrap();
-        let subject = WorkerHub::new(&hub).connection(&Subject::NONE, TracedAttributes::default);
+        let tracer = WorkerHub::new(&hub).connection(&Tracer::NONE, TracedAttributes::default);
         for (bytes, expected) in [
             ("GET /a?b HTTP/1.1\r\n", true),
             ("GET /b HTTP/1.1\r\n", false),
@@ -372,7 +366,7 @@ mod tests {
             ("PRI * HTTP/2.0\r\n", true),
             ("", true),
         ] {
-            assert_eq!(may_show(&subject, bytes.as_bytes()), expected, "{bytes}");
+            assert_eq!(may_show(&tracer, bytes.as_bytes()), expected, "{bytes}");
         }
     }
 

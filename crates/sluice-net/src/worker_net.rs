@@ -14,7 +14,7 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_settings::rule::ClientCertificate;
-use sluice_watch::{Hub, Subject, TracedAttributes, WorkerHub};
+use sluice_watch::{Hub, TracedAttributes, Tracer, WorkerHub};
 use tokio::sync::watch;
 
 use crate::client_counts::ClientCounts;
@@ -161,39 +161,39 @@ impl WorkerNet {
         &self.watches
     }
 
-    /// The subject of a connection, with the watches that are active now.
-    pub fn subject(&self, connection: &Connection) -> Subject {
+    /// The tracer of a connection, with the watches that are active now.
+    pub fn tracer(&self, connection: &Connection) -> Tracer {
         if connection.carries_watch() {
-            return Subject::NONE;
+            return Tracer::NONE;
         }
         let generation = self.watches.generation();
         if connection.watched().generation() != generation {
-            let subject = self
+            let tracer = self
                 .watches
-                .connection(&connection.watched().subject(), || attributes(connection));
-            connection.watched().set_subject(subject, generation);
+                .connection(&connection.watched().tracer(), || attributes(connection));
+            connection.watched().set_tracer(tracer, generation);
         }
-        connection.watched().subject()
+        connection.watched().tracer()
     }
 
     /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
     pub(crate) fn know_client(&self, connection: &Connection) {
-        let subject = connection.watched().subject();
-        subject.know(|known| known.client = attributes(connection).client);
-        if subject.is_over() {
+        let tracer = connection.watched().tracer();
+        tracer.know(|known| known.client = attributes(connection).client);
+        if tracer.is_over() {
             connection
                 .watched()
-                .set_subject(Subject::NONE, connection.watched().generation());
+                .set_tracer(Tracer::NONE, connection.watched().generation());
         }
     }
 
-    /// Drops the subjects of connections that nobody watches any more: those that are idle would keep them until they are used.
+    /// Drops the tracers of connections that nobody watches any more: those that are idle would keep them until they are used.
     fn drop_subjects(&self) {
         let generation = self.watches.generation();
         if self.watch_generation.replace(generation) != generation {
             self.slots.for_each(|connection, _| {
                 if connection.watched().is_watched() {
-                    self.subject(connection);
+                    self.tracer(connection);
                 }
             });
         }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderValue, Method, Uri, Version};
-use sluice_http::progress::{Progress, Step};
+use sluice_http::progress::Progress;
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
-use sluice_watch::{Subject, TracedRequest};
+use sluice_watch::{Stage, TracedRequest, Tracer};
 
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
@@ -37,15 +37,15 @@ struct Entries {
 #[derive(Default)]
 struct Spare {
     progress: Rc<Progress>,
-    subject: Subject,
+    tracer: Tracer,
 }
 
 /// A place among those in progress, and what the entry shares with its exchange.
 pub(crate) struct NewEntry {
     pub place: EntryNumber,
     pub progress: Rc<Progress>,
-    /// The place for those who watch it.
-    pub subject: Subject,
+    /// The place for those who watch it, and for its stage.
+    pub tracer: Tracer,
 }
 
 /// The number of an entry.
@@ -71,7 +71,9 @@ struct Entry {
     user: Option<Arc<str>>,
     handler: Option<&'static str>,
     progress: Rc<Progress>,
-    subject: Subject,
+    tracer: Tracer,
+    /// No watch joins it.
+    is_exempt: bool,
 }
 
 /// A request in progress that a watch may join.
@@ -80,7 +82,7 @@ pub(crate) struct Watchable {
     /// The number of its listener.
     pub listener: Option<usize>,
     pub progress: Rc<Progress>,
-    pub subject: Subject,
+    pub tracer: Tracer,
 }
 
 /// A request in progress, as it is copied for a report. It may go to another thread.
@@ -95,7 +97,7 @@ pub(crate) struct RequestView {
     pub host: Option<HeaderValue>,
     pub user: Option<Arc<str>>,
     pub handler: Option<&'static str>,
-    pub step: Step,
+    pub stage: Stage,
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub status: Option<u16>,
@@ -106,16 +108,19 @@ impl InProgress {
     /// Adds an exchange that begins.
     pub(crate) fn begin(&self, request: NewRequest) -> NewEntry {
         let mut entries = self.0.borrow_mut();
-        let Spare { progress, mut subject } = entries.spare.pop().unwrap_or_default();
-        if !subject.is_reusable() {
-            subject = Subject::vacant();
+        let Spare { progress, mut tracer } = entries.spare.pop().unwrap_or_default();
+        if tracer.is_reusable() {
+            tracer.stage(Stage::Deciding);
+        } else {
+            tracer = Tracer::vacant();
         }
         let entry = Some(Entry {
             request,
             user: None,
             handler: None,
             progress: Rc::clone(&progress),
-            subject: subject.clone(),
+            tracer: tracer.clone(),
+            is_exempt: false,
         });
         let place = match entries.free.pop() {
             Some(number) => {
@@ -130,7 +135,7 @@ impl InProgress {
         NewEntry {
             place,
             progress,
-            subject,
+            tracer,
         }
     }
 
@@ -140,10 +145,10 @@ impl InProgress {
         let Some(place) = entries.entries.get_mut(number.0) else {
             return;
         };
-        let Some(Entry { progress, subject, .. }) = place else {
+        let Some(Entry { progress, tracer, .. }) = place else {
             return;
         };
-        let (progress, subject) = (Rc::clone(progress), std::mem::replace(subject, Subject::NONE));
+        let (progress, tracer) = (Rc::clone(progress), std::mem::replace(tracer, Tracer::NONE));
         // In its place, because the entry is large.
         *place = None;
         entries.free.push(number);
@@ -151,8 +156,8 @@ impl InProgress {
         if Rc::strong_count(&progress) <= 2 && entries.spare.len() < SPARE_MAX {
             progress.reset();
             // One that is watched is not kept: its watches are to forget it.
-            let subject = if subject.is_none() { subject } else { Subject::NONE };
-            entries.spare.push(Spare { progress, subject });
+            let tracer = if tracer.is_none() { tracer } else { Tracer::NONE };
+            entries.spare.push(Spare { progress, tracer });
         }
     }
 
@@ -173,7 +178,7 @@ impl InProgress {
     /// Has no watch join an exchange: it carries the events of one.
     pub(crate) fn exempt(&self, number: EntryNumber) {
         if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
-            entry.subject = Subject::NONE;
+            entry.is_exempt = true;
         }
     }
 
@@ -181,13 +186,14 @@ impl InProgress {
     pub(crate) fn watchable(&self, may_join: impl Fn(&TracedRequest<'_>) -> bool) -> Vec<Watchable> {
         let entries = self.0.borrow();
         let all = entries.entries.iter().flatten();
-        let mut found: Vec<&Entry> = all.filter(|entry| may_join(&entry.request.facts())).collect();
+        let may_join = |entry: &&Entry| !entry.is_exempt && may_join(&entry.request.facts());
+        let mut found: Vec<&Entry> = all.filter(may_join).collect();
         keep_oldest(&mut found);
         let found = found.into_iter().map(|entry| Watchable {
             view: entry.view(),
             listener: entry.request.handle.as_ref().map(ExchangeHandle::listener),
             progress: Rc::clone(&entry.progress),
-            subject: entry.subject.clone(),
+            tracer: entry.tracer.clone(),
         });
         found.collect()
     }
@@ -220,7 +226,7 @@ impl InProgress {
         };
         // Without the borrow, because both wake tasks.
         progress.end();
-        if let (Step::Producing | Step::Sending, Some(handle)) = (progress.step(), handle) {
+        if let Some(handle) = handle.filter(|_| view.stage.has_head()) {
             handle.abort();
         }
         Some(view)
@@ -252,6 +258,7 @@ impl Entry {
             user,
             handler,
             progress,
+            tracer,
             ..
         } = self;
         RequestView {
@@ -265,7 +272,7 @@ impl Entry {
             host: request.host.clone(),
             user: user.clone(),
             handler: *handler,
-            step: progress.step(),
+            stage: tracer.current_stage(),
             received_bytes: progress.received_bytes(),
             sent_bytes: progress.sent_bytes(),
             status: progress.status(),
@@ -296,24 +303,23 @@ mod tests {
     fn places_are_used_again_and_reports_show_what_is_there() {
         let requests = InProgress::default();
         let NewEntry {
-            place: first, progress, ..
+            place: first, tracer, ..
         } = requests.begin(request(1));
         let second = requests.begin(request(2)).place;
-        progress.set_step(Step::Running);
+        tracer.stage(Stage::Running);
         requests.note_handler(first, "script");
         assert_eq!(requests.count(), 2);
-        drop(progress);
         requests.end(second);
         let again = requests.begin(request(3)).place;
         assert_eq!(again, second);
         let mut shown: Vec<_> = requests
             .views()
             .iter()
-            .map(|view| (view.id.to_string(), view.step))
+            .map(|view| (view.id.to_string(), view.stage))
             .collect();
         shown.sort_by(|one, other| one.0.cmp(&other.0));
-        assert_eq!(shown[0].1, Step::Running);
-        assert!(shown[1].0.ends_with('3') && shown[1].1 == Step::Deciding);
+        assert_eq!(shown[0].1, Stage::Running);
+        assert!(shown[1].0.ends_with('3') && shown[1].1 == Stage::Deciding);
         requests.end(first);
         requests.end(first);
         assert_eq!(requests.count(), 1, "twice is once");
@@ -323,7 +329,7 @@ mod tests {
     fn a_place_for_watches_is_used_again_unless_somebody_has_it() {
         let requests = InProgress::default();
         let first = requests.begin(request(1));
-        let held = first.subject.clone();
+        let held = first.tracer.clone();
         requests.end(first.place);
         drop(first);
         let second = requests.begin(request(2));
@@ -332,10 +338,11 @@ mod tests {
         requests.end(second.place);
         drop(second);
         let third = requests.begin(request(3));
-        assert!(third.subject.is_none());
+        assert!(third.tracer.is_none());
         assert_eq!(requests.watchable(|request| request.path == "/a").len(), 1);
         assert!(requests.watchable(|_| false).is_empty());
         requests.exempt(third.place);
+        assert!(requests.watchable(|_| true).is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A watch that may show a connection or an exchange: the part that was shown so far, and the trigger.
 //!
-//! Not here: when it is decided (`subject`), and what it asks for (`spec`).
+//! Not here: when it is decided (`tracer`), and what it asks for (`spec`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::pattern::Search;
 use crate::ring::Ring;
 use crate::watch::Queue;
 
-/// A watch that may show the subject.
+/// A watch that may show the tracer.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) queue: Arc<Queue>,
@@ -126,7 +126,7 @@ impl Candidate {
         }
     }
 
-    /// Whether an event can decide something, or the time that has passed. Else only what becomes known can (`Subject::know`).
+    /// Whether an event can decide something, or the time that has passed. Else only what becomes known can (`Tracer::know`).
     pub(crate) fn may_decide_now(&self) -> bool {
         let trigger = self.queue.spec.trigger.as_ref();
         self.queue.spec.depends_on_time() || trigger.is_some_and(|trigger| trigger.bytes.is_some())

@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::filter::{FilterMatch, TracedAttributes, TracedRequest};
 use crate::mask::Masks;
 use crate::spec::Spec;
-use crate::subject::{Inner, LateJoin, Subject};
+use crate::tracer::{Inner, LateJoin, Tracer};
 use crate::watch::{Queue, Watch, Watcher};
 
 /// Watches at once at most.
@@ -19,7 +19,7 @@ const WATCHES_MAX: usize = 16;
 /// Watches of pages at once at most. The others are reserved for the control socket, whatever browsers do.
 const PAGE_WATCHES_MAX: usize = 12;
 
-/// From this number on, subjects that wait for the tick are removed earlier if they have ended.
+/// From this number on, tracers that wait for the tick are removed earlier if they have ended.
 const WAITING_CHECKED: usize = 1024;
 
 /// The active watches. One per server.
@@ -31,7 +31,7 @@ pub struct Hub {
     /// Bytes of the rings of all requests.
     pub(crate) ring_bytes: Arc<AtomicUsize>,
     /// Connections and exchanges that were watched.
-    subjects: AtomicU64,
+    tracers: AtomicU64,
     /// The masks of secrets.
     masks: Mutex<Masks>,
 }
@@ -156,7 +156,7 @@ impl Hub {
     }
 
     pub(crate) fn next_number(&self) -> u64 {
-        self.subjects.fetch_add(1, Ordering::Relaxed) + 1
+        self.tracers.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -199,49 +199,49 @@ impl WorkerHub {
     }
 
     /// The generation of the list of watches: 0 while there is none, otherwise another number whenever a watch has come or gone. A
-    /// connection that remembers it knows whether to ask for its subject again. One relaxed load. It repeats after 2³² changes.
+    /// connection that remembers it knows whether to ask for its tracer again. One relaxed load. It repeats after 2³² changes.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "said above")]
     pub fn generation(&self) -> u32 {
         self.hub.generation() as u32
     }
 
-    /// The subject of a connection, with the watches that are active now. `subject` is the one that it has had so far.
+    /// The tracer of a connection, with the watches that are active now. `tracer` is the one that it has had so far.
     #[must_use]
-    pub fn connection(&self, subject: &Subject, attributes: impl FnOnce() -> TracedAttributes) -> Subject {
+    pub fn connection(&self, tracer: &Tracer, attributes: impl FnOnce() -> TracedAttributes) -> Tracer {
         if !self.is_on() {
-            return Subject::NONE;
+            return Tracer::NONE;
         }
         let list = self.list();
-        if subject.is_none() {
+        if tracer.is_none() {
             return self.begin(&list, None, attributes());
         }
-        subject.join(&list);
-        match subject.is_over() {
-            true => Subject::NONE,
-            false => subject.clone(),
+        tracer.join(&list);
+        match tracer.is_over() {
+            true => Tracer::NONE,
+            false => tracer.clone(),
         }
     }
 
-    /// The subject of an exchange on a connection; nothing if no watch can match what is known of it.
+    /// The tracer of an exchange on a connection; nothing if no watch can match what is known of it.
     #[must_use]
-    pub fn exchange(&self, connection: &Subject, attributes: impl FnOnce() -> TracedAttributes) -> Subject {
+    pub fn exchange(&self, connection: &Tracer, attributes: impl FnOnce() -> TracedAttributes) -> Tracer {
         if !self.is_on() {
-            return Subject::NONE;
+            return Tracer::NONE;
         }
         self.begin(&self.list(), Some(connection), attributes())
     }
 
-    /// The subject of a request on a connection: as `exchange`, but nothing is allocated for a request that no watch can match.
+    /// The tracer of a request on a connection: as `exchange`, but nothing is allocated for a request that no watch can match.
     #[must_use]
-    pub fn request(&self, connection: &Subject, request: &TracedRequest<'_>) -> Subject {
+    pub fn request(&self, connection: &Tracer, request: &TracedRequest<'_>) -> Tracer {
         if !self.is_on() {
-            return Subject::NONE;
+            return Tracer::NONE;
         }
         let list = self.list();
         match list.iter().any(|queue| queue.spec.filter.may_match(request)) {
             true => self.begin(&list, Some(connection), request.to_attributes()),
-            false => Subject::NONE,
+            false => Tracer::NONE,
         }
     }
 
@@ -253,13 +253,13 @@ impl WorkerHub {
         specs.any(|spec| spec.joins_requests() && spec.filter.may_match(request))
     }
 
-    /// Has a request in progress watched by the watches that have begun since it did. `subject` is its place, `began` is when its head was
+    /// Has a request in progress watched by the watches that have begun since it did. `tracer` is its place, `began` is when its head was
     /// complete, and `summary` is the first event that they are shown: where it is. False if no watch that is new to it can match it.
     ///
     /// Its connection is not watched because of it: secrets in the bytes before are not known.
     pub fn join(
         &self,
-        subject: &Subject,
+        tracer: &Tracer,
         began: Instant,
         attributes: TracedAttributes,
         summary: impl FnOnce(&Masks) -> String,
@@ -268,7 +268,7 @@ impl WorkerHub {
             !queue.is_ended()
                 && queue.spec.joins_requests()
                 && queue.spec.filter.decide(&attributes) != FilterMatch::Differs
-                && subject.may_join(queue)
+                && tracer.may_join(queue)
         };
         let candidates: Vec<_> = self.list().iter().filter(is_new).cloned().collect();
         if candidates.is_empty() {
@@ -280,9 +280,9 @@ impl WorkerHub {
             began,
             attributes,
         };
-        subject.join_late(late, candidates, summary);
+        tracer.join_late(late, candidates, summary);
         if depends_on_time {
-            self.wait(subject);
+            self.wait(tracer);
         }
         true
     }
@@ -290,35 +290,35 @@ impl WorkerHub {
     /// Decides what the passing of time decides. To be called about once a second.
     pub fn tick(&self) {
         let mut waiting = self.waiting.borrow_mut();
-        waiting.retain(|subject| match subject.upgrade() {
-            Some(subject) => subject.decide_by_time(),
+        waiting.retain(|tracer| match tracer.upgrade() {
+            Some(tracer) => tracer.decide_by_time(),
             None => false,
         });
     }
 
-    fn begin(&self, list: &[Arc<Queue>], parent: Option<&Subject>, attributes: TracedAttributes) -> Subject {
+    fn begin(&self, list: &[Arc<Queue>], parent: Option<&Tracer>, attributes: TracedAttributes) -> Tracer {
         let may_match =
             |queue: &&Arc<Queue>| !queue.is_ended() && queue.spec.filter.decide(&attributes) != FilterMatch::Differs;
         let candidates: Vec<Arc<Queue>> = list.iter().filter(may_match).cloned().collect();
         if candidates.is_empty() {
-            return Subject::NONE;
+            return Tracer::NONE;
         }
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
-        let subject = Subject::begin(&self.hub, self.hub.next_number(), parent, attributes, candidates);
+        let tracer = Tracer::begin(&self.hub, self.hub.next_number(), parent, attributes, candidates);
         if depends_on_time && parent.is_some() {
-            self.wait(&subject);
+            self.wait(&tracer);
         }
-        subject
+        tracer
     }
 
-    /// Has the passing of time decide about a subject.
-    fn wait(&self, subject: &Subject) {
+    /// Has the passing of time decide about a tracer.
+    fn wait(&self, tracer: &Tracer) {
         let mut waiting = self.waiting.borrow_mut();
         // Most requests are over before the next tick.
         if waiting.len() >= WAITING_CHECKED && waiting.len().is_power_of_two() {
-            waiting.retain(|subject| subject.strong_count() > 0);
+            waiting.retain(|tracer| tracer.strong_count() > 0);
         }
-        waiting.push(subject.downgrade());
+        waiting.push(tracer.downgrade());
     }
 
     fn list(&self) -> Rc<[Arc<Queue>]> {

@@ -3,7 +3,7 @@
 //! Floor 0: nothing here reads or writes a file or a socket. The only clock is the one that dates an event.
 //!
 //! ```text
-//! a connection or an exchange ── note ──▶ Subject ──▶ Watch (a bounded queue) ──▶ page, terminal, file
+//! a connection or an exchange ── note ──▶ Tracer ──▶ Watch (a bounded queue) ──▶ page, terminal, file
 //!                                            │  decided by the watch's Filter and Trigger
 //!                                            └─ a bounded ring, while that is undecided
 //! ```
@@ -16,7 +16,8 @@
 //! | [`Hub`], [`WorkerHub`] | the active watches of the server, and a worker's copy of the list |
 //! | [`Watch`] | one watcher's queue |
 //! | [`Line`], [`Record`], [`Notice`] | an event as a line of text, and as JSON; the lines between events |
-//! | [`Subject`] | with what a connection or an exchange notes its events; nothing if nobody watches |
+//! | [`Tracer`] | how a connection or an exchange records events; nothing while nobody watches |
+//! | [`Stage`] | what an exchange does now: shown by reports, and noted by the tracer |
 //! | [`Timing`], [`Phase`] | where the time of a request went |
 //! | [`mask`], [`Secrets`] | what must not be shown |
 //!
@@ -39,10 +40,11 @@ mod record;
 mod ring;
 mod secrets;
 mod spec;
-mod subject;
-#[cfg(test)]
-mod subject_tests;
+mod stage;
 mod timing;
+mod tracer;
+#[cfg(test)]
+mod tracer_tests;
 mod watch;
 
 pub use event::{Content, Direction, Event};
@@ -55,6 +57,7 @@ pub use pattern::Pattern;
 pub use record::{PhaseTime, Record};
 pub use secrets::{SecretMask, Secrets};
 pub use spec::{Spec, Trigger};
-pub use subject::{Hold, Subject};
+pub use stage::Stage;
 pub use timing::{Moment, NotATiming, Phase, Timing};
+pub use tracer::{Hold, Tracer};
 pub use watch::{Taken, Watch};

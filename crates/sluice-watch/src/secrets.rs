@@ -160,7 +160,7 @@ impl SecretMask {
     }
 }
 
-/// The secrets of a subject, with the masks of all that it notes.
+/// The secrets of a tracer, with the masks of all that it notes.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenSecrets {
     secrets: Secrets,

@@ -4,13 +4,13 @@
 
 use std::cell::{Cell, RefCell};
 
-use sluice_watch::Subject;
+use sluice_watch::Tracer;
 
 /// The watches of a connection.
 pub struct Watched {
-    /// The subject with which it notes events for WATCH.
-    subject: RefCell<Subject>,
-    /// The generation of the list of watches when the subject was looked up.
+    /// The tracer with which it notes events for WATCH.
+    tracer: RefCell<Tracer>,
+    /// The generation of the list of watches when the tracer was looked up.
     generation: Cell<u32>,
     /// Somebody may want to be shown the bytes of the exchange in progress.
     are_octets_wanted: Cell<bool>,
@@ -23,7 +23,7 @@ pub struct Watched {
 impl Watched {
     pub(crate) fn by_nobody() -> Watched {
         Watched {
-            subject: RefCell::new(Subject::NONE),
+            tracer: RefCell::new(Tracer::NONE),
             generation: Cell::new(0),
             are_octets_wanted: Cell::new(true),
             carried: Cell::new(0),
@@ -31,23 +31,23 @@ impl Watched {
         }
     }
 
-    /// The subject with which it notes events for WATCH: nothing if nobody watched when it was last looked up (`WorkerNet::subject`).
-    pub fn subject(&self) -> Subject {
-        self.subject.borrow().clone()
+    /// The tracer with which it notes events for WATCH: nothing if nobody watched when it was last looked up (`WorkerNet::tracer`).
+    pub fn tracer(&self) -> Tracer {
+        self.tracer.borrow().clone()
     }
 
     /// Whether somebody watches it.
     pub(crate) fn is_watched(&self) -> bool {
-        !self.subject.borrow().is_none()
+        !self.tracer.borrow().is_none()
     }
 
-    /// The generation of the list of watches when the subject was looked up.
+    /// The generation of the list of watches when the tracer was looked up.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.get()
     }
 
-    pub(crate) fn set_subject(&self, subject: Subject, generation: u32) {
-        self.subject.replace(subject);
+    pub(crate) fn set_tracer(&self, tracer: Tracer, generation: u32) {
+        self.tracer.replace(tracer);
         self.generation.set(generation);
     }
 
@@ -63,7 +63,7 @@ impl Watched {
     /// Notes that an exchange carries the events of a watch: nothing is noted until it ends.
     pub(crate) fn begin_carrying(&self) {
         self.carried.update(|count| count + 1);
-        self.subject.replace(Subject::NONE);
+        self.tracer.replace(Tracer::NONE);
     }
 
     /// Notes that such an exchange has ended. Who watches is looked up again.

@@ -6,13 +6,12 @@ use std::rc::Rc;
 use sluice_gateway::{EndMark, Environment, Reply};
 use sluice_http::body_source::BodySource;
 use sluice_http::fault::Fault;
-use sluice_http::progress::Step;
 use sluice_http::request_body::RequestBody;
 use sluice_http::stored_body::StoredBody;
 use sluice_launch::Stdin;
 use sluice_membuf::Reservation;
 use sluice_settings::RequestBody as BodyChoice;
-use sluice_watch::Phase;
+use sluice_watch::Stage;
 
 use crate::exchange::conversation::Conversation;
 use crate::exchange::job::{Job, new_sentinels};
@@ -34,7 +33,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
     // Only now, because the client may need long to send the body.
     let pool = job.route.pools.pool(&job.script, settings, job.scripts.resources());
     let events = job.events();
-    job.request.progress.set_step(Step::AwaitingProcess);
+    job.tracer.stage(Stage::AwaitingProcess);
     let applicant = pool.applicant(job.scripts.worker, None, job.request.client());
     let mut lease = pool.acquire(applicant, job.request.id, &events).await?;
     let sentinels = new_sentinels()?;
@@ -54,7 +53,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
         ended(exit);
         drop(reservation);
     };
-    job.request.progress.set_step(Step::StartingProcess);
+    job.tracer.stage(Stage::StartingProcess);
     let (process, channels) = script_process::start(
         &job.scripts.processes,
         job.spec(sentinels),
@@ -65,9 +64,8 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
     )
     .await?;
     lease.note_process(&process);
-    job.subject.note_phase(Phase::Process);
     process.begin_exchange(job.request.id, None);
-    job.request.note_process(&process);
+    job.note_process(&process);
     let scanner = job.scanner(&process, EndMark::EndOfFile);
     let (callouts, idle_timer) = (job.callouts(&process), job.idle_timer(KeptTimer::default()));
     let relay = Relay::new(

@@ -5,10 +5,9 @@ use std::rc::Rc;
 
 use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
-use sluice_http::progress::Step;
 use sluice_launch::Stdin;
 use sluice_membuf::{REGION_BYTES, Segment};
-use sluice_watch::Phase;
+use sluice_watch::Stage;
 
 use crate::exchange::conversation::Conversation;
 use crate::exchange::job::{Job, new_sentinels};
@@ -50,7 +49,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
             .route
             .pools
             .pool(&job.script, job.settings(), job.scripts.resources());
-        job.request.progress.set_step(Step::AwaitingProcess);
+        job.tracer.stage(Stage::AwaitingProcess);
         let applicant = pool.applicant(job.scripts.worker, script, job.request.client());
         let mut lease = pool.acquire(applicant, job.request.id, &events).await?;
         let (idle, age) = match lease.take() {
@@ -64,8 +63,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
             // Boxed, because most requests find a process.
             None => (Box::pin(start(&job, &mut lease, &events)).await?, Age::New),
         };
-        job.request.note_process(&idle.process);
-        job.subject.note_phase(Phase::Process);
+        job.note_process(&idle.process);
         let relay = begin(&job, idle, pump.take(), content_length, &events).with_record(age);
         let mut session = Session::new(Conversation::new(&job, relay, lease));
         match session.head().await {
@@ -152,7 +150,7 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
     events.environment(&environment);
     let program = job.program(Vec::new(), environment.bytes(), Stdin::Pipe, segment.as_ref())?;
     let ended = lease.exit_notice();
-    job.request.progress.set_step(Step::StartingProcess);
+    job.tracer.stage(Stage::StartingProcess);
     let (process, mut channels) = script_process::start(
         &job.scripts.processes,
         job.spec(sentinels),

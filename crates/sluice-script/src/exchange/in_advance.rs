@@ -15,7 +15,7 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
-use sluice_watch::Subject;
+use sluice_watch::Tracer;
 use tokio::time::timeout;
 
 use crate::exchange::cgiplus;
@@ -117,7 +117,7 @@ impl Starter {
             route: Arc::clone(&self.route),
             map: Arc::clone(&self.map),
             compression: None,
-            subject: Subject::NONE,
+            tracer: Tracer::NONE,
         }
     }
 }

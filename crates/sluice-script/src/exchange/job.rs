@@ -22,14 +22,13 @@ use sluice_gateway::{AgentAnswer, CgiRequest, EndMark, MailboxKind, Scanner, Sen
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::head::SERVER_SOFTWARE;
 use sluice_http::path_text::bytes_of;
-use sluice_http::progress::Step;
 use sluice_launch::{Program, Stdin};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::compression::Compression;
 use sluice_settings::{ScriptSettings, ScriptSource, ScriptUser};
 use sluice_watch::mask::Masks;
-use sluice_watch::{Item, Phase, Secrets, Subject};
+use sluice_watch::{Item, Secrets, Stage, Tracer};
 
 use crate::exchange::callout::Callouts;
 use crate::exchange::request::ScriptRequest;
@@ -60,8 +59,8 @@ pub struct Job {
     pub map: Arc<dyn Map>,
     /// How its reply may be compressed. `None` if it may not.
     pub compression: Option<Arc<Compression>>,
-    /// With what its exchange notes events for WATCH.
-    pub subject: Subject,
+    /// How its exchange records events for WATCH.
+    pub tracer: Tracer,
 }
 
 impl Job {
@@ -140,7 +139,7 @@ impl Job {
         // WASD: somebody watches, so that the script's own events are worth a callout.
         add(
             "WATCH_SCRIPT",
-            self.subject.wants(Item::Callouts).then_some(b"1".as_slice()),
+            self.tracer.wants(Item::Callouts).then_some(b"1".as_slice()),
         );
         variables
     }
@@ -291,14 +290,20 @@ impl Job {
         callouts
     }
 
+    /// Notes the process that works for it.
+    pub(crate) fn note_process(&self, process: &Process) {
+        self.tracer.stage(Stage::Running);
+        self.request.progress.set_pid(process.pid);
+    }
+
     /// Stores a request body, unless the request would then be refused because the script's queue is full.
     pub(crate) async fn store(&self, body: RequestBody) -> Result<(StoredBody, u64), Fault> {
         let resources = self.scripts.resources();
         let pool = self.route.pools.pool(&self.script, self.settings(), resources);
         pool.check_room()?;
-        self.request.progress.set_step(Step::ReadingBody);
+        self.tracer.stage(Stage::ReadingBody);
         let stored = body.store(&resources.stored_bodies).await;
-        self.subject.note_phase(Phase::Stored);
+        self.tracer.stage(Stage::AwaitingProcess);
         stored
     }
 
@@ -318,8 +323,8 @@ impl Job {
 }
 
 impl WatchableJob for Job {
-    fn subject(&self) -> &Subject {
-        &self.subject
+    fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     fn module(&self) -> &'static str {

@@ -8,13 +8,11 @@ use std::time::SystemTime;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use sluice_gateway::isindex_arguments;
 use sluice_http::endpoints::{Endpoints, TlsInfo};
-use sluice_http::progress::{Progress, Step};
+use sluice_http::progress::Progress;
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
 use sluice_watch::Secrets;
 use sluice_watch::mask::Masks;
-
-use crate::process::script_process::Process;
 
 /// A request for a script.
 pub struct ScriptRequest {
@@ -48,7 +46,7 @@ pub struct ScriptRequest {
     pub agent: Option<AgentQuestion>,
     /// When the head was complete.
     pub arrived: SystemTime,
-    /// How far its exchange is, for reports; and the order to end it.
+    /// The bytes and the process of its exchange, for reports; and the order to end it.
     pub progress: Rc<Progress>,
 }
 
@@ -87,12 +85,6 @@ impl ScriptRequest {
     /// The address of its client.
     pub(crate) fn client(&self) -> IpAddr {
         self.endpoints.client.ip()
-    }
-
-    /// Notes the process that works for it.
-    pub(crate) fn note_process(&self, process: &Process) {
-        self.progress.set_step(Step::Running);
-        self.progress.set_pid(process.pid);
     }
 
     /// What no event of WATCH may show, wherever it stands: a script may print its variables.

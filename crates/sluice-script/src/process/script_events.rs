@@ -5,7 +5,7 @@
 //! process does (`observed_process`).
 //!
 //! Masked are: what is secret by its name (`Masks`) in variables and in what the script writes; the values of such header fields of the request,
-//! the password that an agent is asked about and the digits of the sentinels wherever they stand, in all events of the exchange (`Subject::hide_secrets`).
+//! the password that an agent is asked about and the digits of the sentinels wherever they stand, in all events of the exchange (`Tracer::hide_secrets`).
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::{Probe, Program};
 use sluice_watch::mask::{self, HeadMask, Masks};
-use sluice_watch::{Direction, Hold, Item, Phase, Secrets, Subject};
+use sluice_watch::{Direction, Hold, Item, Secrets, Stage, Tracer};
 
 use crate::process::observed_process::{ObservedProcess, SilenceTimer, time_text};
 
@@ -46,7 +46,7 @@ pub(crate) struct ScriptEvents {
 
 /// The facts about the job of an exchange, for a watch that joins it.
 pub(crate) trait WatchableJob {
-    fn subject(&self) -> &Subject;
+    fn tracer(&self) -> &Tracer;
     /// The module that its events name.
     fn module(&self) -> &'static str;
     /// The secrets, which no event may show.
@@ -56,7 +56,7 @@ pub(crate) trait WatchableJob {
 }
 
 struct WatchedExchange {
-    subject: Subject,
+    tracer: Tracer,
     /// The script may go on after the end of the exchange.
     _hold: Hold,
     module: &'static str,
@@ -101,23 +101,23 @@ impl ScriptEvents {
     /// Whether a watch has begun within the exchange, and is known from now on. To be called where a script is waited for.
     pub(crate) fn join(&self) -> bool {
         let Some(job) = &self.job else { return false };
-        let subject = job.subject();
-        if self.is_on() || !self.begin(subject, job.module(), |masks| job.secrets(masks)) {
+        let tracer = job.tracer();
+        if self.is_on() || !self.begin(tracer, job.module(), |masks| job.secrets(masks)) {
             return false;
         }
         if let Some(script) = job.script() {
-            subject.know(|attributes| attributes.script = Some(script));
+            tracer.know(|attributes| attributes.script = Some(script));
         }
         true
     }
 
     /// Notes the events of an exchange from now on; `module` is what they are noted for. False if nobody watches.
-    fn begin(&self, subject: &Subject, module: &'static str, secrets: impl FnOnce(&Masks) -> Secrets) -> bool {
-        let Some(masks) = subject.masks() else { return false };
-        subject.hide_secrets(&secrets(masks));
+    fn begin(&self, tracer: &Tracer, module: &'static str, secrets: impl FnOnce(&Masks) -> Secrets) -> bool {
+        let Some(masks) = tracer.masks() else { return false };
+        tracer.hide_secrets(&secrets(masks));
         let watched = WatchedExchange {
-            subject: subject.clone(),
-            _hold: subject.hold(),
+            tracer: tracer.clone(),
+            _hold: tracer.hold(),
             module,
             masks: masks.clone(),
             output: RefCell::default(),
@@ -136,13 +136,13 @@ impl ScriptEvents {
 
     /// Whether somebody may want events of this item.
     pub(crate) fn wants(&self, item: Item) -> bool {
-        self.watched.get().is_some_and(|watched| watched.subject.wants(item))
+        self.watched.get().is_some_and(|watched| watched.tracer.wants(item))
     }
 
     /// Notes an event.
     pub(crate) fn note(&self, item: Item, text: impl FnOnce() -> String) {
         if let Some(watched) = self.watched.get() {
-            watched.subject.note(item, watched.module, text);
+            watched.tracer.note(item, watched.module, text);
         }
     }
 
@@ -163,7 +163,7 @@ impl ScriptEvents {
         self.join();
         if let Some(watched) = self.watched.get() {
             watched
-                .subject
+                .tracer
                 .hide_secrets(&Secrets::new([sentinels.digits().as_bytes()]));
             watched.output.replace(HeadMask::of(&watched.masks));
             watched.silence.replace(SilenceTimer::default());
@@ -248,7 +248,7 @@ impl ScriptEvents {
     fn received(&self, bytes: impl FnOnce() -> Vec<u8>) {
         if let Some(watched) = self.watched.get() {
             watched
-                .subject
+                .tracer
                 .note_bytes(Item::Cgiplusin, watched.module, Direction::Received, bytes);
         }
     }
@@ -257,14 +257,14 @@ impl ScriptEvents {
     pub(crate) fn output(&self, bytes: &[u8]) {
         let Some(watched) = self.watched.get() else { return };
         if !watched.has_begun.replace(true) {
-            watched.subject.note_phase(Phase::FirstByte);
+            watched.tracer.stage(Stage::Replying);
         }
         watched.counts.reads.update(|reads| reads + 1);
         watched.counts.mailbox.update(|all| all + bytes.len() as u64);
         watched.silence.borrow_mut().restart();
         let mask = |copy: &mut [u8]| watched.output.borrow_mut().apply(copy);
         watched
-            .subject
+            .tracer
             .note_copy(Item::Mailbox, watched.module, Direction::Sent, bytes, mask);
     }
 
@@ -365,7 +365,7 @@ impl ScriptEvents {
         context: &mut Context<'_>,
     ) -> Poll<(Duration, Option<Box<ObservedProcess>>)> {
         match self.watched.get() {
-            Some(watched) if watched.subject.wants(Item::Process) => watched.silence.borrow_mut().poll(probe, context),
+            Some(watched) if watched.tracer.wants(Item::Process) => watched.silence.borrow_mut().poll(probe, context),
             _ => Poll::Pending,
         }
     }
@@ -429,10 +429,10 @@ mod tests {
             })
             .unwrap();
         let worker = WorkerHub::new(&hub);
-        let subject = worker.exchange(&Subject::NONE, TracedAttributes::default);
+        let tracer = worker.exchange(&Tracer::NONE, TracedAttributes::default);
         let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
         let events = ScriptEvents::none();
-        assert!(events.begin(&subject, "script", secrets));
+        assert!(events.begin(&tracer, "script", secrets));
         (watch, events)
     }
 
@@ -489,7 +489,7 @@ mod tests {
     #[test]
     fn nothing_is_made_while_nobody_watches() {
         let events = ScriptEvents::none();
-        assert!(!events.begin(&Subject::NONE, "script", |_| unreachable!("nobody watches")));
+        assert!(!events.begin(&Tracer::NONE, "script", |_| unreachable!("nobody watches")));
         events.process(|| unreachable!("nobody watches"));
         events.output(b"text");
         events.pause();
@@ -501,7 +501,7 @@ mod tests {
     fn events_after_the_end_of_the_exchange_are_shown() {
         let (watch, events) = watched();
         if let Some(watched) = events.watched.get() {
-            watched.subject.end();
+            watched.tracer.end();
         }
         events.process(|| "ended".into());
         assert_eq!(shown_by(&watch), "ended");

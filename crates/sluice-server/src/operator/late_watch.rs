@@ -1,7 +1,7 @@
 //! Watches that begin while requests are in progress.
 //!
 //! Whoever watches is decided when the head of a request is complete (`Exchange::begin_watch`). A watch that begins later joins the requests in
-//! progress here, once a second: each has a place for it (`Subject::vacant`), which its stages read. The first event says where the request is,
+//! progress here, once a second: each has a place for it (`Tracer::vacant`), which its stages read. The first event says where the request is,
 //! because what came before was not noted. Its task is then woken, so that a script that is silent is observed (`sluice_script`).
 //!
 //! While nobody watches this costs a comparison a second.
@@ -30,12 +30,12 @@ pub(crate) fn join(context: &Context) {
             view,
             listener,
             progress,
-            subject,
+            tracer,
         } = request;
         let attributes = attributes(context, &view, listener);
-        if watches.join(&subject, view.started, attributes, |masks| summary(&view, masks)) {
-            if let Some(masks) = subject.masks() {
-                subject.hide_secrets(&masks.secrets_of([], view.uri.query()));
+        if watches.join(&tracer, view.started, attributes, |masks| summary(&view, masks)) {
+            if let Some(masks) = tracer.masks() {
+                tracer.hide_secrets(&masks.secrets_of([], view.uri.query()));
             }
             progress.wake();
         }
@@ -79,7 +79,7 @@ fn summary(view: &RequestView, masks: &Masks) -> String {
         "\n(in progress for {age:.1} s when this watch began; from {} by {scheme})",
         view.client
     );
-    let _ = write!(text, "\nstate: {}", state_of(view.step).name());
+    let _ = write!(text, "\nstate: {}", state_of(view.stage).name());
     if let Some(handler) = view.handler {
         let _ = write!(text, "; answered by: {handler}");
     }

@@ -16,11 +16,11 @@ use std::time::Instant;
 
 use http::Version;
 use sluice_http::path_text::path_of;
-use sluice_http::progress::Step;
 use sluice_report::connections::{Connection, Connections, Count};
 use sluice_report::requests::{Request, Requests, State};
 use sluice_report::scripts::{Process, Scripts};
 pub use sluice_script::report::Retired;
+use sluice_watch::Stage;
 use sluice_watch::mask::Masks;
 use tokio::task::spawn_blocking;
 
@@ -286,7 +286,7 @@ fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> Re
     };
     Request {
         id: view.id.to_string(),
-        state: state_of(view.step),
+        state: state_of(view.stage),
         age_ms: u64::try_from(now.saturating_duration_since(view.started).as_millis()).unwrap_or(u64::MAX),
         client: view.client.to_string(),
         user: view.user.as_deref().map(str::to_owned),
@@ -318,20 +318,20 @@ fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// The state of a request, by its step.
-pub(crate) fn state_of(step: Step) -> State {
-    match step {
-        Step::Deciding => State::Deciding,
-        Step::Password => State::Password,
-        Step::Agent => State::Agent,
-        Step::Throttle => State::Throttle,
-        Step::Preparing => State::Preparing,
-        Step::ReadingBody => State::Body,
-        Step::AwaitingProcess => State::Waiting,
-        Step::StartingProcess => State::Starting,
-        Step::Running => State::Script,
-        Step::Producing => State::Producing,
-        Step::Sending => State::Sending,
+/// The state of a request, by its stage.
+pub(crate) fn state_of(stage: Stage) -> State {
+    match stage {
+        Stage::Deciding | Stage::Checking | Stage::Responding => State::Deciding,
+        Stage::Password | Stage::Delaying => State::Password,
+        Stage::Agent => State::Agent,
+        Stage::Throttle => State::Throttle,
+        Stage::Preparing => State::Preparing,
+        Stage::ReadingBody => State::Body,
+        Stage::AwaitingProcess => State::Waiting,
+        Stage::StartingProcess => State::Starting,
+        Stage::Running | Stage::Replying => State::Script,
+        Stage::Producing => State::Producing,
+        Stage::Sending | Stage::Sent | Stage::Aborted | Stage::Ended => State::Sending,
     }
 }
 

@@ -23,7 +23,7 @@ use sluice_script::own_agent;
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettings, UserSource};
-use sluice_watch::Phase;
+use sluice_watch::Stage;
 
 use crate::dispatch::{Config, Site};
 use crate::serve::decide::{ScriptTarget, agent_script};
@@ -145,7 +145,7 @@ impl PendingAnswer {
         let AgentAnswer {
             name, groups, refused, ..
         } = said;
-        exchange.subject.note_phase(Phase::Identified);
+        exchange.tracer.stage(Stage::Checking);
         note_access(exchange, || match &refused {
             Some(reason) => format!("agent {}: refused: {reason:?}", file.display()),
             None => {
@@ -237,7 +237,7 @@ impl PendingAnswer {
             route,
             map: Arc::<Site>::clone(site),
             compression: None,
-            subject: exchange.subject.clone(),
+            tracer: exchange.tracer.clone(),
         }
     }
 }

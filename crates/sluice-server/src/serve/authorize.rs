@@ -22,7 +22,7 @@ use sluice_access::store::UserStore;
 use sluice_http::endpoints::TlsInfo;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
 use sluice_settings::rule::{Access, AccessSettings, Adjustments, AgentSettings, ClientCertificate, split_name};
-use sluice_watch::Phase;
+use sluice_watch::Stage;
 
 use crate::serve::agent::{self, AgentVerdict};
 use crate::serve::exchange::Exchange;
@@ -317,13 +317,10 @@ impl Verification {
     /// It was not verified (503).
     pub(crate) async fn wait(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let outcome = self.pending.wait().await;
-        match &outcome {
-            Ok(Outcome::Wrong(delay)) => {
-                exchange.subject.note_phase_ago(Phase::Identified, *delay);
-                exchange.subject.note_phase(Phase::Delayed);
-            }
-            _ => exchange.subject.note_phase(Phase::Identified),
+        if let Ok(Outcome::Wrong(delay)) = &outcome {
+            exchange.tracer.stage_ago(Stage::Delaying, *delay);
         }
+        exchange.tracer.stage(Stage::Checking);
         note_access(exchange, || {
             let said = match &outcome {
                 Ok(Outcome::Right(_)) => "is right".to_owned(),

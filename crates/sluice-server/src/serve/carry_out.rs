@@ -11,13 +11,12 @@ use sluice_files::listing::page::ListingRequest;
 use sluice_files::send_file::{SendContext, SendDirectories};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ScriptFault};
-use sluice_http::progress::Step;
 use sluice_http::request_body::RequestBody;
 use sluice_script::exchange::job::Job;
 use sluice_script::exchange::request::{ScriptRequest, ScriptUser};
 use sluice_script::exchange::serve::{self as script, ScriptAnswer, SendFileReply, Task};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
-use sluice_watch::{Item, Phase};
+use sluice_watch::{Item, Stage};
 
 use crate::dispatch::Site;
 use crate::serve::decide::{self, Answer, ScriptTarget, decide, decide_send_file};
@@ -46,14 +45,15 @@ pub(crate) fn answer(
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
     let asked = request.question(exchange);
-    let mut decision = match exchange.subject.wants(Item::Mapping) {
+    let mut decision = match exchange.tracer.wants(Item::Mapping) {
         false => decide(site, &asked, &mut ()),
-        true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.subject)),
+        true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.tracer)),
     };
+    exchange.tracer.stage(Stage::Checking);
     watched_decision::decision(exchange, request, site, &decision);
     exchange.note_decision(site, request.target_path(), &request.fields, &mut decision);
     let passed = gate.pass(exchange, request, decision)?;
-    exchange.subject.note_phase(Phase::Granted);
+    exchange.tracer.stage(Stage::Responding);
     respond(exchange, request, passed)
 }
 
@@ -63,7 +63,7 @@ fn resume(gate: &Gate, exchange: &mut Exchange, request: &mut Request) -> Result
         return Err(Fault::unexpected("a request that waits has no decision").into());
     };
     let passed = gate.pass(exchange, request, *decision)?;
-    exchange.subject.note_phase(Phase::Granted);
+    exchange.tracer.stage(Stage::Responding);
     respond(exchange, request, passed)
 }
 
@@ -82,7 +82,7 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
                 cache_use: site.cache,
                 types: &site.types,
                 compression: &site.compression,
-                events: FileEvents::of(&exchange.subject),
+                events: FileEvents::of(&exchange.tracer),
             };
             Ok(file.serve(&context, &request.method, &request.fields)?)
         }
@@ -104,37 +104,36 @@ pub(crate) async fn wait_for(
 ) -> Result<Response<ResponseBody>, Fault> {
     let mut wait = wait;
     let mut scripts = 0;
-    let progress = Rc::clone(&exchange.progress);
     // Each password is verified once for each source of users, and a permit is kept, so that only scripts could go on forever.
     while scripts <= LOCAL_REDIRECTS_MAX {
         let answered = match wait {
             Wait::Refused(fault) => return Err(fault),
             Wait::Password(verification) => {
-                progress.set_step(Step::Password);
+                exchange.tracer.stage(Stage::Password);
                 verification.wait(exchange, request).await?;
                 resume(gate, exchange, request)
             }
             Wait::Agent(pending) => {
-                progress.set_step(Step::Agent);
+                exchange.tracer.stage(Stage::Agent);
                 // Boxed, as the other rare ones: the future of each request would have room for the largest.
                 Box::pin(pending.ask(exchange, request)).await?;
                 resume(gate, exchange, request)
             }
             Wait::Throttle(queued) => {
-                progress.set_step(Step::Throttle);
+                exchange.tracer.stage(Stage::Throttle);
                 queued.wait(exchange).await?;
                 resume(gate, exchange, request)
             }
             Wait::Variant(pending) => {
-                progress.set_step(Step::Preparing);
+                exchange.tracer.stage(Stage::Preparing);
                 return pending.respond(&request.method, &request.fields).await;
             }
             Wait::Listing(listing) => {
-                progress.set_step(Step::Preparing);
+                exchange.tracer.stage(Stage::Preparing);
                 return Box::pin(list(exchange, request, *listing)).await;
             }
             Wait::Report(answer) => {
-                progress.set_step(Step::Preparing);
+                exchange.tracer.stage(Stage::Preparing);
                 return Box::pin(report::respond(exchange, request, *answer)).await;
             }
             Wait::Script(script) => {
@@ -206,7 +205,7 @@ async fn list(
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
-    listing::respond(FileEvents::of(&exchange.subject), make).await
+    listing::respond(FileEvents::of(&exchange.tracer), make).await
 }
 
 /// The user as a script sees them.
@@ -270,7 +269,7 @@ fn task(
         route,
         map: Arc::<Site>::clone(site),
         compression: compress.then(|| Arc::clone(&site.compression)),
-        subject: exchange.subject.clone(),
+        tracer: exchange.tracer.clone(),
     };
     let task = Task {
         job: Rc::new(job),

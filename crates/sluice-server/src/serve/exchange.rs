@@ -18,7 +18,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::Fault;
 use sluice_http::head;
-use sluice_http::progress::{Progress, Step};
+use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
@@ -26,7 +26,7 @@ use sluice_net::connection::Connection;
 use sluice_net::service::Refusal;
 use sluice_settings::rule::{HeadChanges, RateSettings, ThrottleSettings};
 use sluice_watch::mask::Masks;
-use sluice_watch::{Item, Phase, Subject, TracedAttributes, TracedRequest};
+use sluice_watch::{Item, Stage, TracedAttributes, TracedRequest, Tracer};
 
 use crate::context::{Context, HeldConfig};
 use crate::dispatch::Site;
@@ -70,7 +70,7 @@ pub(crate) struct Exchange {
     pub context: Rc<Context>,
     pub client: Client,
     pub line: RequestLine,
-    /// How far it is, for reports; and the order to end it.
+    /// The counts of bytes, the status and the process, for reports; and the order to end the exchange.
     pub progress: Rc<Progress>,
     place: EntryNumber,
     /// The changes of the site's routes to the head of the response.
@@ -81,8 +81,8 @@ pub(crate) struct Exchange {
     is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
     hsts: Option<HeaderValue>,
-    /// With what it notes events for WATCH.
-    pub subject: Subject,
+    /// How it records its stages and events, for WATCH and for reports.
+    pub tracer: Tracer,
     entry: LogEntry,
 }
 
@@ -101,7 +101,7 @@ impl Exchange {
         let NewEntry {
             place,
             progress,
-            subject,
+            tracer,
         } = context.in_progress.begin(NewRequest {
             id,
             started: arrival.instant,
@@ -128,7 +128,7 @@ impl Exchange {
             limits: HeldLimits::default(),
             is_private: false,
             hsts: None,
-            subject,
+            tracer,
             // Made here and not before, because it is large: each value that holds it is one copy more.
             entry: LogEntry::new(config, &head.headers, arrival),
         })
@@ -154,15 +154,15 @@ impl Exchange {
     pub(crate) fn begin_watch(&mut self, connection: &Connection, fields: &HeaderMap) {
         let watches = self.context.front.watches();
         if watches.is_on() {
-            let on_connection = self.context.front.subject(connection);
+            let on_connection = self.context.front.tracer(connection);
             let request = TracedRequest {
                 client: self.client.endpoints.client.ip(),
                 path: self.line.uri.path(),
                 method: self.line.method.as_str(),
                 id: self.id.as_str(),
             };
-            self.subject.occupy(&watches.request(&on_connection, &request));
-            if self.subject.is_none() {
+            self.tracer.occupy(&watches.request(&on_connection, &request));
+            if self.tracer.is_none() {
                 connection.skip_octets();
             }
             watched::request_head(self, fields);
@@ -173,14 +173,14 @@ impl Exchange {
     pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
-            let subject = watches.exchange(&Subject::NONE, || TracedAttributes {
+            let tracer = watches.exchange(&Tracer::NONE, || TracedAttributes {
                 client: Some(self.client.endpoints.client.ip().to_canonical().to_string()),
                 id: Some(self.id.to_string()),
                 status: Some(refusal.status.as_u16()),
                 ..TracedAttributes::default()
             });
-            self.subject.occupy(&subject);
-            self.subject.note(Item::Errors, watched::module::REQUEST, || {
+            self.tracer.occupy(&tracer);
+            self.tracer.note(Item::Errors, watched::module::REQUEST, || {
                 let (status, reason) = (refusal.status.as_u16(), &refusal.reason);
                 format!("the head of a request was refused, status {status}: {reason}")
             });
@@ -190,7 +190,7 @@ impl Exchange {
     /// Notes that it carries the events of a watch: it is watched no more, because each of its events would cause others.
     pub(crate) fn carry_watch(&self) {
         self.context.in_progress.exempt(self.place);
-        self.subject.end();
+        self.tracer.end();
     }
 
     /// When the request's head was complete.
@@ -238,7 +238,7 @@ impl Exchange {
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
         self.context.in_progress.note_user(self.place, user);
         self.entry.user = Some(Arc::clone(user));
-        self.subject.know(|attributes| attributes.user = Some(user.to_string()));
+        self.tracer.know(|attributes| attributes.user = Some(user.to_string()));
     }
 
     /// Logs a fault, at the level of its culprit, unless the administrator has caused it, whose order is logged; `route` is the route that caused it, if it is a 404.
@@ -298,7 +298,7 @@ impl Exchange {
             true => response.body().length(),
             false => None,
         };
-        self.note_first_byte(response.body());
+        self.begin_response(response.body());
         self.entry.note_response(status, response.headers(), length);
         self.progress.set_status(status.as_u16());
         watched::response_head(self, response, length);
@@ -318,9 +318,9 @@ impl Exchange {
     /// Notes whether the next chunk of the body is there. If not, the task that is polled here is woken by an order to end the exchange.
     pub(crate) fn note_chunk<T>(&self, chunk: &Poll<T>, context: &mut TaskContext<'_>) {
         match chunk {
-            Poll::Ready(_) => self.progress.set_step(Step::Sending),
+            Poll::Ready(_) => self.tracer.stage(Stage::Sending),
             Poll::Pending => {
-                self.progress.set_step(Step::Producing);
+                self.tracer.stage(Stage::Producing);
                 let _ = self.progress.poll_ended(context);
             }
         }
@@ -336,8 +336,9 @@ impl Exchange {
         self.entry.answered = Answered::Error;
     }
 
-    /// Notes that the first byte of the response can be sent, if the others will take time.
-    fn note_first_byte(&mut self, body: &ResponseBody) {
+    /// Notes that the first byte of the response can be sent; and when, if the others will take time.
+    fn begin_response(&mut self, body: &ResponseBody) {
+        self.tracer.stage(Stage::Sending);
         let is_at_once = match body {
             ResponseBody::Empty => true,
             ResponseBody::Whole(content) => content.len() <= SENT_AT_ONCE_BYTES,
@@ -351,7 +352,7 @@ impl Exchange {
     /// Notes that the response ends before it is complete.
     pub(crate) fn note_truncated(&mut self) {
         self.entry.is_truncated = true;
-        self.subject.note_phase(Phase::Aborted);
+        self.tracer.stage(Stage::Aborted);
     }
 }
 
@@ -363,10 +364,10 @@ impl Drop for Exchange {
         self.entry.end();
         self.entry.count(&self.context.counts, &self.client, &self.line);
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
-        if !self.subject.is_none() {
+        if !self.tracer.is_none() {
             let line = |masks: &Masks| self.entry.text(self.id, &self.client, &self.line, masks);
             watched::end(self, line, self.entry.has_head());
-            self.subject.end();
+            self.tracer.end();
         }
     }
 }

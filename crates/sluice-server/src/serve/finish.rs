@@ -13,11 +13,10 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_http::progress::Step;
 use sluice_http::protocol::Protocol;
 use sluice_net::active_exchange::ActiveExchange;
 use sluice_net::chunk::{Chunk, ChunkMemory, ChunkPosition};
-use sluice_watch::Phase;
+use sluice_watch::Stage;
 use sluice_watch::mask::BodyMask;
 
 use crate::serve::exchange::Exchange;
@@ -71,7 +70,6 @@ impl Finish {
         mask: Option<Box<BodyMask>>,
     ) -> Finish {
         under_way.wait_on_client();
-        exchange.progress.set_step(Step::Sending);
         if under_way.peer().tls_info().is_some() {
             body.prefer_small_chunks();
         }
@@ -93,7 +91,7 @@ impl Finish {
     /// The connection has the last byte.
     fn note_end(&self) {
         if let Some(exchange) = &self.exchange {
-            exchange.subject.note_phase(Phase::LastByte);
+            exchange.tracer.stage(Stage::Sent);
         }
     }
 

@@ -144,7 +144,7 @@ impl Request {
             },
             cache: self.config.cache.as_ref(),
             variants: Variants::Offered,
-            file_events: FileEvents::of(&exchange.subject),
+            file_events: FileEvents::of(&exchange.tracer),
         }
     }
 
@@ -250,7 +250,7 @@ fn body(
 ) -> RequestBody {
     let (is_over, has_length) = (incoming.is_end_stream(), incoming.size_hint().exact().is_some());
     let mask = |masks: &Masks| watched::body_mask(masks, fields);
-    let mut body = RequestBody::new(incoming, limits.body()).watched(&exchange.subject, mask);
+    let mut body = RequestBody::new(incoming, limits.body()).watched(&exchange.tracer, mask);
     if !is_over {
         body = body
             .counting(Arc::clone(&exchange.context.counts.received_bytes))

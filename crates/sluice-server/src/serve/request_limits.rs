@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sluice_access::throttle::{Entered, QueuePlace, Throttle};
 use sluice_http::fault::{ClientFault, Fault, LimitReached};
 use sluice_settings::rule::{RateSettings, ThrottleSettings};
-use sluice_watch::Phase;
+use sluice_watch::Stage;
 use tokio::time::timeout;
 
 use crate::serve::exchange::Exchange;
@@ -114,7 +114,7 @@ impl Queued {
         } = self;
         let began = Instant::now();
         let waited = timeout(settings.queue_timeout, place.wait()).await;
-        exchange.subject.note_phase(Phase::Admitted);
+        exchange.tracer.stage(Stage::Checking);
         note_access(exchange, || {
             let said = if matches!(waited, Ok(Some(_))) {
                 "there is room"

@@ -12,7 +12,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Culprit, Fault};
 use sluice_log::STATUS_CLIENT_LEFT;
 use sluice_watch::mask::{BodyMask, Masks};
-use sluice_watch::{Direction, Item, Phase};
+use sluice_watch::{Direction, Item};
 
 use crate::fault_log::Logged;
 use crate::serve::exchange::{Exchange, RequestLine};
@@ -28,12 +28,12 @@ pub(crate) mod module {
 
 /// The head of the request.
 pub(crate) fn request_head(exchange: &Exchange, fields: &HeaderMap) {
-    let subject = &exchange.subject;
-    let Some(masks) = subject.masks() else { return };
+    let tracer = &exchange.tracer;
+    let Some(masks) = tracer.masks() else { return };
     // A response may repeat them.
     let pairs = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-    subject.hide_secrets(&masks.secrets_of(pairs, exchange.line.uri.query()));
-    subject.note(Item::RequestHead, module::REQUEST, || {
+    tracer.hide_secrets(&masks.secrets_of(pairs, exchange.line.uri.query()));
+    tracer.note(Item::RequestHead, module::REQUEST, || {
         let RequestLine { method, uri, version } = &exchange.line;
         let mut text = format!("{method} {} {version:?}", masks.text(&uri.to_string()));
         add_fields(&mut text, masks, fields);
@@ -67,12 +67,12 @@ pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
 
 /// Notes the decision about access.
 pub(crate) fn note_access(exchange: &Exchange, text: impl FnOnce() -> String) {
-    exchange.subject.note(Item::Authorization, module::ACCESS, text);
+    exchange.tracer.note(Item::Authorization, module::ACCESS, text);
 }
 
 /// The path that a script names instead of a reply; it is decided on as if a client had asked for it.
 pub(crate) fn local_redirect(exchange: &Exchange, target: &str) {
-    exchange.subject.note(Item::Mapping, module::DECIDE, || {
+    exchange.tracer.note(Item::Mapping, module::DECIDE, || {
         mask(
             exchange,
             &format!("the script names another path (local redirect): {target}"),
@@ -82,7 +82,7 @@ pub(crate) fn local_redirect(exchange: &Exchange, target: &str) {
 
 /// The file that a script names instead of a body; `fields` are those of its reply.
 pub(crate) fn send_file(exchange: &Exchange, fields: &HeaderMap) {
-    exchange.subject.note(Item::Mapping, module::DECIDE, || {
+    exchange.tracer.note(Item::Mapping, module::DECIDE, || {
         let named: Vec<_> = SEND_FILE_FIELDS
             .iter()
             .filter_map(|name| {
@@ -98,11 +98,10 @@ pub(crate) fn send_file(exchange: &Exchange, fields: &HeaderMap) {
 
 /// The head of the response, with the length that hyper will add.
 pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBody>, length: Option<u64>) {
-    let subject = &exchange.subject;
-    let Some(masks) = subject.masks() else { return };
+    let tracer = &exchange.tracer;
+    let Some(masks) = tracer.masks() else { return };
     let status = response.status();
-    subject.note_phase(Phase::Head);
-    subject.note(Item::ResponseHead, module::RESPONSE, || {
+    tracer.note(Item::ResponseHead, module::RESPONSE, || {
         let mut text = status.to_string();
         add_fields(&mut text, masks, response.headers());
         match length {
@@ -112,15 +111,15 @@ pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBod
         }
         text
     });
-    subject.know(|facts| facts.status = Some(status.as_u16()));
+    tracer.know(|facts| facts.status = Some(status.as_u16()));
 }
 
 /// The mask of the response's body, if somebody is shown it.
 pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<Box<BodyMask>> {
     let masks = exchange
-        .subject
+        .tracer
         .masks()
-        .filter(|_| exchange.subject.wants(Item::ResponseBody))?;
+        .filter(|_| exchange.tracer.wants(Item::ResponseBody))?;
     Some(Box::new(body_mask(masks, fields)))
 }
 
@@ -128,17 +127,17 @@ pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<B
 pub(crate) fn response_body(exchange: &Exchange, mask: &mut BodyMask, bytes: &[u8]) {
     let copy = |copy: &mut [u8]| mask.apply(copy);
     exchange
-        .subject
+        .tracer
         .note_copy(Item::ResponseBody, module::RESPONSE, Direction::Sent, bytes, copy);
 }
 
 /// A fault, and what the server log says of it.
 pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Display, logged: Logged) {
-    let subject = &exchange.subject;
-    if subject.is_none() {
+    let tracer = &exchange.tracer;
+    if tracer.is_none() {
         return;
     }
-    subject.note(Item::Errors, module::LOG, || {
+    tracer.note(Item::Errors, module::LOG, || {
         let culprit = match fault.culprit() {
             Culprit::Client => "the client's",
             Culprit::Script => "the script's",
@@ -149,7 +148,7 @@ pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Dis
             &format!("fault, {culprit}, status {}: {fault}", fault.status().as_u16()),
         )
     });
-    subject.note(Item::Log, module::LOG, || {
+    tracer.note(Item::Log, module::LOG, || {
         let said = match logged {
             Logged::At(level) => format!("server log, {level}: {text}"),
             Logged::Suppressed => format!("server log: nothing, because there were too many such lines: {text}"),
@@ -160,7 +159,7 @@ pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Dis
 
 /// The client left before it had the whole response, of which so many bytes, if that is known, were not even handed to its connection.
 pub(crate) fn left(exchange: &Exchange, rest: Option<u64>) {
-    exchange.subject.note(Item::Errors, module::RESPONSE, || {
+    exchange.tracer.note(Item::Errors, module::RESPONSE, || {
         let sent = exchange.body_bytes();
         let rest = rest.map_or_else(
             || "its end was not known".to_owned(),
@@ -174,25 +173,25 @@ pub(crate) fn left(exchange: &Exchange, rest: Option<u64>) {
 
 /// The end of the exchange: its line in the access log, and where its time went.
 pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<String>, has_head: bool) {
-    let subject = &exchange.subject;
-    let Some(masks) = subject.masks() else { return };
+    let tracer = &exchange.tracer;
+    let Some(masks) = tracer.masks() else { return };
     if !has_head {
-        subject.note(Item::Errors, module::RESPONSE, || {
+        tracer.note(Item::Errors, module::RESPONSE, || {
             "the client left before there was a response".to_owned()
         });
     }
-    subject.know(|facts| facts.status = facts.status.or(Some(STATUS_CLIENT_LEFT)));
-    subject.note(Item::Log, module::LOG, || match line(masks) {
+    tracer.know(|facts| facts.status = facts.status.or(Some(STATUS_CLIENT_LEFT)));
+    tracer.note(Item::Log, module::LOG, || match line(masks) {
         Some(line) => format!("access log: {}", masks.text(&line)),
         None => "access log: no line, because it is off or the route says log = false".to_owned(),
     });
-    subject.note_timing(module::RESPONSE);
+    tracer.end_stages(module::RESPONSE);
 }
 
 /// A text without the values of secrets in its targets.
 pub(crate) fn mask(exchange: &Exchange, text: &str) -> String {
     exchange
-        .subject
+        .tracer
         .masks()
         .map(|masks| masks.text(text))
         .unwrap_or_default()

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use sluice_watch::{Item, Phase};
+use sluice_watch::Item;
 
 use crate::dispatch::Site;
 use crate::serve::decide::{Answer, AskedFor, Decision};
@@ -14,15 +14,15 @@ use crate::serve::watched::{mask, module};
 
 /// The site that serves the request.
 pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
-    let subject = &exchange.subject;
-    if subject.is_none() {
+    let tracer = &exchange.tracer;
+    if tracer.is_none() {
         return;
     }
     let site = request.site();
     let name = site.hosts().first().map_or("*", String::as_str);
     let names = request.config.watched_names(request.site, listener);
-    subject.know(|facts| facts.site = Some(names));
-    subject.note(Item::Mapping, module::DECIDE, || {
+    tracer.know(|facts| facts.site = Some(names));
+    tracer.note(Item::Mapping, module::DECIDE, || {
         let mut text = format!("host {:?}: site {name} ({})", request.host, site.origin);
         match &request.asked_for {
             AskedFor::Https(port, _) => {
@@ -41,15 +41,14 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
 
 /// The answer.
 pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, decision: &Decision<'_>) {
-    let subject = &exchange.subject;
-    if subject.is_none() {
+    let tracer = &exchange.tracer;
+    if tracer.is_none() {
         return;
     }
-    subject.note_phase(Phase::Decided);
     if let Ok(Answer::Script(script)) = &decision.answer {
-        subject.know(|facts| facts.script = Some(script.script.file.display().to_string()));
+        tracer.know(|facts| facts.script = Some(script.script.file.display().to_string()));
     }
-    subject.note(Item::Mapping, module::DECIDE, || {
+    tracer.note(Item::Mapping, module::DECIDE, || {
         let file = || {
             let file = decision.file(site, request.path());
             file.map_or_else(String::new, |file| format!(" {}", file.display()))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sluice_http::target::Target;
 use sluice_settings::rule::{Adjustments, Miss};
-use sluice_watch::{Item, Pattern, Subject};
+use sluice_watch::{Item, Pattern, Tracer};
 
 use crate::dispatch::Site;
 use crate::dispatch::resolve::{FallbackTo, Trace};
@@ -14,24 +14,24 @@ use crate::serve::watched::module;
 /// Notes each route as it is tried.
 pub(crate) struct WatchedRoutes<'a> {
     site: &'a Site,
-    subject: &'a Subject,
+    tracer: &'a Tracer,
     /// The path that the routes are compared with.
     path: String,
 }
 
 impl<'a> WatchedRoutes<'a> {
-    pub(crate) fn new(site: &'a Site, subject: &'a Subject) -> WatchedRoutes<'a> {
+    pub(crate) fn new(site: &'a Site, tracer: &'a Tracer) -> WatchedRoutes<'a> {
         WatchedRoutes {
             site,
-            subject,
+            tracer,
             path: String::new(),
         }
     }
 
     fn note(&self, text: fmt::Arguments<'_>) {
-        let masks = self.subject.masks();
+        let masks = self.tracer.masks();
         let masked = || masks.map(|masks| masks.text(&text.to_string()));
-        self.subject
+        self.tracer
             .note(Item::Mapping, module::DECIDE, || masked().unwrap_or_default());
     }
 
@@ -61,7 +61,7 @@ impl<'a> WatchedRoutes<'a> {
 
 impl Trace for WatchedRoutes<'_> {
     fn begin(&mut self, path: &str) {
-        if self.subject.wants(Item::Mapping) {
+        if self.tracer.wants(Item::Mapping) {
             path.clone_into(&mut self.path);
         }
         self.note(format_args!("path {path:?}"));
@@ -69,7 +69,7 @@ impl Trace for WatchedRoutes<'_> {
 
     fn skipped(&mut self, route: &Route, miss: Miss<'_>) {
         let nearly = match miss {
-            Miss::Path if self.subject.wants(Item::Mapping) => near_miss(&route.pattern.to_string(), &self.path),
+            Miss::Path if self.tracer.wants(Item::Mapping) => near_miss(&route.pattern.to_string(), &self.path),
             _ => "",
         };
         self.note_route(route, format_args!("skipped: {miss}{nearly}"), &[]);

@@ -123,7 +123,7 @@ async fn peer_left(reader: &mut (impl AsyncRead + Unpin)) -> io::Error {
 mod tests {
     use std::sync::Arc;
 
-    use sluice_watch::{Hub, Item, Spec, Subject, TracedAttributes, WorkerHub};
+    use sluice_watch::{Hub, Item, Spec, TracedAttributes, Tracer, WorkerHub};
 
     use super::*;
 
@@ -145,9 +145,9 @@ mod tests {
     }
 
     fn note(hub: &Arc<Hub>, text: &str) {
-        let subject = WorkerHub::new(hub).exchange(&Subject::NONE, TracedAttributes::default);
-        subject.note(Item::Mapping, "test", || text.to_owned());
-        subject.end();
+        let tracer = WorkerHub::new(hub).exchange(&Tracer::NONE, TracedAttributes::default);
+        tracer.note(Item::Mapping, "test", || text.to_owned());
+        tracer.end();
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::{
-    Content, Direction, Filter, Hub, Item, Items, Pattern, Secrets, Spec, Subject, Taken, TracedAttributes, Trigger,
+    Content, Direction, Filter, Hub, Item, Items, Pattern, Secrets, Spec, Taken, TracedAttributes, Tracer, Trigger,
     Watch, WorkerHub,
 };
 
@@ -24,11 +24,11 @@ impl Server {
         self.hub.watch(spec).unwrap()
     }
 
-    fn connection(&self) -> Subject {
-        self.worker.connection(&Subject::NONE, client)
+    fn connection(&self) -> Tracer {
+        self.worker.connection(&Tracer::NONE, client)
     }
 
-    fn exchange(&self, connection: &Subject, path: &str) -> Subject {
+    fn exchange(&self, connection: &Tracer, path: &str) -> Tracer {
         self.worker.exchange(connection, || TracedAttributes {
             path: Some(path.into()),
             method: Some("GET".into()),
@@ -73,16 +73,16 @@ fn take(watch: &Watch) -> Taken {
     watch.take_until(Instant::now())
 }
 
-fn note(subject: &Subject, text: &str) {
-    subject.note(Item::Mapping, "test", || text.into());
+fn note(tracer: &Tracer, text: &str) {
+    tracer.note(Item::Mapping, "test", || text.into());
 }
 
 #[test]
 fn nothing_is_made_while_nobody_watches() {
     let server = Server::new();
     assert!(server.connection().is_none());
-    let subject = server.exchange(&Subject::NONE, "/a");
-    subject.note(Item::Mapping, "test", || unreachable!("nobody watches"));
+    let tracer = server.exchange(&Tracer::NONE, "/a");
+    tracer.note(Item::Mapping, "test", || unreachable!("nobody watches"));
     drop(server.watch(all()));
     assert!(!server.hub.is_on() && server.connection().is_none());
 }
@@ -104,9 +104,9 @@ fn only_the_items_of_the_watch_are_made() {
         items: Items::of(&[Item::Mapping]),
         ..Spec::default()
     });
-    let subject = server.exchange(&server.connection(), "/");
-    subject.note(Item::Cache, "test", || unreachable!("nobody asked for it"));
-    note(&subject, "shown");
+    let tracer = server.exchange(&server.connection(), "/");
+    tracer.note(Item::Cache, "test", || unreachable!("nobody asked for it"));
+    note(&tracer, "shown");
     assert_eq!(texts(&take(&watch)), ["shown"]);
 }
 
@@ -218,7 +218,7 @@ fn what_comes_after_the_end_is_shown_while_somebody_holds_the_subject() {
     let taken = take(&watch);
     assert_eq!((texts(&taken), taken.is_ended), (vec![], true));
     assert!(take(&undecided).events.is_empty());
-    drop(Subject::NONE.hold());
+    drop(Tracer::NONE.hold());
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_request_line_says_whether_some_watch_may_be_shown_its_request() {
     assert!(connection.may_show("GET", "/ab") && !connection.may_show("GET", "/b"));
     let _other = server.watch(all());
     assert!(server.worker.connection(&connection, client).may_show("GET", "/b"));
-    assert!(!Subject::NONE.may_show("GET", "/"));
+    assert!(!Tracer::NONE.may_show("GET", "/"));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn the_connection_of_a_proxy_is_shown_with_the_exchanges_of_the_client_that_is_w
     let mut spec = all();
     spec.filter.client = Some(Pattern::new("192.0.2.1"));
     let watch = server.watch(spec);
-    let connection = server.worker.connection(&Subject::NONE, TracedAttributes::default);
+    let connection = server.worker.connection(&Tracer::NONE, TracedAttributes::default);
     note(&connection, "accepted");
     let other = server.worker.exchange(&connection, || TracedAttributes {
         client: Some("192.0.2.2".into()),
@@ -295,7 +295,7 @@ fn the_connection_of_a_proxy_is_shown_with_the_exchanges_of_the_client_that_is_w
     assert!(other.is_none() && take(&watch).events.is_empty());
     note(&server.exchange(&connection, "/"), "shown");
     assert_eq!(texts(&take(&watch)), ["accepted", "shown"]);
-    let named = server.worker.connection(&Subject::NONE, TracedAttributes::default);
+    let named = server.worker.connection(&Tracer::NONE, TracedAttributes::default);
     note(&named, "accepted");
     named.know(|attributes| attributes.client = client().client);
     assert_eq!(texts(&take(&watch)), ["accepted"]);

@@ -1,4 +1,7 @@
-//! With what a connection or an exchange notes its events.
+//! The tracer: how a connection or an exchange records events for WATCH.
+//!
+//! Here: the record, the place of an exchange for a watch that begins later, and who is shown the events. Not here: what a watch asks for
+//! (`spec`, `filter`), and its queue (`watch`).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -13,15 +16,23 @@ use crate::item::{Item, Items};
 use crate::mask::Masks;
 use crate::ring::Ring;
 use crate::secrets::{HiddenSecrets, Secrets};
+use crate::stage::Stage;
 use crate::timing::{Phase, Timing};
 use crate::watch::Queue;
 
-/// What a connection or an exchange notes its events with. Nothing if nobody watches it: then each note costs one comparison.
+/// The tracer: how a connection or an exchange records events for WATCH. Records nothing while nobody watches: each note costs one comparison then.
 ///
-/// An exchange has a place for a watch that begins later ([`Subject::vacant`]). Its clones share the place, so that all its stages are watched
+/// An exchange has a place for a watch that begins later ([`Tracer::vacant`]). Its clones share the place, so that all its stages are watched
 /// from then on.
 #[derive(Clone, Debug, Default)]
-pub struct Subject(Option<Rc<OnceCell<Rc<Inner>>>>);
+pub struct Tracer(Option<Rc<Trace>>);
+
+/// The stage of an exchange, which is noted even if nobody watches, and its place for a watch.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) stage: Cell<Stage>,
+    watched: OnceCell<Rc<Inner>>,
+}
 
 /// The module of the event that says where an exchange was when a watch began.
 const MODULE: &str = "watch";
@@ -39,7 +50,7 @@ pub(crate) struct Inner {
     began: Instant,
     id: Option<Arc<str>>,
     /// The connection of an exchange.
-    connection: Subject,
+    connection: Tracer,
     is_connection: bool,
     /// What some candidate wants to be noted.
     wanted: Cell<Items>,
@@ -63,30 +74,33 @@ struct State {
     ring: Ring,
 }
 
-impl Subject {
+impl Tracer {
     /// Nobody watches.
-    pub const NONE: Subject = Subject(None);
+    pub const NONE: Tracer = Tracer(None);
 
     pub(crate) fn begin(
         hub: &Arc<Hub>,
         number: u64,
-        connection: Option<&Subject>,
+        connection: Option<&Tracer>,
         attributes: TracedAttributes,
         candidates: Vec<Arc<Queue>>,
-    ) -> Subject {
-        if let Some(connection) = connection.and_then(Subject::inner) {
+    ) -> Tracer {
+        if let Some(connection) = connection.and_then(Tracer::inner) {
             connection.is_idle.set(false);
         }
         let inner = Inner::new(hub, number, connection, Instant::now(), attributes);
         inner.state.borrow_mut().candidates = candidates.into_iter().map(Candidate::new).collect();
         inner.decide();
-        Subject(Some(Rc::new(OnceCell::from(inner))))
+        Tracer(Some(Rc::new(Trace {
+            stage: Cell::default(),
+            watched: OnceCell::from(inner),
+        })))
     }
 
     /// A place for a watch: nobody watches yet.
     #[must_use]
-    pub fn vacant() -> Subject {
-        Subject(Some(Rc::default()))
+    pub fn vacant() -> Tracer {
+        Tracer(Some(Rc::default()))
     }
 
     /// Whether it is a place that nobody watches, and that no other exchange has: it can be that of the next one.
@@ -94,14 +108,14 @@ impl Subject {
     pub fn is_reusable(&self) -> bool {
         self.0
             .as_ref()
-            .is_some_and(|place| place.get().is_none() && Rc::strong_count(place) == 1)
+            .is_some_and(|place| place.watched.get().is_none() && Rc::strong_count(place) == 1)
     }
 
-    /// Puts the subject that has begun into its place.
-    pub fn occupy(&self, begun: &Subject) {
+    /// Puts the tracer that has begun into its place.
+    pub fn occupy(&self, begun: &Tracer) {
         if let (Some(place), Some(inner)) = (&self.0, begun.inner()) {
             // An exchange begins once.
-            let _ = place.set(Rc::clone(inner));
+            let _ = place.watched.set(Rc::clone(inner));
         }
     }
 
@@ -115,8 +129,8 @@ impl Subject {
     ) {
         let Some(place) = &self.0 else { return };
         let LateJoin { hub, began, attributes } = late;
-        let inner = place.get_or_init(|| {
-            let inner = Inner::new(hub, hub.next_number(), Some(&Subject::NONE), began, attributes);
+        let inner = place.watched.get_or_init(|| {
+            let inner = Inner::new(hub, hub.next_number(), Some(&Tracer::NONE), began, attributes);
             inner.timing.borrow_mut().add(Phase::Unwatched, began.elapsed());
             inner
         });
@@ -134,7 +148,11 @@ impl Subject {
     }
 
     fn inner(&self) -> Option<&Rc<Inner>> {
-        self.0.as_ref()?.get()
+        self.0.as_ref()?.watched.get()
+    }
+
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.0.as_deref()
     }
 
     /// Whether nobody watches.
@@ -204,24 +222,8 @@ impl Subject {
         self.inner().map(|inner| &inner.masks)
     }
 
-    /// Notes that the exchange goes on: the moments are shown at its end.
-    pub fn note_phase(&self, phase: Phase) {
-        if let Some(inner) = self.wanting(Item::Timing) {
-            inner.timing.borrow_mut().add(phase, inner.began.elapsed());
-        }
-    }
-
-    /// As `note_phase`, of a moment so much time ago.
-    pub fn note_phase_ago(&self, phase: Phase, ago: Duration) {
-        if let Some(inner) = self.wanting(Item::Timing) {
-            let at = inner.began.elapsed().saturating_sub(ago);
-            inner.timing.borrow_mut().add(phase, at);
-        }
-    }
-
-    /// Notes where the time of the exchange went. To be called at its end.
-    pub fn note_timing(&self, module: &'static str) {
-        self.note_phase(Phase::End);
+    /// Notes where the time of the exchange went.
+    pub(crate) fn note_timing(&self, module: &'static str) {
         self.note(Item::Timing, module, || {
             let timing = self.inner().map(|inner| inner.timing.borrow().to_string());
             timing.unwrap_or_default()
@@ -342,7 +344,7 @@ impl Subject {
         self.inner().map_or_else(Weak::new, Rc::downgrade)
     }
 
-    fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
+    pub(crate) fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
         self.inner().filter(|inner| inner.wanted.get().contains(item))
     }
 
@@ -407,7 +409,7 @@ struct OctetsRoom {
 
 /// Keeps the watches of an exchange that has ended. Dropping the last one lets them go.
 #[derive(Debug)]
-pub struct Hold(Subject);
+pub struct Hold(Tracer);
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -428,11 +430,11 @@ impl State {
 }
 
 impl Inner {
-    /// A subject without candidates. An exchange has a `connection`, even if nobody watches that.
+    /// A tracer without candidates. An exchange has a `connection`, even if nobody watches that.
     fn new(
         hub: &Hub,
         number: u64,
-        connection: Option<&Subject>,
+        connection: Option<&Tracer>,
         began: Instant,
         attributes: TracedAttributes,
     ) -> Rc<Inner> {
@@ -455,6 +457,12 @@ impl Inner {
                 ring: Ring::new(&hub.ring_bytes),
             }),
         })
+    }
+
+    /// Adds a moment of the exchange, so much time ago.
+    pub(crate) fn add_moment(&self, phase: Phase, ago: Duration) {
+        let at = self.began.elapsed().saturating_sub(ago);
+        self.timing.borrow_mut().add(phase, at);
     }
 
     fn octets_room(&self, item: Item) -> OctetsRoom {
@@ -524,7 +532,7 @@ impl Inner {
         }
     }
 
-    /// Shows the subject to the watches that match now, and forgets those that do not.
+    /// Shows the tracer to the watches that match now, and forgets those that do not.
     fn decide(&self) {
         let mut state = self.state.borrow_mut();
         let State {
