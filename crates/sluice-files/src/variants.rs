@@ -74,7 +74,6 @@ impl Files<'_> {
             work,
             precompressed: self.precompressed,
             tracer: self.events.tracer(),
-            permit: None,
         }
     }
 

@@ -18,6 +18,7 @@
 
 mod directory;
 mod fallback;
+pub(crate) mod held;
 mod listing;
 
 use std::path::PathBuf;
@@ -150,24 +151,6 @@ impl Decision<'_> {
             handler: None,
             served: None,
         }
-    }
-
-    /// The decision as a request holds it that waits at the gate, after the log has noted the way to it. An open file counts as one that is
-    /// being sent.
-    ///
-    /// # Errors
-    /// 503: too many files are open.
-    pub(crate) fn hold(self) -> Result<Decision<'static>, Fault> {
-        let mut answer = self.answer;
-        if let Ok(Answer::File(selected)) = &mut answer {
-            selected.hold()?;
-        }
-        Ok(Decision {
-            adjustments: self.adjustments,
-            answer,
-            handler: self.handler,
-            served: None,
-        })
     }
 
     /// The file or program behind the path that was asked for, for the log.

@@ -25,7 +25,8 @@ use sluice_watch::mask::Masks;
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
 use crate::dispatch::known_hosts::{self, KnownHost};
-use crate::serve::decide::{AskedFor, Decision, RouteQuestion, Variants};
+use crate::serve::decide::held::HeldDecision;
+use crate::serve::decide::{AskedFor, RouteQuestion, Variants};
 use crate::serve::exchange::{Exchange, RequestLine};
 use crate::serve::fields::Fields;
 use crate::serve::identity::{Granted, Identity};
@@ -51,7 +52,7 @@ pub(crate) struct Request {
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
     /// The decision, while the request waits at the gate.
-    pub held: Option<Box<Decision<'static>>>,
+    pub held: Option<Box<HeldDecision>>,
 }
 
 impl Request {

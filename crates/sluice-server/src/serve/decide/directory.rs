@@ -47,8 +47,12 @@ impl<'s> ServedPath<'s> {
 
     /// The file behind the path; `asked` is the path that the client asked for.
     pub(super) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
-        let path = self.resolution.path(self.index.as_deref().unwrap_or(asked));
-        site.file_at(&self.resolution.resolved, path)
+        site.file_at(&self.resolution.resolved, self.path(asked))
+    }
+
+    /// The path that leads to the file, after rewriting; `asked` is the path that the client asked for.
+    pub(super) fn path<'p>(&'p self, asked: &'p str) -> &'p str {
+        self.resolution.path(self.index.as_deref().unwrap_or(asked))
     }
 }
 
