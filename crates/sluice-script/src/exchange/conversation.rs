@@ -153,7 +153,7 @@ impl Conversation {
         self.link.as_ref().map(|link| &*link.relay)
     }
 
-    /// As `relay`, to change it.
+    /// The relay to the process, to change it.
     pub(crate) fn relay_mut(&mut self) -> Option<&mut Relay> {
         self.link.as_mut().map(|link| &mut *link.relay)
     }
@@ -177,17 +177,16 @@ impl Conversation {
     }
 
     async fn read_head(&mut self) -> Result<Reply, Fault> {
-        let route = &self.route;
         let Some(Link { relay, .. }) = &mut self.link else {
             return Err(Fault::unexpected("the exchange with the script is over"));
         };
         let mut parser = HeadParser::new(HeadLimits {
-            bytes_max: route.settings.output.head_bytes_max,
+            bytes_max: self.route.settings.output.head_bytes_max,
             fields_max: HEAD_FIELDS_MAX,
         });
         loop {
             let event = poll_fn(|context| relay.poll_event(context)).await;
-            let event = event.map_err(|fault| wrong_mode(route, relay).unwrap_or(fault))?;
+            let event = event.map_err(|fault| wrong_mode(&self.route, relay).unwrap_or(fault))?;
             let bytes = match event {
                 ReplyEvent::Mailbox(bytes) => bytes,
                 ReplyEvent::Bulk(_) | ReplyEvent::Region(_) => continue,
@@ -196,7 +195,7 @@ impl Conversation {
                 ReplyEvent::End if relay.callouts.agent.as_ref().is_some_and(|agent| agent.is_heard) => {
                     return Ok(without_head(relay));
                 }
-                ReplyEvent::End => return Err(Box::pin(bad_head(route, relay, parser.finish())).await),
+                ReplyEvent::End => return Err(Box::pin(bad_head(&self.route, relay, parser.finish())).await),
             };
             let missing = self.filter.next_of_head(&bytes);
             let parsed = match missing {
@@ -212,7 +211,7 @@ impl Conversation {
                     relay.events.process(|| head_text(&reply));
                     return Ok(reply);
                 }
-                Err(fault) => return Err(Box::pin(bad_head(route, relay, fault)).await),
+                Err(fault) => return Err(Box::pin(bad_head(&self.route, relay, fault)).await),
             }
         }
     }
