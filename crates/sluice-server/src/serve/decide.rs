@@ -53,7 +53,7 @@ pub(crate) struct RouteQuestion<'a> {
     pub attributes: RequestAttributes<'a>,
     pub cache: Option<&'a FileCache>,
     pub variants: Variants,
-    /// With what WATCH is shown how files are found.
+    /// The events of the lookup of files, for WATCH.
     pub file_events: FileEvents<'a>,
 }
 
@@ -70,13 +70,13 @@ pub(crate) enum AskedFor {
 /// Whether compressed variants of a file are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
-    /// As the site and the route say.
+    /// The variants that the site and the route offer.
     Offered,
     /// Not at all, for `check --explain`.
     Ignored,
 }
 
-/// What answers, and what the routes on the way to it change.
+/// The answer, and the changes of the routes on the way to it.
 pub(crate) struct Decision<'s> {
     pub adjustments: Adjustments,
     /// The answer, or the fault that refuses the request.
@@ -86,7 +86,7 @@ pub(crate) struct Decision<'s> {
     served: Option<ServedPath<'s>>,
 }
 
-/// What answers a request.
+/// The answer to a request.
 pub(crate) enum Answer {
     Redirect(Redirect),
     /// `OPTIONS *`.
@@ -103,7 +103,7 @@ pub(crate) enum Answer {
 
 /// A report about the server.
 pub(crate) struct ReportAnswer {
-    /// Its name: the path below that of the route.
+    /// The name: the path below that of the route.
     pub name: String,
     pub query: Option<String>,
 }
@@ -125,7 +125,7 @@ pub(crate) struct ScriptTarget {
 }
 
 impl Decision<'_> {
-    /// What answers, for the statistics.
+    /// The kind of the answer, for the statistics.
     pub(crate) fn answered(&self) -> Answered {
         match &self.answer {
             Err(_) => Answered::Error,
@@ -217,7 +217,7 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
 enum PathOrigin {
     /// The client asked for it, or it is the index page of such a path.
     Client,
-    /// It is a candidate of a fallback.
+    /// The path is a candidate of a fallback.
     Fallback,
 }
 
@@ -225,11 +225,11 @@ enum PathOrigin {
 struct Restart {
     target: Target,
     resume_at: ResumeAt,
-    /// What the routes of the earlier path say that holds for the answer. `None` if the same path goes on.
+    /// The rules of the earlier path's routes that hold for the answer. `None` if the same path goes on.
     earlier: Option<EarlierPath>,
 }
 
-/// What the routes of an earlier path of the request say that holds whatever answers.
+/// The rules of the routes of an earlier path that hold for every answer to the request.
 #[derive(Clone)]
 struct EarlierPath {
     is_logged: Option<bool>,

@@ -73,9 +73,9 @@ pub(crate) struct Exchange {
     /// How far it is, for reports; and the order to end it.
     pub progress: Rc<Progress>,
     place: EntryNumber,
-    /// What the site's routes change in the head of the response.
+    /// The changes of the site's routes to the head of the response.
     changes: HeadChanges,
-    /// What it has of limits on requests, until its response has been sent.
+    /// The limits on requests that it holds until its response has been sent.
     pub limits: HeldLimits,
     /// Not everybody may have the response, so that no shared cache may keep it.
     is_private: bool,
@@ -169,7 +169,7 @@ impl Exchange {
         }
     }
 
-    /// As `begin_watch`, for a head that hyper has refused.
+    /// Begins the watch as `begin_watch` does, for a head that hyper has refused.
     pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {

@@ -42,7 +42,7 @@ pub struct Question {
     pub target: String,
     /// The method.
     pub method: String,
-    /// Its header fields.
+    /// The header fields.
     pub fields: Vec<(String, String)>,
     /// The address of the client.
     pub client: IpAddr,
@@ -76,9 +76,9 @@ pub struct Explanation {
 /// The site of a request, and why it was chosen.
 #[derive(Clone, Debug)]
 pub struct SiteChoice {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
-    /// Its host names.
+    /// The host names.
     pub hosts: Vec<String>,
     /// Why it was chosen, as text.
     pub reason: &'static str,
@@ -93,11 +93,11 @@ pub struct Round {
     pub path: String,
     /// Every route that was tried, in order.
     pub steps: Vec<Step>,
-    /// What is tried next, because the path leads to nothing.
+    /// The step that is tried next, because the path leads to nothing.
     pub fallback: Option<FallbackStep>,
 }
 
-/// What is tried where a path leads to nothing.
+/// The step that is tried where a path leads to nothing.
 #[derive(Clone, Debug)]
 pub struct FallbackStep {
     /// The place in the configuration of the route with the fallback.
@@ -109,15 +109,15 @@ pub struct FallbackStep {
 /// A route that was tried.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
-    /// What the administrator says about it.
+    /// The administrator's comment on it.
     pub comment: Option<String>,
     /// The pattern of its paths.
     pub pattern: String,
-    /// Its effect on the request.
+    /// The effect on the request.
     pub outcome: StepOutcome,
-    /// Its changes to the response, one per line.
+    /// The changes to the response, one per line.
     pub changes: Vec<String>,
 }
 
@@ -141,9 +141,9 @@ pub enum Answer {
     File {
         /// 200, unless the method or a condition of the request calls for another one.
         status: u16,
-        /// Its path.
+        /// The path of the file.
         file: PathBuf,
-        /// Its media type.
+        /// The media type.
         content_type: Option<String>,
     },
     /// The listing of a directory.
@@ -152,27 +152,27 @@ pub enum Answer {
     Script {
         /// The script file.
         file: PathBuf,
-        /// Its mode.
+        /// The mode.
         mode: Mode,
         /// SCRIPT_NAME.
         name: String,
         /// PATH_INFO.
         path_info: Option<String>,
-        /// What its process may use and reach, each as in the configuration.
+        /// The limits of its process, each as in the configuration.
         limits: Vec<String>,
     },
     /// A report about the server: its name, empty for the first page.
     Report(String),
     /// A redirect.
     Redirect {
-        /// Its status.
+        /// The status.
         status: u16,
-        /// Its Location field.
+        /// The Location field.
         location: String,
     },
     /// An error.
     Error {
-        /// Its status.
+        /// The status.
         status: u16,
         /// The text for the log.
         text: String,

@@ -34,19 +34,19 @@ use crate::serve::watched;
 /// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// What is asked for.
+/// A request whose head has been read.
 pub(crate) struct Request {
     pub config: Rc<HeldConfig>,
     /// The number of its site.
     pub site: usize,
-    /// What is known of the client's certificate, by the authorities of the site.
+    /// The state of the client's certificate, by the authorities of the site.
     pub certificate: ClientCertificate,
     pub asked_for: AskedFor,
     pub method: Method,
     pub fields: Fields,
     pub host: Rc<str>,
     pub body: Option<RequestBody>,
-    /// Who its users are, as far as a route has asked.
+    /// The users of the request, as far as a route has asked.
     pub identity: Identity,
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,

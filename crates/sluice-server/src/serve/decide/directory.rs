@@ -1,4 +1,4 @@
-//! What answers for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
+//! The answer for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
 //! slash.
 //!
 //! Here: which of these it is, and by which routes an index page is sent. Where a route has a fallback, what files would answer with an
@@ -52,11 +52,11 @@ impl<'s> ServedPath<'s> {
     }
 }
 
-/// What was asked of a directory of files.
+/// A path below a directory of files.
 #[derive(Clone, Copy)]
 struct AskedPath<'a> {
     asked: &'a RouteQuestion<'a>,
-    /// As the client knows it.
+    /// The target as the client knows it.
     original: &'a Target,
     /// After rewriting.
     target: &'a Target,
