@@ -10,8 +10,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::connections::Connections;
-use crate::requests::Requests;
+use crate::connections::ConnectionList;
+use crate::requests::RequestList;
 use crate::scripts::Scripts;
 use crate::status::Status;
 
@@ -78,10 +78,10 @@ pub struct CommandResult {
     pub state: Option<ServerReport>,
     /// The requests in progress, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<Requests>,
+    pub requests: Option<RequestList>,
     /// The connections, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connections: Option<Connections>,
+    pub connections: Option<ConnectionList>,
 }
 
 impl CommandResult {

@@ -100,16 +100,16 @@ pub(crate) enum Command {
     /// Serve the built-in site, which shows every way to run a script.
     Demo(Demo),
     /// Print what a running server does: connections, requests, responses, script processes, cache.
-    Status(control::client::Options),
+    Status(control::client::CommandOptions),
     /// Have a running server read its configuration again, and print the result; kept script processes are replaced.
-    Reload(control::client::Options),
+    Reload(control::client::CommandOptions),
     /// Have the program that is now at the path of a running server go on with its sockets, and print the result; requests in progress end in
     /// the old one.
-    Upgrade(control::client::Options),
+    Upgrade(control::client::CommandOptions),
     /// End a running server after the requests in progress.
-    Drain(control::client::Options),
+    Drain(control::client::CommandOptions),
     /// Empty the file cache of a running server.
-    Purge(control::client::Options),
+    Purge(control::client::CommandOptions),
     /// End the processes of a script of a running server: idle ones at once, busy ones after their request.
     Retire(Retire),
     /// End a request in progress of a running server, and stop its script process.
@@ -121,9 +121,9 @@ pub(crate) enum Command {
     Log(LogCommand),
     /// Have a running server open its logs again, after they were renamed (the same as `log reopen`).
     #[command(hide = true)]
-    ReopenLogs(control::client::Options),
+    ReopenLogs(control::client::CommandOptions),
     /// Show what happens to requests while a running server handles them: routes, scripts, callouts, bytes, times.
-    Watch(Box<control::watch_client::Options>),
+    Watch(Box<control::watch_client::WatchOptions>),
     /// Send requests to a server over several connections, compare each reply with the first, and print rate and latencies.
     Workout(Box<Workout>),
     /// Describe this machine and rate it: average, minimum and maximum.
@@ -141,7 +141,7 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// Have a running server open its logs again, after they were renamed.
-    Reopen(control::client::Options),
+    Reopen(control::client::CommandOptions),
 }
 
 /// `sluice retire`.
@@ -151,7 +151,7 @@ pub(crate) struct Retire {
     #[arg(value_name = "SCRIPT")]
     pub(crate) script: String,
     #[command(flatten)]
-    pub(crate) options: control::client::Options,
+    pub(crate) options: control::client::CommandOptions,
 }
 
 /// `sluice end`.
@@ -161,7 +161,7 @@ pub(crate) struct End {
     #[arg(value_name = "REQUEST-ID")]
     pub(crate) id: String,
     #[command(flatten)]
-    pub(crate) options: control::client::Options,
+    pub(crate) options: control::client::CommandOptions,
 }
 
 /// `sluice serve`.

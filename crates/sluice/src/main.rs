@@ -141,7 +141,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
 }
 
 /// Gives a command to a running server.
-fn ask(command: &Order, options: &control::client::Options) -> Result<ExitCode, String> {
+fn ask(command: &Order, options: &control::client::CommandOptions) -> Result<ExitCode, String> {
     let is_done = control::client::run(command, options, print)?;
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -32,7 +32,7 @@ Only the user of a server and root can give it commands. The exit status is 0 if
 /// The command line of each of these commands.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Options {
+pub(crate) struct CommandOptions {
     #[command(flatten)]
     pub(crate) server: ServerOptions,
     /// Print the answer as JSON.
@@ -75,7 +75,11 @@ impl ServerOptions {
 ///
 /// # Errors
 /// One line: no server was found, or it did not answer.
-pub(crate) fn run(command: &Command, options: &Options, print: fn(&str) -> Result<(), String>) -> Result<bool, String> {
+pub(crate) fn run(
+    command: &Command,
+    options: &CommandOptions,
+    print: fn(&str) -> Result<(), String>,
+) -> Result<bool, String> {
     let (answer, text) = ask(&options.server, command)?;
     if options.json {
         print(&text)?;
