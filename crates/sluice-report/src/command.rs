@@ -15,6 +15,9 @@ use crate::requests::RequestList;
 use crate::scripts::Scripts;
 use crate::status::Status;
 
+/// The bytes of a command at most; a longer one is refused.
+pub const COMMAND_BYTES_MAX: u64 = 4096;
+
 /// A command to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]

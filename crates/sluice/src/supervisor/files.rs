@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use sluice_log::activity::FILE_NAME as STATE_FILE;
 use sluice_settings::{Settings, User};
-
-use crate::control::place;
+use sluice_tools::control::place;
 
 /// The user of the server process, and what that process finds in its environment.
 #[derive(Clone, Debug)]
