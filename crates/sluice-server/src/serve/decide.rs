@@ -42,7 +42,7 @@ use crate::dispatch::found_script::{FoundScript, script_at};
 use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
 use crate::dispatch::route::RouteKind;
 use crate::serve::redirect::{self, Redirect};
-use crate::traffic_counts::Answered;
+use crate::traffic_counts::AnsweredBy;
 use directory::ServedPath;
 use fallback::{Candidates, FallbackUse, Unserved, leads_to_nothing};
 pub(crate) use listing::list;
@@ -127,18 +127,18 @@ pub(crate) struct ScriptTarget {
 
 impl Decision<'_> {
     /// The kind of the answer, for the statistics.
-    pub(crate) fn answered(&self) -> Answered {
+    pub(crate) fn answered(&self) -> AnsweredBy {
         match &self.answer {
-            Err(_) => Answered::Error,
-            Ok(Answer::Redirect(_)) => Answered::Redirect,
-            Ok(Answer::ServerOptions) => Answered::Server,
-            Ok(Answer::File(_) | Answer::FileOptions | Answer::SendFile(_)) => Answered::File,
-            Ok(Answer::Listing(_)) => Answered::Listing,
-            Ok(Answer::Report(_)) => Answered::Report,
+            Err(_) => AnsweredBy::Error,
+            Ok(Answer::Redirect(_)) => AnsweredBy::Redirect,
+            Ok(Answer::ServerOptions) => AnsweredBy::Server,
+            Ok(Answer::File(_) | Answer::FileOptions | Answer::SendFile(_)) => AnsweredBy::File,
+            Ok(Answer::Listing(_)) => AnsweredBy::Listing,
+            Ok(Answer::Report(_)) => AnsweredBy::Report,
             Ok(Answer::Script(script)) => match script.route.settings.mode {
-                Mode::Cgi => Answered::Cgi,
-                Mode::Cgiplus => Answered::Cgiplus,
-                Mode::Rte => Answered::Rte,
+                Mode::Cgi => AnsweredBy::Cgi,
+                Mode::Cgiplus => AnsweredBy::Cgiplus,
+                Mode::Rte => AnsweredBy::Rte,
             },
         }
     }

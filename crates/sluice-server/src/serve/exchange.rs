@@ -23,7 +23,7 @@ use sluice_http::protocol::Protocol;
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
 use sluice_net::connection::Connection;
-use sluice_net::service::Refusal;
+use sluice_net::service::HeadRefusal;
 use sluice_settings::rule::{HeadChanges, RateSettings, ThrottleSettings};
 use sluice_watch::mask::Masks;
 use sluice_watch::{Item, Stage, TracedAttributes, TracedRequest, Tracer};
@@ -37,7 +37,7 @@ use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::watched;
-use crate::traffic_counts::Answered;
+use crate::traffic_counts::AnsweredBy;
 
 /// A body in memory of so many bytes is handed on with the head, so that its last byte leaves with the first one: the clock is read once.
 const SENT_AT_ONCE_BYTES: usize = 64 << 10;
@@ -170,7 +170,7 @@ impl Exchange {
     }
 
     /// Begins the watch as `begin_watch` does, for a head that hyper has refused.
-    pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
+    pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &HeadRefusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
             let tracer = watches.exchange(&Tracer::NONE, || TracedAttributes {
@@ -333,7 +333,7 @@ impl Exchange {
 
     /// Notes that the server answers with an error page.
     pub(crate) fn note_error(&mut self) {
-        self.entry.answered = Answered::Error;
+        self.entry.answered = AnsweredBy::Error;
     }
 
     /// Notes that the first byte of the response can be sent; and when, if the others will take time.

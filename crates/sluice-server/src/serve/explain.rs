@@ -66,7 +66,7 @@ pub struct Explanation {
     /// The resolutions: that of the path, and those of its index page and of its fallbacks, if there are any.
     pub rounds: Vec<Round>,
     /// The answer.
-    pub answer: Answer,
+    pub answer: ExplainedAnswer,
     /// Facts that the question leaves open and that may lead to another answer, a sentence each.
     pub notes: Vec<String>,
     /// Whether the request would be written to the access log.
@@ -136,7 +136,7 @@ pub enum StepOutcome {
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ExplainedAnswer {
     /// A file.
     File {
         /// 200, unless the method or a condition of the request calls for another one.
@@ -183,7 +183,7 @@ impl Explanation {
     /// Whether the answer is not an error.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        !matches!(self.answer, Answer::Error { .. })
+        !matches!(self.answer, ExplainedAnswer::Error { .. })
     }
 }
 
@@ -396,26 +396,31 @@ fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, 
     }
 }
 
-fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &RequestAttributes<'_>) -> Answer {
+fn render_answer(
+    site: &Site,
+    path: &str,
+    decision: Decision<'_>,
+    attributes: &RequestAttributes<'_>,
+) -> ExplainedAnswer {
     let file = decision.served_file(site, path).unwrap_or_default();
     let answer = match decision.answer {
         Ok(answer) => answer,
         Err(fault) => return error(&fault),
     };
     match answer {
-        decide::Answer::Redirect(redirect) => Answer::Redirect {
+        decide::Answer::Redirect(redirect) => ExplainedAnswer::Redirect {
             status: redirect.status.as_u16(),
             location: String::from_utf8_lossy(redirect.location.as_bytes()).into_owned(),
         },
-        decide::Answer::Script(script) => Answer::Script {
+        decide::Answer::Script(script) => ExplainedAnswer::Script {
             file: script.script.file,
             mode: script.route.settings.mode,
             name: script.script.name,
             path_info: script.script.path_info,
             limits: script.route.settings.confinement.lines(),
         },
-        decide::Answer::Listing(_) => Answer::Listing(without_slash(&file)),
-        decide::Answer::Report(report) => Answer::Report(report.name),
+        decide::Answer::Listing(_) => ExplainedAnswer::Listing(without_slash(&file)),
+        decide::Answer::Report(report) => ExplainedAnswer::Report(report.name),
         decide::Answer::File(selected) => match respond(selected, path, attributes) {
             Ok(response) => sent(file, &response),
             Err(fault) => error(&fault),
@@ -440,9 +445,9 @@ fn unexpected_answer() -> Fault {
 }
 
 /// The answer with a file, with the status and the media type of the response.
-fn sent(file: PathBuf, response: &Response<ResponseBody>) -> Answer {
+fn sent(file: PathBuf, response: &Response<ResponseBody>) -> ExplainedAnswer {
     let content_type = response.headers().get(header::CONTENT_TYPE);
-    Answer::File {
+    ExplainedAnswer::File {
         status: response.status().as_u16(),
         file,
         content_type: content_type.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned()),
@@ -454,8 +459,8 @@ fn without_slash(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-fn error(fault: &Fault) -> Answer {
-    Answer::Error {
+fn error(fault: &Fault) -> ExplainedAnswer {
+    ExplainedAnswer::Error {
         status: fault.status().as_u16(),
         text: match fault.visitor_text() {
             Some(text) => format!("{fault}: {text}"),

@@ -19,7 +19,7 @@ use crate::context::{Arrival, HeldConfig};
 use crate::serve::client::Client;
 use crate::serve::exchange::RequestLine;
 use crate::status::WorkerCounts;
-use crate::traffic_counts::{Answered, Encryption, Ended, ResponseTimes};
+use crate::traffic_counts::{AnsweredBy, Encryption, Ended, ResponseTimes};
 
 /// The facts about an exchange for the access log.
 pub(crate) struct LogEntry {
@@ -40,7 +40,7 @@ pub(crate) struct LogEntry {
     status: Option<StatusCode>,
     pub body_bytes: u64,
     /// The kind of the answer, for the statistics.
-    pub answered: Answered,
+    pub answered: AnsweredBy,
     /// When the first byte of the response could be sent; `None` if that was when the last one could.
     pub first_byte: Option<Duration>,
     /// The time from the head of the request to its end.
@@ -90,7 +90,7 @@ impl LogEntry {
             file: None,
             status: None,
             body_bytes: 0,
-            answered: Answered::default(),
+            answered: AnsweredBy::default(),
             first_byte: None,
             whole: Duration::ZERO,
             is_truncated: false,
