@@ -196,7 +196,7 @@ test-bench:
 # Instructions of each request of Sluice against the bounds in bench/instructions/table.md. The build is that of `make demo`.
 test-instructions: sdk
 	@tools/needs openssl python3
-	@$(CARGO) build --profile demo --locked --package sluice --package sluice-instructions --bin sluice --bin instructions --no-default-features
+	@$(CARGO) build --profile demo --locked --package sluice --package sluice-instructions --bin sluice --bin instructions
 	@cd bench && python3 -B -m sluicebench.instructions --sluice '$(abspath $(TARGET)/demo/sluice)' --counter '$(COUNTER)' --check
 
 docs: build

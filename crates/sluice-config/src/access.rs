@@ -188,7 +188,7 @@ impl Draft {
 
 pub(super) static ACCESS: Section<Draft> = Section {
     title: "[[site.route]].access",
-    text: "Who may have an answer. `allow` is for methods that only read (GET, HEAD, OPTIONS, PROPFIND …), `allow_write` for all others. \
+    text: "Restricts access to the answers. `allow` is for methods that only read (GET, HEAD, OPTIONS, PROPFIND …), `allow_write` for all others. \
            See [Access control](../guides/access.md).",
     keys: &[
         Key {
@@ -201,8 +201,8 @@ pub(super) static ACCESS: Section<Draft> = Section {
                 Ok(())
             }),
             default: Value("\"Restricted\""),
-            text: "The name of the protected area, which browsers show. A browser sends a password again, without asking, where the realm \
-                   is the same.",
+            text: "The name of the protected area, which browsers show. Browsers send a password again, without asking, for the same \
+                   realm.",
             example: "\"Staff\"",
         },
         Key {
@@ -232,8 +232,8 @@ pub(super) static ACCESS: Section<Draft> = Section {
                 });
                 Ok(())
             }),
-            default: Words("none, or the one whose settings are there (`pam`, `ldap`)"),
-            text: "What is asked whether a password is right, instead of a users file: `pam` (accounts of the system), `ldap` (a directory server), or \
+            default: Words("none, or `pam` or `ldap` if the route has settings for it"),
+            text: "The agent that checks passwords, instead of a users file: `pam` (accounts of the system), `ldap` (a directory server), or \
                    the path of a script of mode `cgiplus` in this site, which may know tokens, too. See [Agents](../guides/access.md#agents).",
             example: "\"/agents/check\"",
         },
@@ -259,7 +259,7 @@ pub(super) static ACCESS: Section<Draft> = Section {
                 Ok(())
             }),
             default: Words("none"),
-            text: "The group file, in Apache's format: lines as in `staff: ann bob`. It is read again when it has changed.",
+            text: "The group file, in Apache's format: lines such as `staff: ann bob`. It is read again when it has changed.",
             example: "\"groups\"",
         },
         Key {
@@ -270,7 +270,7 @@ pub(super) static ACCESS: Section<Draft> = Section {
             }),
             default: Value("[\"any-user\"]"),
             text: "Who may read: `any-user`, `user:ann bob`, `group:staff`, `net:192.0.2.0/24 ::1`, `certificate:CN=ann,O=Example` (attributes of \
-                   the subject), `all`. Of several names in one entry one must fit. An entry with `!` before it excludes.",
+                   the subject), `all`. One of the names in an entry must match. An entry with `!` before it excludes.",
             example: "[\"any-user\", \"net:192.0.2.0/24\"]",
         },
         Key {
@@ -280,7 +280,7 @@ pub(super) static ACCESS: Section<Draft> = Section {
                 Ok(())
             }),
             default: Words("as `allow`"),
-            text: "Who may send requests with other methods, which change something (POST, PUT, DELETE …); written as `allow`.",
+            text: "Who may use the other methods, which change something (POST, PUT, DELETE …); written like `allow`.",
             example: "[\"user:ann\"]",
         },
         Key {
@@ -290,15 +290,15 @@ pub(super) static ACCESS: Section<Draft> = Section {
                 ("all", |access| access.require = Require::All),
             ]),
             default: Value("\"any\""),
-            text: "Whether `any` of the entries must hold, or `all` of them (nginx: `satisfy`; Apache: `RequireAny`, `RequireAll`).",
+            text: "Whether `any` of the entries must match, or `all` of them (nginx: `satisfy`; Apache: `RequireAny`, `RequireAll`).",
             example: "\"all\"",
         },
         Key {
             name: "clear_text",
             kind: Kind::Flag(|access, is_allowed| access.clear_text = is_allowed),
             default: Value("false"),
-            text: "Whether passwords are accepted over http, too. Otherwise a request in clear text that needs one gets 403, unless it comes \
-                   from this machine.",
+            text: "Whether passwords are accepted over http, too. Otherwise a request in clear text that needs a password gets 403, \
+                   unless it comes from this machine.",
             example: "true",
         },
         Key {
@@ -321,15 +321,15 @@ pub(super) static ACCESS: Section<Draft> = Section {
                 set: |access, failures| access.failures_max = u32::try_from(failures).unwrap_or(u32::MAX),
             },
             default: Value("10"),
-            text: "Wrong passwords of one user from one address after which further ones are refused (429); ten times as many of one \
-                   address for all users.",
+            text: "Number of wrong passwords for one user from one address after which this user is refused from there (429). After ten \
+                   times as many from one address, all users are.",
             example: "5",
         },
         Key {
             name: "refused_for",
             kind: Kind::Duration(up_to_a_day(1000), |access, time| access.refused_for = time),
             default: Value("\"5m\""),
-            text: "How long they are refused, after the last wrong one.",
+            text: "How long users are refused, after the last wrong password.",
             example: "\"1h\"",
         },
         Key {
@@ -348,8 +348,8 @@ pub(super) static ACCESS: Section<Draft> = Section {
                 Ok(())
             }),
             default: Words("none"),
-            text: "The field in which a [trusted proxy](../guides/addresses.md) names the user, whom it has authenticated. From others the field \
-                   is removed.",
+            text: "The field in which a [trusted proxy](../guides/addresses.md) names the user that it has authenticated. The field is \
+                   removed from the requests of other clients.",
             example: "\"X-Remote-User\"",
         },
     ],

@@ -162,7 +162,8 @@ const PROCESSES: Key<AgentDraft> = Key {
         set: |agent, count| agent.processes_max = to_usize(count),
     },
     default: Value("4"),
-    text: "Processes of the agent at most: so many passwords are verified at once. They are started when they are needed.",
+    text: "Greatest number of processes of the agent, and so of passwords that are verified at once. Processes are started when they are \
+           needed.",
     example: "8",
 };
 
@@ -274,7 +275,7 @@ static LDAP: Section<AgentDraft> = Section {
             name: "bind_dn",
             kind: Kind::Text(take),
             default: Words("none: the search is anonymous"),
-            text: "The entry as which users and groups are searched.",
+            text: "The entry with which the agent binds to search users and groups.",
             example: "\"cn=web,dc=example,dc=org\"",
         },
         Key {
@@ -331,7 +332,7 @@ static LDAP: Section<AgentDraft> = Section {
             name: "ca_file",
             kind: Kind::Path(|agent, path, written| take_path(agent, &path, written)),
             default: Words("the certificates of the system"),
-            text: "The certificates of the authorities that may have signed that of the server, as PEM.",
+            text: "Certificates of the authorities that may sign the certificate of the directory server, as PEM.",
             example: "\"ldap-ca.pem\"",
         },
         Key {

@@ -14,7 +14,7 @@ pub(super) static CACHE: Section<CacheSettings> = Section {
             name: "size",
             kind: Kind::Size(ANY, |cache, size| cache.bytes_max = size),
             default: Value("\"256MiB\""),
-            text: "Memory for the content of files, taken as files are requested. 0 switches the cache off: then every request \
+            text: "Memory for the content of files, allocated as files are requested. 0 switches the cache off: then every request \
                    reads its file from disk.",
             example: "\"1GiB\"",
         },

@@ -11,7 +11,7 @@ use super::table::Written;
 
 pub(super) static COMPRESSION: Section<CompressionSettings> = Section {
     title: "[compression]",
-    text: "What is compressed, for clients that accept it (`Accept-Encoding`). See the [guide](../guides/compression.md).",
+    text: "Compression for clients that accept it (`Accept-Encoding`). See the [guide](../guides/compression.md).",
     keys: &[
         encodings(Value("[\"br\", \"zstd\", \"gzip\"]")),
         types(Words(
@@ -68,7 +68,7 @@ const fn least_size(default: Fallback) -> Key<CompressionSettings> {
         name: "least_size",
         kind: Kind::Size(ANY, |settings, size| settings.least_bytes = size),
         default,
-        text: "Smallest size that is compressed, if the size is known: less fits into one packet either way.",
+        text: "Smallest size that is compressed, if the size is known. Smaller content fits into one packet anyway.",
         example: "256",
     }
 }

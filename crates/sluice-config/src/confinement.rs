@@ -60,8 +60,8 @@ pub(super) const USER_PROCESSES: Key<Draft> = Key {
         set: |script, processes| confinement(script).limits.processes_max = Some(processes),
     },
     default: Words("the server's own limit"),
-    text: "Processes and threads of the *user* as whom the script runs, those of others included, beyond which this script can start no more \
-           (RLIMIT_NPROC). It does not hold for root. `cgroup_processes` counts those of one script.",
+    text: "Processes and threads of the script's *user*, other programs included, beyond which the script cannot start more \
+           (RLIMIT_NPROC). Root has no such limit. `cgroup_processes` counts the processes of one script only.",
     example: "500",
 };
 
@@ -71,7 +71,8 @@ pub(super) const FILE_SIZE: Key<Draft> = Key {
         confinement(script).limits.file_bytes_max = Some(size);
     }),
     default: Words("no limit"),
-    text: "Largest file that a process may write (RLIMIT_FSIZE). Writing more fails, and ends it by SIGXFSZ unless it ignores that.",
+    text: "Largest file that a process may write (RLIMIT_FSIZE). Writing more fails, and ends the process with SIGXFSZ unless it ignores \
+           this signal.",
     example: "\"100MiB\"",
 };
 
@@ -111,7 +112,8 @@ pub(super) const CGROUP_CPU: Key<Draft> = Key {
         set: |script, percent| confinement(script).cgroup.cpu_percent = Some(percent),
     },
     default: Words("no limit"),
-    text: "Processor time of a process with all its descendants, in percent of one processor; 200 is two. They wait when they have used it. Needs a \
+    text: "Processor time of a process with all its descendants, in percent of one processor; 200 is two. Processes that have used it \
+           wait. Needs a \
            cgroup.",
     example: "50",
 };
@@ -128,7 +130,7 @@ pub(super) const CGROUP_CPU_WEIGHT: Key<Draft> = Key {
         set: |script, weight| confinement(script).cgroup.cpu_weight = Some(weight),
     },
     default: Words("as without a cgroup"),
-    text: "Share of a process with all its descendants when the processors are busy: with 50, half as much as others have. Needs a cgroup.",
+    text: "Share of a process with all its descendants when the processors are busy: with 50, half as much as others get. Needs a cgroup.",
     example: "50",
 };
 
@@ -160,7 +162,7 @@ pub(super) const IO_PRIORITY: Key<Draft> = Key {
         }),
     ]),
     default: Words("the server's"),
-    text: "Priority of a process for disks: `low` is the lowest of the usual ones, `idle` waits for all others (ioprio_set(2); not every \
+    text: "Priority of a process for disks: `low` is the lowest usual priority, `idle` waits for all others (ioprio_set(2); not every \
            scheduler of disks honours it).",
     example: "\"idle\"",
 };
@@ -174,7 +176,7 @@ pub(super) const UMASK: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("`022`"),
-    text: "Permissions that files get not when a process creates them, in octal (umask(2)).",
+    text: "Permission bits removed from new files, in octal (umask(2)).",
     example: "\"027\"",
 };
 
@@ -194,8 +196,8 @@ pub(super) const PRIVATE_TMP: Key<Draft> = Key {
     name: "private_tmp",
     kind: Kind::Flag(|script, is_on| confinement(script).has_private_tmp = is_on),
     default: Value("false"),
-    text: "Whether each process has a directory for temporary files of its own: a fresh one, which TMPDIR names and which is removed when the \
-           process has ended. If the server runs as root, it also takes the place of `/tmp` and `/var/tmp`.",
+    text: "Whether each process has a fresh directory of its own for temporary files. TMPDIR names it, and it is removed when the \
+           process has ended. If the server runs as root, the process also sees it as `/tmp` and `/var/tmp`.",
     example: "true",
 };
 
@@ -207,8 +209,8 @@ pub(super) const CHROOT: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("none"),
-    text: "Directory that becomes the root of a process (chroot(2)). The scripts are below it, and so is all that they need: interpreters, libraries, \
-           `/dev/null`. Needs a server that runs as root; not in mode `rte`.",
+    text: "Directory that becomes the root of a process (chroot(2)). The scripts must be below it, with everything that they need: \
+           interpreters, libraries, `/dev/null`. Needs a server that runs as root; not in mode `rte`.",
     example: "\"jail\"",
 };
 
@@ -220,8 +222,9 @@ pub(super) const READ: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("every file that the user of the script may read, unless there is `write`"),
-    text: "Files, and directories with all that is below them, that a process may read and execute, by Landlock (landlock(7)). With `read` or `write` it \
-           can use no others but its own directory, the programs and libraries of the system, and a few devices \
+    text: "Files, and directories with all that is below them, that a process may read and execute, by Landlock (landlock(7)). With \
+           `read` or `write` it can use no other files except its own directory, the programs and libraries of the system, and a few \
+           devices \
            ([limits](../guides/limits.md#files)). Also, it can signal only processes that it has started (Linux 6.12), and set-user-ID programs have \
            no effect.",
     example: "[\"/srv/wiki/pages\"]",
@@ -243,7 +246,8 @@ pub(super) const NETWORK: Key<Draft> = Key {
     name: "network",
     kind: Kind::Flag(|script, is_on| confinement(script).is_offline = !is_on),
     default: Value("true"),
-    text: "Whether a process may use the network. With `false` it can create local sockets only (unix(7)), by a filter of system calls (seccomp(2)); \
+    text: "Whether a process may use the network. With `false` a filter of system calls (seccomp(2)) lets it create only local sockets \
+           (unix(7)); \
            io_uring and programs of 32 bits are refused, and set-user-ID programs have no effect.",
     example: "false",
 };

@@ -179,8 +179,8 @@ pub(super) const DIRECTORY: Key<route::Draft> = Key {
         Ok(())
     }),
     default: Words("with `scripts` or `fallback`: the directory that the path stands for below `root`"),
-    text: "Serves a directory: the part of the path after the text before the `*` names a file in it. The same as `files = { directory = \
-           … }`; `files` beside it says how the files are sent.",
+    text: "Serves a directory: the part of the path that the `*` matches names a file in it. `files` in the same route says how the \
+           files are sent; `files = { directory = … }` means the same.",
     example: "\"/usr/share/dokuwiki\"",
 };
 
@@ -191,10 +191,10 @@ pub(super) const SCRIPTS: Key<route::Draft> = Key {
         Ok(())
     }),
     default: Words("none: every file is sent"),
-    text: "Scripts among the files of the directory, by the endings of their names, in any case, each with its interpreter. A name without \
+    text: "Scripts among the files of the directory, by suffix (in upper or lower case), each with its interpreter. A name without \
            a slash is looked up in PATH; with an empty text the file is executed itself, and needs an execute bit. The rest of the path \
-           after the name is PATH_INFO. `index` with each ending is an index page (`index.php`). The text of the scripts is never sent, by \
-           no route and through no symbolic link. `script` beside it says how they run; with `mode = \"rte\"` there, the texts name engines \
+           after the name is PATH_INFO. `index` with each suffix is an index page (`index.php`). No route and no symbolic link leads to \
+           the text of the scripts. `script` in the same route says how they run; with `mode = \"rte\"` there, the texts name engines \
            (`{ \".php\" = \"php\" }`).",
     example: "{ \".php\" = \"php-cgi\" }",
 };
@@ -208,10 +208,10 @@ pub(super) const FALLBACK: Key<route::Draft> = Key {
         check_next(&route.served.fallback)
     }),
     default: Words("none: 404, or 403 for a directory without an index page"),
-    text: "What answers where the path leads to no file, no script and no directory with an index page or a listing: another path of the \
-           site, or a list of paths, of which the first that leads to something answers. `$0` is the path, `$1` and `*` the part that the \
+    text: "Another path of the site, which answers if there is no file, no script and no directory with an index page or a listing at \
+           the requested path; or a list of paths, of which the first that exists answers. `$0` is the path, `$1` and `*` the part that the \
            `*` matched, `${query}` the query, which is kept if the new path has none. They are resolved like index pages: from the \
-           first route, or after the last one that rewrote the path; the refusals above that one hold for them, too. `\"next\"`, at the end, lets the routes below answer for the same path.",
+           first route, or after the last route that rewrote the path; refusals above that route apply, too. `\"next\"`, at the end, lets the routes below answer for the same path.",
     example: "\"/index.php\"",
 };
 

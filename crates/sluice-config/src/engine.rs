@@ -44,8 +44,8 @@ static PROGRAM: Section<ProgramDraft> = Section {
                 Ok(())
             }),
             default: Words("none"),
-            text: "Its first arguments, unchanged: a path among them is relative to the working directory of the engine, that of its first script or \
-                   of the application, so write it in full. Those that other keys of the route make come after them.",
+            text: "Its first arguments, unchanged; arguments that other keys of the route make follow. Use absolute paths, because the \
+                   working directory of the engine is that of its first script or of the application.",
             example: "[\"-v\"]",
         },
     ],
@@ -91,7 +91,7 @@ pub(super) const APP: Key<Draft> = Key {
     }),
     default: Words("none: the path names a script"),
     text: "An application that the engine loads once, and that gets every path of the route: for Python `module:callable` (WSGI), for Perl a file \
-           (PSGI), for PHP a script that loops over requests. `directory` is where it is. SCRIPT_NAME is the path before the `*` without its \
+           (PSGI), for PHP a script that loops over requests. It is in `directory`. SCRIPT_NAME is the path before the `*` without its \
            slash, PATH_INFO the rest.",
     example: "\"shop:app\"",
 };
@@ -123,7 +123,7 @@ pub(super) const PHP_VALUE: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("those of `php.ini`"),
-    text: "Settings of PHP, which scripts may change by `ini_set()`.",
+    text: "Settings of PHP, which scripts may change with `ini_set()`.",
     example: "{ memory_limit = \"256M\" }",
 };
 

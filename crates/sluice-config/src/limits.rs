@@ -19,10 +19,10 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 set: |limits, connections| limits.connections_max = to_usize(connections),
             },
             default: Value("10000"),
-            text: "Connections open at once, divided evenly among the workers. At the limit the connection that has been idle longest \
-                   is closed for each new one; if all are busy, the kernel queues those that wait. Reduced at the start, with a \
-                   log line, if the limit of open files (`ulimit -n`) is too low for them and for the scripts. What they leave of it \
-                   bounds the files that are open while they are sent; a request for a further one gets 503. A change \
+            text: "Connections open at once, divided evenly among the workers. At the limit, the connection that has been idle for \
+                   longest is closed for each new one; if all are busy, new connections wait in the kernel's queue. The number is \
+                   reduced at the start, with a log line, if the limit of open files (`ulimit -n`) is too low for connections and \
+                   scripts. The remaining descriptors bound the files that are open while they are sent; a request beyond that gets 503. A change \
                    takes effect when the server is restarted.",
             example: "50000",
         },
@@ -37,8 +37,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             },
             default: Value("0"),
             text: "Connections of one client address open at once, on all workers together; 0 for no limit, because many users may share \
-                   an address. Further ones are closed at once. IPv6 addresses count together if their first 64 bits are the same. \
-                   Not counted are trusted proxies, unix sockets, and addresses with `proxy_protocol`. A change takes effect when the server is \
+                   an address. Further connections are closed at once. IPv6 addresses count together if their first 64 bits are the \
+                   same. Trusted proxies, unix sockets, and addresses with `proxy_protocol` are not counted. A change takes effect when the server is \
                    restarted.",
             example: "200",
         },
@@ -65,7 +65,7 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 set: |limits, fields| limits.head_fields_max = to_usize(fields),
             },
             default: Value("100"),
-            text: "Greatest number of fields in the head of a request. More get 431.",
+            text: "Greatest number of fields in the head of a request. A head with more gets 431.",
             example: "200",
         },
         Key {
@@ -109,8 +109,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 limits.send_timeout = timeout;
             }),
             default: Value("\"1m\""),
-            text: "Longest time in which a client accepts no more of its response; then its connection is closed. In HTTP/2 each response \
-                   is measured for itself, and only that response is reset while the connection accepts others. Checked once a second.",
+            text: "Longest time without progress of a response to its client; then the connection is closed. In HTTP/2 each response is \
+                   measured separately, and only that response is reset while the connection accepts others. Checked once a second.",
             example: "\"5m\"",
         },
         Key {
@@ -127,10 +127,10 @@ pub(super) static LIMITS: Section<Limits> = Section {
             name: "half_close_timeout",
             kind: Kind::Duration(ANY, |limits, timeout| limits.half_close_timeout = timeout),
             default: Value("\"1m\""),
-            text: "How long a request of HTTP/1.1 goes on without sending anything after its client has closed its sending side \
+            text: "How long a request of HTTP/1.1 continues without output after its client has closed its sending side \
                    (`nc -N`, a script that calls `shutdown`). Such a client may wait for its response, or may have left; a reset \
-                   always ends the request. After this time the client is taken to have left, and the script is stopped. `\"0s\"`: \
-                   a client that closes its sending side has left. Checked once a second.",
+                   always ends the request. After this time the client counts as having left, and the script is stopped. `\"0s\"`: \
+                   closing the sending side counts as leaving. Checked once a second.",
             example: "\"2m\"",
         },
         Key {
@@ -146,17 +146,17 @@ pub(super) static LIMITS: Section<Limits> = Section {
             default: Value("\"256MiB\""),
             text: "Memory for parts of responses that wait for their clients, divided evenly among the workers, at least 1MiB \
                    for each. From half of it on, less is \
-                   read ahead for each client. When it is used up, the connection is aborted whose bytes have used most memory for \
-                   longest. Cached files are not counted. A change takes effect when the server is restarted.",
+                   read ahead for each client. When it is used up, the connection whose bytes have used most memory for longest is \
+                   aborted. Cached files are not counted. A change takes effect when the server is restarted.",
             example: "\"1GiB\"",
         },
         Key {
             name: "stored_bodies",
             kind: Kind::Size(ANY, |limits, size| limits.stored_bodies_bytes_max = size),
             default: Value("\"4GiB\""),
-            text: "Request bodies that are stored at one time, all together: those without a length (chunked, or HTTP/2 without \
-                   `Content-Length`), unless their route has `request_body = \"stream\"`. A body beyond it gets 503 with `Retry-After`, or 413 \
-                   if it is larger by itself. \
+            text: "Size of all request bodies that are stored at one time. A body without a length (chunked, or HTTP/2 without \
+                   `Content-Length`) is stored, unless its route has `request_body = \"stream\"`. Beyond this size a body gets 503 with \
+                   `Retry-After`, or 413 if it alone is larger. \
                    The default has room for four bodies of the default `body_size`. See `spool_directory`.",
             example: "\"500MiB\"",
         },
@@ -189,9 +189,9 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 "one for each 16 MiB of memory, at most half of `RLIMIT_NPROC` and of the control group's `pids.max`, 8 to 4096",
             ),
             text: "Script processes of the whole server, idle ones included; processes that scripts start themselves do not count. At \
-                   the limit, requests wait in the queue of their script (`queue`, `queue_timeout`: then 503), and the process \
-                   that has been idle for longest is ended to make room, whichever its script, except those kept by `min`. The last eighth \
-                   is for scripts without any process, so that one whose processes all hang does not stop the others.",
+                   the limit, requests wait in the queue of their script (`queue`, `queue_timeout`: then 503), and the process of any \
+                   script that has been idle for longest is ended to make room, except processes kept by `min`. The last eighth is \
+                   reserved for scripts without a process, so that a script whose processes all hang does not stop the others.",
             example: "500",
         },
         Key {
@@ -202,8 +202,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
                 set: |limits, processes| limits.processes_soft_max = Some(to_usize(processes)),
             },
             default: Words("`processes`"),
-            text: "Script processes of the whole server above which an idle one is ended for each one that is started: the one that has been \
-                   idle for longest, whichever its script, except those kept by `min`. Busy processes may be more, up to `processes`.",
+            text: "Number of script processes of the whole server above which each start ends the process of any script that has been \
+                   idle for longest, except processes kept by `min`. There may be more busy processes, up to `processes`.",
             example: "100",
         },
         Key {
@@ -253,8 +253,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             ),
             default: Value("\"256KiB\""),
             text: "Lines of standard error and `NOTICED` that all processes of one script together write to the server's log within \
-                   10 seconds. Further ones are counted, and the count is logged. A client repeats a request as often as it likes, and \
-                   each request for a CGI script is another process.",
+                   10 seconds. Further lines are counted, and the count is logged. The limit is for all processes together, because each \
+                   request for a CGI script starts another one.",
             example: "\"2MiB\"",
         },
     ],

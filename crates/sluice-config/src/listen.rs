@@ -159,8 +159,8 @@ const PRIVATE_KEY: &str = "The private key of the certificate: RSA, P-256, P-384
 static TLS: Section<Tls> = Section {
     title: "[[listen]].tls",
     text: "TLS on an address, with the certificate for clients that name no site's host, or a site without a certificate of its \
-           own. Certificates and keys are PEM files. When they change they are read again within a few seconds, and also on \
-           SIGHUP; connections stay open.",
+           own. Certificates and keys are PEM files. When they change, they are read again within a few seconds, and also by `sluice \
+           reload`; connections stay open.",
     keys: &[
         Key {
             name: "certificate",

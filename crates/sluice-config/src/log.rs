@@ -110,8 +110,8 @@ const DIAGNOSTICS: Key<Logs> = Key {
         Ok(())
     }),
     default: Words("standard error"),
-    text: "The file to which the server log is appended: messages for the administrator, about faults, reloads, and what scripts write \
-           to standard error. It is rotated as `rotate`, `rotate_size` and `keep` say, and reopened on SIGUSR1. The lines of the start go \
+    text: "The file to which the server log is appended: messages for the administrator, about faults and reloads, and the standard \
+           error of scripts. It is rotated as `rotate`, `rotate_size` and `keep` say, and reopened by `sluice log reopen`. The lines of the start go \
            to standard error, too.",
     example: "\"server.log\"",
 };
@@ -155,7 +155,7 @@ const fn access(default: Fallback, example: &'static str) -> Key<Logs> {
             },
         ),
         default,
-        text: "The file to which lines are appended, reopened on SIGUSR1; `-` for standard output; `off` for no log.",
+        text: "The file to which lines are appended, reopened by `sluice log reopen`; `-` for standard output; `off` for no log.",
         example,
     }
 }

@@ -73,8 +73,9 @@ pub(super) const MAX: Key<Draft> = Key {
         set: |script, max| script.settings.pool.max = to_usize(max),
     },
     default: Words("64 in mode `cgi`, 16 in the modes `cgiplus` and `rte`"),
-    text: "Greatest number of processes of each script *file* at once; in mode `rte`, of each engine. A route with many scripts may have so many of each: \
-           `processes` bounds them together, and `processes` in [`[limits]`](#limits) those of the whole server.",
+    text: "Greatest number of processes of each script *file* at once; in mode `rte`, of each engine. A route with many scripts may have \
+           this many of each. `processes` bounds all scripts of the route together, and `processes` in [`[limits]`](#limits) all scripts \
+           of the server.",
     example: "8",
 };
 
@@ -85,7 +86,7 @@ pub(super) const PROCESSES: Key<Draft> = Key {
         bounds: at_least(1, "to switch the scripts off, remove their route"),
         set: |script, processes| script.settings.processes_max = Some(to_usize(processes)),
     },
-    default: Words("no limit but those of each script and of the server"),
+    default: Words("no limit, except the limits of each script and of the server"),
     text: "Greatest number of processes of all scripts of the route together, idle ones included. At the limit, requests wait in the \
            queue of their script, and the process of the route that has been idle for longest is ended to make room.",
     example: "32",
@@ -99,9 +100,9 @@ pub(super) const MIN: Key<Draft> = Key {
         set: |script, min| script.settings.pool.min = to_usize(min),
     },
     default: Value("0"),
-    text: "Processes that are started before there is a request, and started again when they end (not in mode `cgi`). So many idle ones are \
-           not ended by `idle`. They are those of `file` or `app`, of each engine, and of the scripts that `proctor` names; other \
-           scripts of a directory have them from their first request on. See [Pools](../guides/pools.md).",
+    text: "Processes that are started before there is a request, and started again when they end (not in mode `cgi`). `idle` does not \
+           end them. They are started for `file` or `app`, for each engine, and for the scripts that `proctor` names; for other scripts \
+           of a directory they are started at the first request. See [Pools](../guides/pools.md).",
     example: "2",
 };
 
@@ -111,7 +112,7 @@ pub(super) const PROCTOR: Key<Draft> = Key {
         script.settings.proctor = read_paths(paths, written);
         Ok(())
     }),
-    default: Words("none: such a process gets no request before those of clients"),
+    default: Words("none: the first request of a process is a client's"),
     text: "Paths of scripts of this route, each with an optional query, that are requested in each process that is started in advance, as soon \
            as it runs: with the method PROCTOR, so that the script can load what it needs. The reply is discarded.",
     example: "[\"/app/warm-up\"]",
@@ -136,8 +137,9 @@ pub(super) const REQUESTS: Key<Draft> = Key {
         set: |script, requests| script.settings.pool.requests_max = Some(requests),
     },
     default: Words("no limit"),
-    text: "Requests after which a process is replaced, to bound the effect of memory leaks: for each process up to a tenth fewer, so that they are \
-           not all replaced at once. It serves on until its successor is ready, for whose time there may be one process more than `max`.",
+    text: "Number of requests after which a process is replaced, to bound the effect of memory leaks. For each process it is lowered by \
+           up to a tenth at random, so that not all are replaced at once. The process continues to serve until its successor is ready; \
+           meanwhile there may be one process more than `max`.",
     example: "10000",
 };
 
@@ -148,7 +150,7 @@ pub(super) const LIFETIME: Key<Draft> = Key {
         |script, lifetime| script.settings.pool.lifetime_max = Some(lifetime),
     ),
     default: Words("no limit"),
-    text: "Time after its start when a process is replaced, as by `requests`: for each process up to a tenth less (not in mode `cgi`). The \
+    text: "Time after which a process is replaced, as with `requests`; for each process lowered by up to a tenth (not in mode `cgi`). The \
            callout LIFETIME sets the idle time, not this one.",
     example: "\"12h\"",
 };
@@ -160,8 +162,8 @@ pub(super) const MEMORY_SOFT: Key<Draft> = Key {
         |script, size| script.settings.pool.memory_bytes_max = Some(size),
     ),
     default: Words("no limit"),
-    text: "Memory of a process above which it is replaced after a request, as by `requests` (not in mode `cgi`). Resident memory of the \
-           process itself counts, without what it shares with others: libraries, the memory buffer. `memory_max` ends a process in the \
+    text: "Memory of a process above which it is replaced after a request, as with `requests` (not in mode `cgi`). Only its private \
+           resident memory counts, not libraries and the memory buffer. `memory_max` is the hard limit: allocations fail, also in the \
            middle of a request.",
     example: "\"200MiB\"",
 };
@@ -174,7 +176,7 @@ pub(super) const QUEUE: Key<Draft> = Key {
         set: |script, requests| script.settings.pool.queue_max = to_usize(requests),
     },
     default: Value("1000"),
-    text: "Greatest number of requests that wait for a process of the script. More get 503 with Retry-After.",
+    text: "Greatest number of requests that wait for a process of the script. Further requests get 503 with Retry-After.",
     example: "50",
 };
 
@@ -196,7 +198,8 @@ pub(super) const REQUESTS_PER_CLIENT: Key<Draft> = Key {
         set: |script, requests| script.settings.pool.client_requests_max = Some(to_usize(requests)),
     },
     default: Words("any number"),
-    text: "Requests of one client address (IPv6: of one network of 64 bits) that have a process of the script at once. If there are so many, its \
-           further ones wait behind those of other clients, and get no more than half of the queue. Idle processes serve them all the same.",
+    text: "Requests of one client address (IPv6: of one network of 64 bits) that have a process of the script at once. Further requests \
+           of this client wait behind the requests of other clients, and get no more than half of the queue. Idle processes serve any \
+           client.",
     example: "4",
 };

@@ -48,8 +48,8 @@ pub(super) static REDIRECT: Section<Draft> = Section {
                 Ok(())
             }),
             default: Required,
-            text: "The new address: a path, or a URL that begins with `https://` or `http://`. `$1`, `$2` … are replaced by what the \
-                   stars of the pattern or the groups of the regex matched, `${name}` by the group of that name, `*` as `$1`, and \
+            text: "The new address: a path, or a URL that begins with `https://` or `http://`. `$1`, `$2` … are replaced by the text \
+                   that the stars of the pattern or the groups of the regex matched, `${name}` by the group of that name, `*` like `$1`, and \
                    `${query}` by the query. If the new address has no `?`, the query is appended.",
             example: "\"https://example.org/$1\"",
         },

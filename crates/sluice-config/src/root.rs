@@ -177,7 +177,7 @@ pub(super) static ROOT: Section<Root> = Section {
                 end: |root, compression, _| root.compression = compression,
             }),
             default: DEFAULTS,
-            text: "What is compressed, for clients that accept it; `false` for nothing.",
+            text: "Compression for clients that accept it; `false` for none.",
             example: "{ encodings = [\"gzip\"] }",
         },
         Key {
@@ -221,8 +221,8 @@ const INCLUDE: Key<Root> = Key {
         Ok(())
     }),
     default: Words("none"),
-    text: "Files with further sites and routes ([what may stand in them](#included-files)): paths or patterns, in which `*` and `?` \
-           stand for letters of a name, except a leading dot. The files of a pattern are read in the order of their names. A pattern may \
-           match no file; its directory must exist. SIGHUP reads them again.",
+    text: "Files with further sites and routes ([their content](#included-files)): paths or patterns, in which `*` and `?` \
+           match characters of a name, except a leading dot. The files of a pattern are read in the order of their names. A pattern may \
+           match no file; its directory must exist. `sluice reload` reads them again.",
     example: "\"sites/*.toml\"",
 };

@@ -265,7 +265,7 @@ impl Draft {
 
 pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
-    text: "What is done with the requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
+    text: "The answer to requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
            has an answer decides. Matching routes that only rewrite the path or change something take effect, and the next routes are tried; a later \
            change overrides an earlier one. [Routes](../guides/routes.md#order-of-evaluation) lists actions and changes, with examples; \
            `sluice check --explain URL` shows what happens to a request.",
@@ -274,8 +274,8 @@ pub(super) static ROUTE: Section<Draft> = Section {
 
 /// The description of `follow_links` of a site and of a route.
 pub(super) const FOLLOW_LINKS_TEXT: &str = "Whether [symbolic links](../guides/routes.md#symbolic-links) that leave a directory are \
-    followed, for files, listings and scripts. `false`: what they lead to does not exist (404, and the log says why). `\"same-owner\"`: \
-    if a link belongs to the owner of what it leads to. `true`: always.";
+    followed, for files, listings and scripts. `false`: never; the answer is 404, and the log names the link. `\"same-owner\"`: if a \
+    link belongs to the owner of its target. `true`: always.";
 
 const FOLLOW_LINKS: Key<Draft> = Key {
     name: "follow_links",
@@ -295,7 +295,7 @@ const COMMENT: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("none"),
-    text: "What the route is for. `sluice check`, `check --explain` and WATCH show it with the route.",
+    text: "The purpose of the route. `sluice check`, `check --explain` and WATCH show it with the route.",
     example: "\"links of the old shop\"",
 };
 
@@ -517,8 +517,8 @@ const CLIENT_CERTIFICATES: Key<Draft> = Key {
         }),
     ]),
     default: Words("as the site says"),
-    text: "Whether a client needs a certificate for such requests: `required`, or `optional` as an exception from what the site or an \
-           earlier route requires. See [TLS](../guides/tls.md#client-certificates).",
+    text: "Whether a client needs a certificate for such requests: `required`, or `optional`, which cancels a requirement of the site or \
+           an earlier route. See [TLS](../guides/tls.md#client-certificates).",
     example: "\"required\"",
 };
 
@@ -534,8 +534,7 @@ const ACCESS_KEY: Key<Draft> = Key {
         },
     }),
     default: Words("everybody, or as an earlier route says"),
-    text: "Who may have an answer, whatever answers: files, listings, scripts, redirects, errors. `false` is an exception for everybody from \
-           what an earlier route says. See [Access control](../guides/access.md).",
+    text: "Restricts access to all answers: files, listings, scripts, redirects, errors. `false` cancels the rules of an earlier route. See [Access control](../guides/access.md).",
     example: "{ users = \"users.htpasswd\", allow = [\"any-user\"] }",
 };
 
@@ -543,8 +542,8 @@ const PASS_AUTHORIZATION: Key<Draft> = Key {
     name: "pass_authorization",
     kind: Kind::Flag(|route, is_passed| route.changes.pass_authorization = Some(is_passed)),
     default: Words("`false`, or as an earlier route says"),
-    text: "Whether scripts get the field Authorization as `HTTP_AUTHORIZATION`: for those that verify passwords or tokens themselves. \
-           Others are better without it, because it has the password.",
+    text: "Whether scripts get the field Authorization as `HTTP_AUTHORIZATION`: for scripts that verify passwords or tokens themselves. \
+           Other scripts should not get it, because it contains the password.",
     example: "true",
 };
 
@@ -560,7 +559,7 @@ const THROTTLE_KEY: Key<Draft> = Key {
         },
     }),
     default: Words("any number, or as an earlier route says"),
-    text: "How many requests are answered at once. `false` is an exception from what an earlier route says.",
+    text: "How many requests are answered at once. `false` cancels the throttle of an earlier route.",
     example: "{ at_once = 10, queue = 50, per = \"client\" }",
 };
 
@@ -577,8 +576,8 @@ const RATE: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("any, or as an earlier route says"),
-    text: "How many requests a client may send in a second (`20/s`), a minute (`100/m`) or an hour (`1000/h`): as many at once, and then one \
-           after each fraction of the time. Further ones get 429 with Retry-After. A client is an address, of IPv6 a network of 64 \
-           bits. `off` is an exception from what an earlier route says.",
+    text: "How many requests a client may send in a second (`20/s`), a minute (`100/m`) or an hour (`1000/h`). This many may come at \
+           once, and then one after each fraction of the time. Further requests get 429 with Retry-After. A client is an IPv4 address or \
+           an IPv6 network of 64 bits. `off` cancels the rate of an earlier route.",
     example: "\"20/s\"",
 };

@@ -257,8 +257,8 @@ const SEND_FILES: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("none: a reply with `X-Sendfile` or `X-Accel-Redirect` is an error (502)"),
-    text: "Directories of files that a script may have the server send instead of a body, each with a path of its own: the script's reply has \
-           `X-Accel-Redirect: /protected/a.pdf` or `X-Sendfile: /srv/private/a.pdf` in its head. Clients cannot request these paths.",
+    text: "Directories of files that the server may send instead of a script's body, each with a path of its own. The script names the \
+           file with `X-Accel-Redirect: /protected/a.pdf` or `X-Sendfile: /srv/private/a.pdf` in the head of its reply. Clients cannot request these paths.",
     example: "{ \"/protected/\" = \"/srv/private\" }",
 };
 
@@ -270,7 +270,7 @@ const MAILBOX: Key<Draft> = Key {
     ]),
     default: Value("\"stream\""),
     text: "The channel for output. `stream` passes bytes unchanged. With `record` each write is a record, and records of text are lines: \
-           they get a newline if they have none. The blocks of programs that collect their output are recognized and not divided.",
+           they get a newline if they have none. Full output buffers of programs are recognized and get no newline.",
     example: "\"record\"",
 };
 
@@ -306,8 +306,8 @@ const ARGUMENTS: Key<Draft> = Key {
     kind: Kind::Flag(|script, is_on| script.settings.passes_arguments = is_on),
     default: Value("false"),
     text: "Whether the keywords of an ISINDEX query (`?word+word`, without `=`) become command line arguments, as in RFC 3875 §4.4 (`cgi` \
-           only). Many programs take an argument for the name of a file, and Perl's `<>` even for a command, so use it \
-           only for scripts that expect it. Scripts get the keywords in `WWW_KEY_1` … in any case.",
+           only). Many programs treat an argument as the name of a file, and Perl's `<>` even as a command, so use it only for scripts \
+           that expect it. The keywords are always in `WWW_KEY_1`, `WWW_KEY_2` and so on.",
     example: "true",
 };
 
@@ -344,7 +344,7 @@ const DEADLINE: Key<Draft> = Key {
 const CLIENT_GRACE: Key<Draft> = Key {
     name: "client_grace",
     kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.client_grace = Some(grace)),
-    default: Words("5 s, so that a kept process can be kept; in mode `cgi` a script is stopped at once"),
+    default: Words("5 s in modes that keep processes; in mode `cgi` a script is stopped at once"),
     text: "How long a script may continue after its client has disconnected; its output is discarded. Then it is stopped.",
     example: "\"30s\"",
 };
@@ -376,7 +376,7 @@ const MEMORY_BUFFER_MAX: Key<Draft> = Key {
     name: "memory_buffer_max",
     kind: Kind::Size(ANY, |script, size| script.settings.output.memory_buffer_max = size),
     default: Value("\"256MiB\""),
-    text: "Largest memory buffer that a script may request; 0 for none, and no output regions: all goes through the mailbox.",
+    text: "Largest memory buffer that a script may request; 0 for none and for no output regions: everything goes through the mailbox.",
     example: "\"1GiB\"",
 };
 

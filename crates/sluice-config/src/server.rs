@@ -148,8 +148,9 @@ pub(super) static SERVER: Section<Server> = Section {
             default: Words(
                 "`$STATE_DIRECTORY` (systemd), `/var/lib/sluice` (root), `$XDG_STATE_HOME/sluice` or `~/.local/state/sluice`",
             ),
-            text: "The directory for what the server keeps over a restart: the [activity](../guides/reports.md#activity) of the last 28 days, in a \
-                   file of 2.5 MiB. It is made if it does not exist, for the user of the server alone. Each server needs a directory of its own. With `off` \
+            text: "The directory for data that survives a restart: the [activity](../guides/reports.md#activity) of the last 28 days, in a \
+                   file of 2.5 MiB. It is created if it does not exist, for the user of the server only. Each server needs a directory \
+                   of its own. With `off` \
                    the activity is kept in memory. A change takes effect when the server is restarted.",
             example: "\"/var/lib/sluice-shop\"",
         },
@@ -174,8 +175,8 @@ pub(super) static SERVER: Section<Server> = Section {
                 ("refuse", |server| server.unknown_hosts = UnknownHosts::Refuse),
             ]),
             default: Value("\"serve\""),
-            text: "What happens to requests for a host that no site names: `serve`, by the site without `hosts`, or else by the first site; \
-                   or `refuse`, with 421 (Misdirected Request).",
+            text: "The answer to requests for a host that no site names. `serve`: the site without `hosts` answers, or else the first \
+                   site. `refuse`: 421 (Misdirected Request).",
             example: "\"refuse\"",
         },
         Key {
@@ -202,7 +203,7 @@ pub(super) static SERVER: Section<Server> = Section {
             ]),
             default: Value("\"x-forwarded-for\""),
             text: "The field in which trusted proxies name their clients: `X-Forwarded-For` (with `X-Forwarded-Proto`), or `Forwarded`. \
-                   Choose the one that the proxy itself sets; the other is ignored.",
+                   Choose the field that the proxy itself sets; the other one is ignored.",
             example: "\"forwarded\"",
         },
         Key {
@@ -285,7 +286,7 @@ pub(super) static SERVER: Section<Server> = Section {
                 end: |server, watch, _| server.watch = watch,
             }),
             default: Words("the defaults of its keys"),
-            text: "What WATCH does not show.",
+            text: "Secrets that WATCH does not show.",
             example: "{ masked_fields = [\"password\", \"pin_code\"] }",
         },
     ],
@@ -311,8 +312,8 @@ const SCRIPT_USER: Key<Server> = Key {
         Ok(())
     }),
     default: Words("`user`"),
-    text: "The user of the scripts of routes without a `user` of their own, written as `user`. Another user than that of the server cannot signal the \
-           server, nor give it commands, nor read its files. Never root.",
+    text: "The user of scripts on routes without a `user`; written like `user`. If it differs from the user of the server, scripts \
+           cannot signal the server, give it commands, or read its files. Never root.",
     example: "\"nobody\"",
 };
 
@@ -329,7 +330,7 @@ const SCRIPT_OWNERS: Key<Server> = Key {
         },
     }),
     default: Words("nobody"),
-    text: "Whose scripts may run as the owners of their files, in routes with `user = \"owner\"`.",
+    text: "The owners whose scripts may run as them, on routes with `user = \"owner\"`.",
     example: "{ users = [\"nobody\"], directories = [\"/home\"] }",
 };
 

@@ -7,7 +7,7 @@ use super::key::{Key, Kind, Section};
 
 pub(super) static SERVER_WATCH: Section<WatchSettings> = Section {
     title: "[server.watch]",
-    text: "What WATCH (`sluice watch`) does not show of requests and responses: in place of a secret it shows its length. Cookies and the values of \
+    text: "Secrets in requests and responses, which WATCH (`sluice watch`) does not show: it shows their length instead. Cookies and the values of \
            Authorization are always secret.",
     keys: &[
         Key {
@@ -27,8 +27,9 @@ pub(super) static SERVER_WATCH: Section<WatchSettings> = Section {
                 "`[\"password\", \"passwd\", \"passphrase\", \"passcode\", \"pwd\", \"token\", \"secret\", \"api_key\", \"private_key\", \
                  \"access_key\", \"credential\", \"otp\", \"session\", \"signature\"]`",
             ),
-            text: "A value is secret if its name contains one of these words, in any case and whatever stands between its letters and \
-                   digits: `password` stands for `New-Password` and `user[password]`, too. That holds for fields of forms and their parts, \
+            text: "A value is secret if its name contains one of these words. Upper and lower case, and characters other than letters \
+                   and digits, do not matter: `password` matches `New-Password` and `user[password]`, too. This applies to fields of \
+                   forms and their parts, \
                    names of JSON and XML, parameters of queries, variables of scripts, and fields of heads. The words `pass` and `sid` between \
                    punctuation and the parameter `code` are always secret, too.",
             example: "[\"password\", \"pin_code\"]",
@@ -37,7 +38,7 @@ pub(super) static SERVER_WATCH: Section<WatchSettings> = Section {
             name: "unmasked",
             kind: Kind::Flag(|watch, is_unmasked| watch.is_unmasked = is_unmasked),
             default: Value("false"),
-            text: "Whether WATCH shows everything, passwords and cookies too. Whoever may watch can then act as any user of the site.",
+            text: "Whether WATCH shows everything, passwords and cookies too. Users who may watch can then act as any user of the site.",
             example: "true",
         },
     ],

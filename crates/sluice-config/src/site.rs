@@ -108,8 +108,8 @@ pub(super) static SITE: Section<Draft> = Section {
             name: "hsts",
             kind: Kind::Duration(ANY, |site, hsts| site.settings.hsts = Some(hsts)),
             default: Words("none"),
-            text: "For how long browsers must use only https for this host; sent over TLS as `Strict-Transport-Security`. It cannot be \
-                   taken back before it expires, so begin with minutes.",
+            text: "How long browsers must use only https for this host; sent over TLS as `Strict-Transport-Security`. It cannot be \
+                   revoked before it expires, so begin with minutes.",
             example: "\"5m\"",
         },
         INDEX_KEY,
@@ -167,7 +167,7 @@ pub(super) static SITE: Section<Draft> = Section {
                 },
             }),
             default: Words("none: files under `root`"),
-            text: "What is done with the requests for some paths.",
+            text: "The answer to requests for some paths.",
             example: "{ path = \"/old\", redirect = { to = \"/new\" } }",
         },
     ],
@@ -260,8 +260,8 @@ const CACHE: Key<Draft> = Key {
     ]),
     default: Value("\"on\""),
     text: "Use of the [file cache](../guides/files.md#the-cache). `on`: files are cached and revalidated as `[cache]` says. `off`: every \
-           request reads its file. `permanent`: files are cached and never revalidated before the cache is purged (SIGUSR2), \
-           for files that never change.",
+           request reads its file. `permanent`: files are cached and never revalidated before the cache is purged (`sluice purge`), for \
+           files that never change.",
     example: "\"off\"",
 };
 
@@ -309,7 +309,7 @@ const WITHHOLD: Key<Draft> = Key {
     default: Value("[\"*~\", \"#*#\", \"*.bak\", \"*.old\", \"*.orig\", \"*.rej\", \"*.save\", \"*.swp\", \"*.swo\"]"),
     text: "Names of files that are [never sent](../guides/routes.md#files-that-are-never-sent), in any directory; `*` stands for any text, \
            and upper and lower case are alike. The default has the names of backup copies, which would show the source of a \
-           script. Compressed files (`.gz`, `.br`, `.zst`, `.xz`, `.bz2`) count by the name before that. `[]` withholds no names. A route with `record_format` sends `*.orig`.",
+           script. Compressed files (`.gz`, `.br`, `.zst`, `.xz`, `.bz2`) count by the name before this suffix. `[]` withholds no names. A route with `record_format` sends `*.orig`.",
     example: "[\"*~\", \"*.bak\", \"*.sql\"]",
 };
 
@@ -363,8 +363,8 @@ const ERROR_DETAIL: Key<Draft> = Key {
         ],
     ),
     default: Value("false"),
-    text: "Whether error pages show what is logged about the error and, of a script, how its process ended and the last lines of its \
-           standard error. That names files and programs, so `true` is for the development of a site. `\"local\"` shows it only to \
+    text: "Whether error pages show the text of the log about the error and, for a script, how its process ended and the last lines of \
+           its standard error. This reveals names of files and programs, so `true` is for development. `\"local\"` shows this only to \
            clients on this machine that name a host of it (`localhost`, `127.0.0.1`) and use no proxy; a proxy on this machine that adds no \
            field (`X-Forwarded-For`, `Via` …), and a tunnel, are not recognized: write `false` behind them. `\"all\"` is `true` and `\"off\"` \
            is `false`, as for `sluice serve --detail`.",

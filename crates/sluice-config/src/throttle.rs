@@ -61,7 +61,7 @@ pub(super) static THROTTLE: Section<ThrottleSettings> = Section {
                 set: |throttle, count| throttle.queue = to_usize(count),
             },
             default: Value("0"),
-            text: "Further requests that wait. More get 503 with Retry-After.",
+            text: "Further requests that wait. Beyond that: 503 with Retry-After.",
             example: "50",
         },
         Key {

@@ -38,10 +38,10 @@ pub(super) const RUN_AS: Key<Draft> = Key {
 
 pub(super) static OWNERS: Section<OwnerSettings> = Section {
     title: "[server.script_owners]",
-    text: "Whose scripts may run as the owners of their files (`user = \"owner\"`). A script is refused, with the reason in the log, unless it is a \
-           regular file below one of `directories`, its owner is one of `users` or a member of one of `groups`, not root, and has a number of at \
-           least `uid_min`; neither the script nor a directory that leads to it may be writable by its group or by others, and these \
-           directories must belong to the same owner or to root.",
+    text: "The owners whose scripts may run as them (`user = \"owner\"`). The script must be a regular file below one of `directories`. \
+           Its owner must be one of `users` or a member of one of `groups`, not root, with a number of at least `uid_min`. Neither the \
+           script nor a directory that leads to it may be writable by its group or by others, and these directories must belong to the \
+           same owner or to root. Otherwise the script is refused, with the reason in the log.",
     keys: &[
         Key {
             name: "users",
@@ -76,7 +76,7 @@ pub(super) static OWNERS: Section<OwnerSettings> = Section {
         Key {
             name: "uid_min",
             kind: Kind::Number {
-                unit: "",
+                unit: "a user",
                 bounds: Bounds {
                     least: 1,
                     most: u32::MAX as u64 - 1,
@@ -85,7 +85,7 @@ pub(super) static OWNERS: Section<OwnerSettings> = Section {
                 set: |owners, least| owners.uid_min = u32::try_from(least).unwrap_or(u32::MAX),
             },
             default: Value("1000"),
-            text: "The lowest number of an owner. Lower ones usually belong to services.",
+            text: "The lowest number of an owner. Lower numbers usually belong to services.",
             example: "2000",
         },
         Key {

@@ -27,8 +27,8 @@ pub(super) const ENVIRONMENT: Key<Draft> = Key {
         Ok(())
     }),
     default: Words("none"),
-    text: "Variables added to the environment of every process, and to each request of a CGIplus process: any that the server does not \
-           set itself for each request, `REMOTE_USER` too. They replace `PATH`, `LANG`, `TZ`, `HOME`, `USER` and `LOGNAME`.",
+    text: "Variables added to the environment of every process, and to each request of a CGIplus process: any variable that the server \
+           does not set itself for each request, for instance `REMOTE_USER`. They replace `PATH`, `LANG`, `TZ`, `HOME`, `USER` and `LOGNAME`.",
     example: "{ WIKI_DATA = \"/var/lib/wiki\" }",
 };
 

@@ -19,7 +19,7 @@ pub(super) const WATCH: Key<Draft> = Key {
     ),
     text: "Files, and directories with all that is below them, from which the scripts load modules. When one changes, kept processes are \
            replaced within a second or two: idle ones at once, busy ones after their reply (not in mode `cgi`). Hidden names, copies of editors \
-           and `__pycache__` do not count, links to directories are not followed, and of more than 10,000 entries the others are not seen.",
+           and `__pycache__` do not count, links to directories are not followed, and only the first 10,000 entries are checked.",
     example: "[\"lib\"]",
 };
 

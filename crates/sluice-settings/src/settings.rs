@@ -158,7 +158,7 @@ pub struct NamedSocket {
     pub mistake: Option<String>,
 }
 
-/// The directory for what the server keeps over a restart: the activity of the last 28 days.
+/// The directory for data that survives a restart: the activity of the last 28 days.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StateDirectory {
     /// The one that the user, or the service, has for such files.

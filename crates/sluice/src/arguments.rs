@@ -81,7 +81,7 @@ Examples:
   sluice stream-lf --format vfc:4 print.log      with a control area of 4 bytes
   sluice stream-lf --format fixed:80 cards.dat   fixed-length records of 80 bytes";
 
-/// A web server whose core is running other people's programs: CGI, CGIplus and bulk output through shared memory.
+/// A web server for scripts: CGI, CGIplus, and interpreters that stay in memory.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Arguments {
