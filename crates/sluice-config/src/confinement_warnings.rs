@@ -1,19 +1,19 @@
 //! Warnings about limits of scripts that this system, or this user, cannot apply: their scripts would not be started.
 //!
 //! `check` may be run by another user than the server, so these are warnings. Not here: keys that contradict each other
-//! (`confinement`).
+//! (`script_limits`).
 
 use std::path::Path;
 
 use sluice_launch::{CgroupLimits, cgroup_problem, is_root, landlock_version, may_change_root, may_mount};
-use sluice_settings::{Confinement, RouteSettings, ScriptSettings, ScriptSource, ScriptUser, Settings};
+use sluice_settings::{RouteSettings, ScriptLimits, ScriptSettings, ScriptSource, ScriptUser, Settings};
 
 /// One line for each route whose limits cannot be applied.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     let scripts = routes.filter_map(|route| Some((route, route.action.script()?)));
     let confined: Vec<_> = scripts
-        .filter(|(_, script)| script.confinement != Confinement::default())
+        .filter(|(_, script)| script.confinement != ScriptLimits::default())
         .collect();
     let each = |(route, script): &(&RouteSettings, &ScriptSettings)| {
         let confinement = &script.confinement;
@@ -56,12 +56,12 @@ fn outside_of_owners(settings: &Settings, script: &ScriptSettings) -> Option<Str
     ))
 }
 
-fn shared_tmp(confinement: &Confinement) -> Option<String> {
+fn shared_tmp(confinement: &ScriptLimits) -> Option<String> {
     (confinement.has_private_tmp && is_root() && !may_mount()).then_some(())?;
     Some("private_tmp: this user is root without CAP_SYS_ADMIN, so /tmp would stay shared, and no script of this route can be started: add it to CapabilityBoundingSet= of the unit or to the container, or remove this".to_owned())
 }
 
-fn forbidden_chroot(confinement: &Confinement) -> Option<String> {
+fn forbidden_chroot(confinement: &ScriptLimits) -> Option<String> {
     confinement.chroot.as_ref()?;
     if is_root() {
         let why = "chroot: this user is root without CAP_SYS_CHROOT, so no script of this route can be started: add it to CapabilityBoundingSet= of the unit or to the container, or remove this";
@@ -70,7 +70,7 @@ fn forbidden_chroot(confinement: &Confinement) -> Option<String> {
     Some("chroot: only root may change the root of a script, so no script of this route can be started: run the server as root, or remove this".to_owned())
 }
 
-fn above_hard_limits(confinement: &Confinement) -> Vec<String> {
+fn above_hard_limits(confinement: &ScriptLimits) -> Vec<String> {
     let hard = confinement.limits.refused_above();
     let above = [
         ("memory_max", hard.memory_bytes_max),
@@ -89,13 +89,13 @@ fn above_hard_limits(confinement: &Confinement) -> Vec<String> {
     above.map(problem).collect()
 }
 
-fn no_landlock(confinement: &Confinement) -> Option<String> {
+fn no_landlock(confinement: &ScriptLimits) -> Option<String> {
     confinement.files.as_ref().filter(|_| landlock_version() == 0)?;
     Some("read, write: this kernel has no Landlock, so no script of this route can be started: Linux 5.13 or later is needed, with landlock in /sys/kernel/security/lsm".to_owned())
 }
 
 /// A path that does not exist when a process is started cannot be used by it.
-fn missing_paths(confinement: &Confinement) -> Vec<String> {
+fn missing_paths(confinement: &ScriptLimits) -> Vec<String> {
     let files = confinement.files.iter();
     let named = files.flat_map(|files| [("read", &files.read), ("write", &files.write)]);
     let paths = named.flat_map(|(name, paths)| paths.iter().map(move |path| (name, path)));
@@ -117,7 +117,7 @@ fn missing_paths(confinement: &Confinement) -> Vec<String> {
         .collect()
 }
 
-fn cgroup_limits(settings: &Settings, confinement: &Confinement) -> Option<String> {
+fn cgroup_limits(settings: &Settings, confinement: &ScriptLimits) -> Option<String> {
     let limits = confinement.cgroup;
     (limits != CgroupLimits::default()).then_some(())?;
     let why = match settings.limits.has_cgroups {
@@ -138,7 +138,7 @@ fn cgroup_limits(settings: &Settings, confinement: &Confinement) -> Option<Strin
     ))
 }
 
-fn processes_of_root(confinement: &Confinement) -> Option<String> {
+fn processes_of_root(confinement: &ScriptLimits) -> Option<String> {
     confinement.limits.processes_max.filter(|_| is_root())?;
     Some("user_processes does not hold for root: use cgroup_processes".to_owned())
 }

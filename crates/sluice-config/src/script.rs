@@ -1,18 +1,13 @@
 //! `[[site.route]].script`: which program runs, and how.
 //!
 //! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`), interpreters and
-//! programs (`interpreters`), engines (`engine`), processes (`pool`), what a process may use (`confinement`).
+//! programs (`interpreters`), engines (`engine`), processes (`pool`), what a process may use (`script_limits`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use sluice_settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
 
-use super::confinement::{
-    CGROUP_CPU, CGROUP_CPU_WEIGHT, CGROUP_MEMORY, CGROUP_PROCESSES, CHROOT, CPU_TIME, FILE_SIZE, IO_PRIORITY,
-    MEMORY_MAX, NETWORK, NICE, OPEN_FILES, PRIVATE_TMP, READ, UMASK, USER_PROCESSES, WORKING_DIRECTORY, WRITE,
-    check_confinement,
-};
 use super::description::Fallback::{Value, Words};
 use super::document::At;
 use super::engine::{
@@ -26,6 +21,11 @@ use super::pool::{
 };
 use super::route_lint::SiteRoot;
 use super::script_draft::Draft;
+use super::script_limits::{
+    CGROUP_CPU, CGROUP_CPU_WEIGHT, CGROUP_MEMORY, CGROUP_PROCESSES, CHROOT, CPU_TIME, FILE_SIZE, IO_PRIORITY,
+    MEMORY_MAX, NETWORK, NICE, OPEN_FILES, PRIVATE_TMP, READ, UMASK, USER_PROCESSES, WORKING_DIRECTORY, WRITE,
+    check_confinement,
+};
 use super::section::to_usize;
 use super::table::{Table, Written, expect_directory, require_star};
 use super::users::{RUN_AS, check_user};

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_settings::{Confinement, ScriptSettings, ScriptSource};
+use sluice_settings::{ScriptLimits, ScriptSettings, ScriptSource};
 
 use crate::pool::pools::Pools;
 use crate::program::engine::{ENGINE_STAMP, Engines};
@@ -25,8 +25,8 @@ pub struct ScriptRoute {
     pub origin: String,
     /// The begin of the paths by which another route runs the scripts of the same directory in another mode, if one does.
     pub other_mode: Option<String>,
-    /// Limits on what the processes may use and reach; `None`: the same as the server (`confinement::of_route`).
-    pub confinement: Option<Arc<Confinement>>,
+    /// Limits on what the processes may use and reach; `None`: the same as the server (`job_limits::of_route`).
+    pub confinement: Option<Arc<ScriptLimits>>,
     /// The processes of its scripts.
     pub pools: Pools,
 }

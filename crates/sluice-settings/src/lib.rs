@@ -25,11 +25,11 @@ pub use compression::{CompressionSettings, Precompressed};
 pub use log_format::LogFormat;
 pub use settings::FollowLinks;
 pub use settings::{
-    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Confinement, ControlSocket, Convert,
-    DirectorySettings, DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileRules,
-    FileSettings, ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode,
-    NamedSocket, OwnerSettings, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation,
-    RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings,
+    AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, ControlSocket, Convert, DirectorySettings,
+    DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField,
+    IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, NamedSocket, OwnerSettings,
+    PermittedFiles, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings,
+    ScriptLimits, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings,
     ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts, TlsSettings,
     UnknownHosts, User, UserSettings, WatchSettings, suffix_of,
 };

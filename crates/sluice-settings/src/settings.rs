@@ -5,7 +5,6 @@
 //! `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a setting.
 
 mod client;
-mod confinement;
 mod directory;
 mod engine;
 mod links;
@@ -13,6 +12,7 @@ mod listen;
 mod log;
 mod route;
 mod script;
+mod script_limits;
 mod site;
 mod users;
 
@@ -20,7 +20,6 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 pub use client::{DnsSettings, ProxySettings};
-pub use confinement::{Confinement, FileRules};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
 pub use engine::{Engine, EngineSettings};
 pub use links::FollowLinks;
@@ -33,6 +32,7 @@ pub use script::{
     Mailbox, Mode, PoolSettings, RequestBody, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
     ScriptVariables,
 };
+pub use script_limits::{PermittedFiles, ScriptLimits};
 pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSettings, Statuses};
 pub use sluice_http::forwarded::ForwardedField;
 pub use users::{OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};

@@ -8,7 +8,7 @@
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, a ScriptAnswer out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤    in_advance: processes before there is a request; agent: scripts that verify passwords
 //!     │                  └─ job ── request       the request, the program, the variables
-//!     │                       └─ confinement     what its process may use and reach
+//!     │                       └─ job_limits      what its process may use and reach
 //!     │
 //!     └─ conversation ─┬─ relay ─┬─ callout   requests of the script, and their answers
 //!                      │         ├─ buffer    bulk output in shared memory
@@ -27,11 +27,11 @@ mod buffer;
 mod callout;
 mod cgi;
 mod cgiplus;
-pub mod confinement;
 mod conversation;
 mod ending;
 pub mod in_advance;
 pub mod job;
+pub mod job_limits;
 mod pump;
 mod relay;
 pub mod request;

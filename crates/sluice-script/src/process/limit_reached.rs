@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use sluice_launch::{End, Exit};
-use sluice_settings::Confinement;
+use sluice_settings::ScriptLimits;
 use sluice_settings::notation::format_size;
 
 /// The limit that explains how a process has ended, as the rest of a sentence about it: `used more than cpu_time = 2s (SIGXCPU)`.
-pub(crate) fn limit_reached(confinement: &Confinement, end: &End) -> Option<String> {
+pub(crate) fn limit_reached(confinement: &ScriptLimits, end: &End) -> Option<String> {
     let (exit, usage) = (end.exit, end.usage);
     let (process, cgroup) = (&confinement.limits, &confinement.cgroup);
     let used = |limit: &str, how: &str| Some(format!("used more than {limit} ({how})"));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_named_if_it_explains_the_end() {
-        let limits = Confinement {
+        let limits = ScriptLimits {
             limits: ProcessLimits {
                 cpu_seconds_max: Some(2),
                 memory_bytes_max: Some(64 << 20),
@@ -92,7 +92,7 @@ mod tests {
                 ..CgroupLimits::default()
             },
             is_offline: true,
-            ..Confinement::default()
+            ..ScriptLimits::default()
         };
         let counts = |memory_kills, processes_refused| (memory_kills, processes_refused);
         let none = counts(0, 0);
@@ -138,7 +138,7 @@ mod tests {
         }
         for exit in [KILL, SEGMENTATION_FAULT, FILE_SIZE, SYSTEM_CALL, Exit::Code(1)] {
             assert_eq!(
-                limit_reached(&Confinement::default(), &end(exit, 9, counts(1, 1))),
+                limit_reached(&ScriptLimits::default(), &end(exit, 9, counts(1, 1))),
                 None,
                 "{exit}"
             );

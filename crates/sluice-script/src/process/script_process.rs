@@ -33,7 +33,7 @@ use sluice_http::request_id::UniqueId;
 use sluice_launch::{End, Exit, Probe, Program, Usage};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
-use sluice_settings::Confinement;
+use sluice_settings::ScriptLimits;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -81,7 +81,7 @@ pub(crate) struct Process {
     started: Instant,
     kill_grace: Duration,
     /// Limits on what it may use and reach; `None`: the same as the server.
-    confinement: Option<Arc<Confinement>>,
+    confinement: Option<Arc<ScriptLimits>>,
     commands: watch::Sender<Command>,
     /// The standard error, which the reaper reads.
     pub errors: UnreadErrors,
@@ -226,7 +226,7 @@ pub(crate) struct ProcessSpec {
     pub record_bytes_max: usize,
     pub kill_grace: Duration,
     /// Limits on what the process may use and reach; `None`: the same as the server.
-    pub confinement: Option<Arc<Confinement>>,
+    pub confinement: Option<Arc<ScriptLimits>>,
 }
 
 impl Process {

@@ -13,7 +13,7 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
-use sluice_script::exchange::confinement;
+use sluice_script::exchange::job_limits;
 use sluice_script::pool::pools::Pools;
 use sluice_script::program::engine::{Engines, can_share_processes};
 use sluice_script::program::search_path::find_program;
@@ -460,7 +460,7 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
     let engines = Engines::open(&settings.engines);
     let pools = Pools::new(&settings, &engines, site, origin);
     Ok(ScriptRoute {
-        confinement: confinement::of_route(&settings.confinement),
+        confinement: job_limits::of_route(&settings.confinement),
         engines,
         settings,
         interpreters,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::confinement::Confinement;
 use super::engine::EngineSettings;
+use super::script_limits::ScriptLimits;
 
 /// How the scripts of a route run.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub struct ScriptSettings {
     /// How long a script may take.
     pub timeouts: ScriptTimeouts,
     /// The confinement of a process.
-    pub confinement: Confinement,
+    pub confinement: ScriptLimits,
     /// The processes of each script of the route.
     pub pool: PoolSettings,
     /// The processes of all scripts of the route together, if bounded.
@@ -291,7 +291,7 @@ impl ScriptSettings {
             variables: ScriptVariables::default(),
             output: ScriptOutput::default(),
             timeouts: ScriptTimeouts::default(),
-            confinement: Confinement::default(),
+            confinement: ScriptLimits::default(),
             pool: PoolSettings::new(mode),
             processes_max: None,
             proctor: Vec::new(),

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use sluice_launch::IoPriority;
-use sluice_settings::{Confinement, FileRules, ScriptSettings, ScriptSource};
+use sluice_settings::{PermittedFiles, ScriptLimits, ScriptSettings, ScriptSource};
 
 use super::description::Fallback::{Value, Words};
 use super::document::At;
@@ -252,11 +252,11 @@ pub(super) const NETWORK: Key<Draft> = Key {
     example: "false",
 };
 
-fn confinement(script: &mut Draft) -> &mut Confinement {
+fn confinement(script: &mut Draft) -> &mut ScriptLimits {
     &mut script.settings.confinement
 }
 
-fn files(script: &mut Draft) -> &mut FileRules {
+fn files(script: &mut Draft) -> &mut PermittedFiles {
     confinement(script).files.get_or_insert_default()
 }
 

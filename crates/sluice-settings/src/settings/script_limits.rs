@@ -11,7 +11,7 @@ use crate::notation::format_size;
 
 /// Limits on what a script process may use and reach. `Default`: the same as the server, as far as the user of the process may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Confinement {
+pub struct ScriptLimits {
     /// The user of the process.
     pub user: ScriptUser,
     /// The limits of a process, without its children.
@@ -31,21 +31,21 @@ pub struct Confinement {
     /// The directory that becomes the root of a process.
     pub chroot: Option<PathBuf>,
     /// The files that a process may use; `None`: all that its user may.
-    pub files: Option<FileRules>,
+    pub files: Option<PermittedFiles>,
     /// Whether it may create no sockets but local ones.
     pub is_offline: bool,
 }
 
 /// The files that a process may use, beside those of its program and of the system's libraries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileRules {
+pub struct PermittedFiles {
     /// For reading and executing: files, and directories with all that is below them.
     pub read: Vec<PathBuf>,
     /// For reading and writing.
     pub write: Vec<PathBuf>,
 }
 
-impl Confinement {
+impl ScriptLimits {
     /// The limits that are set, each as in the configuration: `cpu_time = 2s`.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
@@ -108,19 +108,19 @@ mod tests {
 
     #[test]
     fn what_is_set_is_shown_as_in_the_configuration() {
-        let confinement = Confinement {
+        let confinement = ScriptLimits {
             limits: ProcessLimits {
                 cpu_seconds_max: Some(2),
                 memory_bytes_max: Some(64 << 20),
                 ..ProcessLimits::default()
             },
             umask: Some(0o27),
-            files: Some(FileRules {
+            files: Some(PermittedFiles {
                 read: vec!["/srv/a".into(), "/srv/b".into()],
                 write: Vec::new(),
             }),
             is_offline: true,
-            ..Confinement::default()
+            ..ScriptLimits::default()
         };
         let expected = [
             "cpu_time = 2s",
@@ -131,6 +131,6 @@ mod tests {
             "network = false",
         ];
         assert_eq!(confinement.lines(), expected);
-        assert_eq!(Confinement::default().lines(), Vec::<String>::new());
+        assert_eq!(ScriptLimits::default().lines(), Vec::<String>::new());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sluice_http::fault::Fault;
 use sluice_launch::{self as launch, ProcessLimits, RunAs};
-use sluice_settings::{Confinement, ScriptSource, ScriptUser};
+use sluice_settings::{ScriptLimits, ScriptSource, ScriptUser};
 
 use crate::exchange::job::{Job, c_string};
 
@@ -86,8 +86,8 @@ impl Job {
 
 /// The confinement of a route; `None` if it restricts nothing.
 #[must_use]
-pub fn of_route(confinement: &Confinement) -> Option<Arc<Confinement>> {
-    (*confinement != Confinement::default()).then(|| Arc::new(confinement.clone()))
+pub fn of_route(confinement: &ScriptLimits) -> Option<Arc<ScriptLimits>> {
+    (*confinement != ScriptLimits::default()).then(|| Arc::new(confinement.clone()))
 }
 
 fn inside<'a>(root: Option<&Path>, path: &'a Path) -> std::borrow::Cow<'a, Path> {
