@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, Response};
-use sluice_files::file_events::FileEvents;
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::send_file::{SendContext, SendDirectories};
@@ -82,7 +81,7 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
                 cache_use: site.cache,
                 types: &site.types,
                 compression: &site.compression,
-                events: FileEvents::of(&exchange.tracer),
+                tracer: &exchange.tracer,
             };
             Ok(file.serve(&context, &request.method, &request.fields)?)
         }
@@ -205,7 +204,7 @@ async fn list(
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
-    listing::respond(FileEvents::of(&exchange.tracer), make).await
+    listing::respond(&exchange.tracer, make).await
 }
 
 /// The user as a script sees them.
