@@ -195,12 +195,12 @@ mod tests {
     use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
     use sluice_settings::compression::Compression;
     use sluice_settings::{CacheSettings, CacheUse, CompressionSettings, FileSettings, Precompressed};
+    use sluice_watch::Tracer;
     use tokio::sync::watch;
 
     use super::PendingVariant;
     use crate::directory::Directory;
     use crate::file_cache::FileCache;
-    use crate::file_events::FileEvents;
     use crate::lookup::{Files, PathForm};
     use crate::types::Types;
 
@@ -221,7 +221,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: Some(Precompressed::OnDemand),
-            events: FileEvents::NONE,
+            tracer: &Tracer::NONE,
         };
         let with = |fields: &[(http::HeaderName, &str)]| {
             let value = |text: &str| HeaderValue::from_str(text).unwrap();
@@ -285,7 +285,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: Some(Precompressed::OnDemand),
-            events: FileEvents::NONE,
+            tracer: &Tracer::NONE,
         };
         let none = HeaderMap::new();
         let respond = async |variant| {

@@ -1,6 +1,6 @@
-//! The events of files that WATCH shows (item `cache`).
+//! The events of files that WATCH shows (item `cache`), as texts for the tracer of their exchange.
 //!
-//! Here: with what a lookup notes them, and their wording where several files share it. Not here: who is shown them (`sluice_watch`).
+//! Here: their item and module, and their wording where several files share it. Not here: who is shown them (`sluice_watch`).
 
 use http::{Response, StatusCode, header};
 use sluice_http::body::ResponseBody;
@@ -10,36 +10,11 @@ use sluice_watch::{Item, Tracer};
 /// The part of the server that the events name.
 const MODULE: &str = "files";
 
-/// The events of a file's lookup, for WATCH. While nobody watches, each note costs one comparison.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FileEvents<'a>(Option<&'a Tracer>);
-
-impl<'a> FileEvents<'a> {
-    /// Nobody watches.
-    pub const NONE: FileEvents<'static> = FileEvents(None);
-
-    /// The events of an exchange.
-    #[must_use]
-    pub fn of(tracer: &'a Tracer) -> FileEvents<'a> {
-        FileEvents(Some(tracer).filter(|tracer| tracer.wants(Item::Cache)))
-    }
-
-    /// Whether somebody may want them.
-    #[must_use]
-    pub fn is_on(self) -> bool {
-        self.0.is_some()
-    }
-
-    /// The tracer, for events after the lookup.
-    pub(crate) fn tracer(self) -> Tracer {
-        self.0.cloned().unwrap_or_default()
-    }
-
-    /// Notes an event.
-    pub(crate) fn note(self, text: impl FnOnce() -> String) {
-        if let Some(tracer) = self.0 {
-            note(tracer, text);
-        }
+/// The tracer for the events after the lookup; none if nobody wants them, because a clone would be made for each file.
+pub(crate) fn for_response(tracer: &Tracer) -> Tracer {
+    match tracer.wants(Item::Cache) {
+        true => tracer.clone(),
+        false => Tracer::NONE,
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) mod cache;
 pub mod cache_work;
 pub mod directory;
 pub mod file_cache;
-pub mod file_events;
+mod file_events;
 pub(crate) mod found;
 pub mod links;
 pub mod listing;

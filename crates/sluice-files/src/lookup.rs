@@ -12,6 +12,7 @@ use sluice_http::encoding::Encoding;
 use sluice_http::fault::{ClientFault, Fault};
 use sluice_settings::compression::Compression;
 use sluice_settings::{CacheUse, Precompressed};
+use sluice_watch::Tracer;
 
 use crate::body::FileBody;
 use crate::cache::Cache;
@@ -19,7 +20,7 @@ use crate::cache::entry::{Cached, Key};
 use crate::cache::fill::Fill;
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
-use crate::file_events::FileEvents;
+use crate::file_events;
 use crate::found::{Found, OpenFile, Opened, not_found, open_fault};
 use crate::records::Records;
 use crate::representation::Representation;
@@ -44,8 +45,8 @@ pub struct Files<'a> {
     /// The variants that the route offers, if any. Routes that share cached files may differ in it, so nothing that is cached
     /// may depend on it.
     pub precompressed: Option<Precompressed>,
-    /// The events of the lookup, for WATCH.
-    pub events: FileEvents<'a>,
+    /// The tracer of the exchange, for the events of the lookup.
+    pub tracer: &'a Tracer,
 }
 
 /// How a path is written.
@@ -123,22 +124,21 @@ impl<'a> Files<'a> {
         let cache = self.cache().map(|files| &files.cache);
         let in_cache = match cache.map(|cache| cache.find(self.directory, name, self.cache_use)) {
             Some(Ok(cached)) => {
-                self.events.note(|| self.hit_text(name, &cached));
+                file_events::note(self.tracer, || self.hit_text(name, &cached));
                 return Ok(Found::Cached(cached));
             }
             Some(Err(stale)) => stale,
             None => None,
         };
         let (file, metadata) = self.directory.open_below(name).map_err(|error| {
-            self.events.note(|| {
+            file_events::note(self.tracer, || {
                 let path = self.directory.path().join(name);
                 let why = self.directory.refusal(name, &error);
                 format!("{}: not opened: {why}", path.display())
             });
             open_fault(name, error)
         })?;
-        self.events
-            .note(|| self.opened_text(name, &metadata, in_cache.as_deref()));
+        file_events::note(self.tracer, || self.opened_text(name, &metadata, in_cache.as_deref()));
         if metadata.is_dir() {
             return Ok(Found::Directory);
         }
@@ -168,7 +168,7 @@ impl<'a> Files<'a> {
         }
         let cache = cache.filter(|cache| cache.admits(&opened.metadata));
         if cache.is_none() {
-            self.events.note(|| self.uncached_text(&opened.metadata));
+            file_events::note(self.tracer, || self.uncached_text(&opened.metadata));
         }
         Ok(Found::File(Box::new(opened.into_file(cache))))
     }
@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
     use sluice_settings::{CacheSettings, CompressionSettings, FileSettings};
-    use sluice_watch::{Hub, Line, Spec, TracedAttributes, Tracer, WorkerHub};
+    use sluice_watch::{Hub, Line, Spec, TracedAttributes, WorkerHub};
 
     fn get(root: &Path, path: &str, fields: &HeaderMap) -> Result<Response<ResponseBody>, StatusCode> {
         fetch(None, root, path, fields)
@@ -261,7 +261,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
-            events: FileEvents::NONE,
+            tracer: &Tracer::NONE,
         };
         let form = if path.ends_with('/') {
             PathForm::Directory
@@ -349,7 +349,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &Compression::new(&CompressionSettings::default()),
             precompressed: None,
-            events: FileEvents::of(&tracer),
+            tracer: &tracer,
         };
         for name in ["old.txt", "old.txt", "new.txt", ".hidden", "none", "cgi-bin/a"] {
             let selected = files.look_up(name, PathForm::Any, &Method::GET, &HeaderMap::new());

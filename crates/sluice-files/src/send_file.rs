@@ -26,11 +26,12 @@ use sluice_http::path_text::{bytes_of, path_of, text_of};
 use sluice_http::target::Target;
 use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
+use sluice_watch::Tracer;
 
 use crate::cache_work;
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
-use crate::file_events::{FileEvents, response_text};
+use crate::file_events::{self, response_text};
 use crate::found::{Stored, not_found};
 use crate::lookup::Files;
 use crate::response::respond_stored;
@@ -239,8 +240,8 @@ pub struct SendContext<'a> {
     pub types: &'a Types,
     /// Which variants the site offers.
     pub compression: &'a Compression,
-    /// The events of the lookup, for WATCH.
-    pub events: FileEvents<'a>,
+    /// The tracer of the exchange, for the events of the lookup.
+    pub tracer: &'a Tracer,
 }
 
 impl SendFile {
@@ -270,13 +271,11 @@ impl SendFile {
             compression: context.compression,
             // No variants, because the script may state a content coding itself.
             precompressed: None,
-            events: context.events,
+            tracer: context.tracer,
         };
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = serve_named(files, &self.file.name, content_type, method, fields);
-        files
-            .events
-            .note(|| format!("{}: {}", self.field, response_text(&served)));
+        file_events::note(files.tracer, || format!("{}: {}", self.field, response_text(&served)));
         let mut response = served.map_err(|fault| blame_script(&self.field, fault))?;
         if !is_plain {
             *response.status_mut() = self.status;
@@ -301,7 +300,7 @@ fn serve_named(
     let (mut representation, mut stored, fill) = found.ok_or_else(|| not_found(name))?;
     if let Some(fill) = fill
         && conditions::evaluate(fields, &representation.validators) == Evaluation::Perform
-        && let Some(cached) = cache_work::read(fill, &files.events.tracer())
+        && let Some(cached) = cache_work::read(fill, files.tracer)
     {
         stored = Stored::Memory(cached.content.clone());
     }

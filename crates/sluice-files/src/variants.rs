@@ -25,6 +25,7 @@ use sluice_settings::Precompressed;
 
 use crate::cache::fill::Fill;
 use crate::cache_work::{CacheWork, Fills};
+use crate::file_events;
 use crate::found::{Found, Stored};
 use crate::lookup::Files;
 use crate::representation::Representation;
@@ -61,8 +62,9 @@ impl Files<'_> {
         }
         let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
-            self.events
-                .note(|| "no variant: the client accepts no content coding that the site offers".into());
+            file_events::note(self.tracer, || {
+                "no variant: the client accepts no content coding that the site offers".into()
+            });
             return self.selected(found, fills.into());
         }
         self.select_variant(name, found, fills, fields, &ranked)
@@ -73,7 +75,7 @@ impl Files<'_> {
             found,
             work,
             precompressed: self.precompressed,
-            tracer: self.events.tracer(),
+            tracer: file_events::for_response(self.tracer),
         }
     }
 
@@ -97,8 +99,9 @@ impl Files<'_> {
             let encoding = task.encoding;
             match task.plan(self.directory, name, representation) {
                 Planned::Ready(variant) => {
-                    self.events
-                        .note(|| format!("the variant {encoding} that the server has compressed, from the cache"));
+                    file_events::note(self.tracer, || {
+                        format!("the variant {encoding} that the server has compressed, from the cache")
+                    });
                     return self.selected(Found::Cached(variant), fills.into());
                 }
                 Planned::Compress(planned) => {
@@ -111,29 +114,31 @@ impl Files<'_> {
                     {
                         return self.selected(Found::NotModified(Box::new(variant)), CacheWork::None);
                     }
-                    self.events.note(|| match planned.is_awaited() {
+                    file_events::note(self.tracer, || match planned.is_awaited() {
                         true => format!("the variant {encoding} is being compressed; the request waits for it"),
                         false => format!("the variant {encoding} is compressed in the background"),
                     });
                     compression = Some(planned);
                 }
-                Planned::Unavailable => self
-                    .events
-                    .note(|| format!("the variant {encoding} cannot be compressed now, or is no smaller")),
+                Planned::Unavailable => file_events::note(self.tracer, || {
+                    format!("the variant {encoding} cannot be compressed now, or is no smaller")
+                }),
             }
         }
         let found = match beside {
             Some(beside) => {
                 let coding = beside.representation.coding;
-                self.events
-                    .note(|| format!("the precompressed variant {coding:?} beside the file"));
+                file_events::note(self.tracer, || {
+                    format!("the precompressed variant {coding:?} beside the file")
+                });
                 fills.beside = beside.fill;
                 Found::Precompressed(Box::new((beside.representation, beside.stored)))
             }
             None => {
                 if compression.is_none() {
-                    self.events
-                        .note(|| "no variant: the client accepts none of those that exist".into());
+                    file_events::note(self.tracer, || {
+                        "no variant: the client accepts none of those that exist".into()
+                    });
                 }
                 found
             }
@@ -236,11 +241,11 @@ mod tests {
     use super::*;
     use crate::directory::Directory;
     use crate::file_cache::FileCache;
-    use crate::file_events::FileEvents;
     use crate::types::Types;
     use sluice_http::body::ResponseBody;
     use sluice_settings::compression::Compression;
     use sluice_settings::{CacheSettings, CacheUse, CompressionSettings, FileSettings};
+    use sluice_watch::Tracer;
 
     /// A directory with an old file `a.txt` with this content.
     fn directory(content: &[u8]) -> (tempfile::TempDir, Directory) {
@@ -279,7 +284,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
-            events: FileEvents::NONE,
+            tracer: &Tracer::NONE,
         };
         let pending = |fields: &HeaderMap| {
             let found = files.find("a.txt").unwrap();
@@ -329,7 +334,7 @@ mod tests {
             types: &Types::new(&FileSettings::default()),
             compression: &compression,
             precompressed: Some(Precompressed::OnDemand),
-            events: FileEvents::NONE,
+            tracer: &Tracer::NONE,
         };
         assert_eq!(request(&files).await, (true, None));
         assert_eq!(request(&files).await, (false, None));

@@ -169,3 +169,35 @@ impl Candidate {
         };
     }
 }
+
+/// How many bytes of an event somebody may be shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OctetsRoom {
+    /// Bytes to copy: more than are shown, where a trigger is searched in them, or a mask must see them.
+    pub(crate) copied: usize,
+    pub(crate) shown: usize,
+}
+
+impl OctetsRoom {
+    /// The room that these candidates have for an event of the item.
+    pub(crate) fn of(candidates: &[Candidate], item: Item) -> OctetsRoom {
+        let mut room = OctetsRoom::default();
+        for candidate in candidates {
+            let spec = &candidate.queue.spec;
+            if spec.items.contains(item) {
+                room.shown = room.shown.max(candidate.octets_left);
+            }
+            // While it is undecided, the next bytes are noted, too.
+            let needs_all = !candidate.is_shown && spec.noted().contains(item);
+            room.copied = if needs_all {
+                usize::MAX
+            } else {
+                room.copied.max(room.shown)
+            };
+        }
+        if candidates.iter().any(|candidate| candidate.searches_in(item)) {
+            room.shown = usize::MAX;
+        }
+        room
+    }
+}

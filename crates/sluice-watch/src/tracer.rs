@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, OctetsRoom};
 use crate::event::{Content, Direction, Event};
 use crate::filter::{FilterMatch, TracedAttributes};
 use crate::hub::Hub;
@@ -29,8 +29,8 @@ pub struct Tracer(Option<Rc<Trace>>);
 
 /// The stage of an exchange, which is noted even if nobody watches, and its place for a watch.
 #[derive(Debug, Default)]
-pub(crate) struct Trace {
-    pub(crate) stage: Cell<Stage>,
+struct Trace {
+    stage: Cell<Stage>,
     watched: OnceCell<Rc<Inner>>,
 }
 
@@ -151,10 +151,6 @@ impl Tracer {
         self.0.as_ref()?.watched.get()
     }
 
-    pub(crate) fn trace(&self) -> Option<&Trace> {
-        self.0.as_deref()
-    }
-
     /// Whether nobody watches.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -200,7 +196,7 @@ impl Tracer {
         mask: impl FnOnce(&mut [u8]),
     ) {
         let Some(inner) = self.wanting(item) else { return };
-        let room = inner.octets_room(item);
+        let room = OctetsRoom::of(&inner.state.borrow().candidates, item);
         if room.copied == 0 {
             return;
         }
@@ -222,8 +218,33 @@ impl Tracer {
         self.inner().map(|inner| &inner.masks)
     }
 
-    /// Notes where the time of the exchange went.
-    pub(crate) fn note_timing(&self, module: &'static str) {
+    /// Notes that the exchange enters a stage, which ends the one before it. While nobody watches it costs one store and one comparison.
+    pub fn stage(&self, stage: Stage) {
+        self.stage_ago(stage, Duration::ZERO);
+    }
+
+    /// Notes that the exchange has entered a stage so much time ago.
+    pub fn stage_ago(&self, stage: Stage, ago: Duration) {
+        let Some(trace) = self.0.as_deref() else { return };
+        let before = trace.stage.get();
+        trace.stage.set(stage.after(before));
+        let Some(inner) = self.wanting(Item::Timing) else {
+            return;
+        };
+        if let Some(phase) = stage.moment(before) {
+            inner.add_moment(phase, ago);
+        }
+    }
+
+    /// The stage that the exchange is in. The first one if it has no place for a watch.
+    #[must_use]
+    pub fn current_stage(&self) -> Stage {
+        self.0.as_deref().map_or_else(Stage::default, |trace| trace.stage.get())
+    }
+
+    /// Ends the last stage of the exchange, and notes where its time went.
+    pub fn end_stages(&self, module: &'static str) {
+        self.stage(Stage::Ended);
         self.note(Item::Timing, module, || {
             let timing = self.inner().map(|inner| inner.timing.borrow().to_string());
             timing.unwrap_or_default()
@@ -344,7 +365,7 @@ impl Tracer {
         self.inner().map_or_else(Weak::new, Rc::downgrade)
     }
 
-    pub(crate) fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
+    fn wanting(&self, item: Item) -> Option<&Rc<Inner>> {
         self.inner().filter(|inner| inner.wanted.get().contains(item))
     }
 
@@ -397,14 +418,6 @@ impl Tracer {
             candidates.any(|candidate| Arc::ptr_eq(&candidate.queue, queue) && candidate.is_triggered)
         })
     }
-}
-
-/// How many bytes of an event somebody may be shown.
-#[derive(Clone, Copy, Debug, Default)]
-struct OctetsRoom {
-    /// Bytes to copy: more than are shown, where a trigger is searched in them, or a mask must see them.
-    copied: usize,
-    shown: usize,
 }
 
 /// Keeps the watches of an exchange that has ended. Dropping the last one lets them go.
@@ -460,31 +473,9 @@ impl Inner {
     }
 
     /// Adds a moment of the exchange, so much time ago.
-    pub(crate) fn add_moment(&self, phase: Phase, ago: Duration) {
+    fn add_moment(&self, phase: Phase, ago: Duration) {
         let at = self.began.elapsed().saturating_sub(ago);
         self.timing.borrow_mut().add(phase, at);
-    }
-
-    fn octets_room(&self, item: Item) -> OctetsRoom {
-        let state = self.state.borrow();
-        let mut room = OctetsRoom::default();
-        for candidate in &state.candidates {
-            let spec = &candidate.queue.spec;
-            if spec.items.contains(item) {
-                room.shown = room.shown.max(candidate.octets_left);
-            }
-            // While it is undecided, the next bytes are noted, too.
-            let needs_all = !candidate.is_shown && spec.noted().contains(item);
-            room.copied = if needs_all {
-                usize::MAX
-            } else {
-                room.copied.max(room.shown)
-            };
-        }
-        if state.candidates.iter().any(|candidate| candidate.searches_in(item)) {
-            room.shown = usize::MAX;
-        }
-        room
     }
 
     /// Decides again, because time has passed. Returns whether time can still decide something.

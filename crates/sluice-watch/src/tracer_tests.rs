@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::{
-    Content, Direction, Filter, Hub, Item, Items, Pattern, Secrets, Spec, Taken, TracedAttributes, Tracer, Trigger,
-    Watch, WorkerHub,
+    Content, Direction, Filter, Hub, Item, Items, Pattern, Secrets, Spec, Stage, Taken, Timing, TracedAttributes,
+    Tracer, Trigger, Watch, WorkerHub,
 };
 
 struct Server {
@@ -436,4 +436,78 @@ fn a_slow_request_is_shown_by_the_tick() {
     assert_eq!(texts(&take(&watch)), ["waits"]);
     server.hub.end();
     assert!(take(&watch).is_ended);
+}
+
+/// The names of the moments of an exchange that goes through these stages.
+fn moments(stages: &[Stage]) -> Vec<&'static str> {
+    let hub = Hub::new();
+    let items = Items::ALL;
+    let watch = hub
+        .watch(Spec {
+            items,
+            ..Spec::default()
+        })
+        .unwrap();
+    let tracer = WorkerHub::new(&hub).exchange(&Tracer::NONE, TracedAttributes::default);
+    stages.iter().for_each(|stage| tracer.stage(*stage));
+    tracer.end_stages("test");
+    let event = watch.take_until(Instant::now()).events.remove(0);
+    let Content::Text(text) = &event.content else {
+        panic!("the timing is a text")
+    };
+    let timing: Timing = text.parse().unwrap();
+    timing.moments.iter().map(|moment| moment.phase.name()).collect()
+}
+
+#[test]
+fn a_change_of_the_stage_ends_the_one_before_it() {
+    use Stage::*;
+    assert_eq!(
+        moments(&[Checking, Responding, Sending, Producing, Sending, Sent]),
+        ["decided", "granted", "head", "last-byte", "end"]
+    );
+    assert_eq!(
+        moments(&[Checking, Password, Delaying, Checking, Sending, Aborted]),
+        ["decided", "identified", "delayed", "head", "aborted", "end"]
+    );
+    assert_eq!(
+        moments(&[Checking, Throttle, Checking, Responding, ReadingBody, AwaitingProcess]),
+        ["decided", "admitted", "granted", "stored", "end"]
+    );
+    assert_eq!(
+        moments(&[
+            AwaitingProcess,
+            StartingProcess,
+            Running,
+            Replying,
+            Checking,
+            Preparing,
+            Sending
+        ]),
+        ["process", "first-byte", "decided", "head", "end"]
+    );
+}
+
+#[test]
+fn a_request_asks_its_agent_whatever_the_script_of_the_agent_does() {
+    use Stage::*;
+    let tracer = Tracer::vacant();
+    tracer.stage(Agent);
+    for stage in [AwaitingProcess, StartingProcess, Running, Replying] {
+        tracer.stage(stage);
+        assert_eq!(tracer.current_stage(), Agent);
+    }
+    tracer.stage(Checking);
+    assert_eq!(tracer.current_stage(), Checking);
+    assert_eq!(
+        moments(&[Checking, Agent, AwaitingProcess, Running, Replying, Checking]),
+        ["decided", "process", "first-byte", "identified", "end"]
+    );
+}
+
+#[test]
+fn without_a_place_there_is_no_stage() {
+    Tracer::NONE.stage(Stage::Sending);
+    assert_eq!(Tracer::NONE.current_stage(), Stage::Deciding);
+    assert!(Stage::Producing.has_head() && !Stage::Replying.has_head());
 }

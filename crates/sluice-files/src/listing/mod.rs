@@ -23,12 +23,13 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::path_text::text_of;
 use sluice_settings::template::Template;
+use sluice_watch::Tracer;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::directory::Directory;
-use crate::file_events::FileEvents;
+use crate::file_events;
 use crate::found::open_fault;
 use page::{ListingRequest, Page};
 
@@ -117,7 +118,7 @@ pub(crate) struct Readme {
 /// # Errors
 /// The server's fault: too many listings are being made (503), or the fault of `make`.
 pub async fn respond(
-    events: FileEvents<'_>,
+    tracer: &Tracer,
     make: impl FnOnce() -> Result<Page, Fault> + Send + 'static,
 ) -> Result<Response<ResponseBody>, Fault> {
     let Ok(Ok(permit)) = timeout(PERMIT_TIMEOUT, PERMITS.acquire()).await else {
@@ -129,7 +130,7 @@ pub async fn respond(
         make()
     });
     let page = made.await.map_err(|error| ServerFault::Listing(Arc::new(error)))??;
-    events.note(|| page.notes.join("\n"));
+    file_events::note(tracer, || page.notes.join("\n"));
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(page.body).into()));
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, page.format.content_type());
@@ -318,19 +319,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn request_without_a_permit_gets_503_and_retry_after() {
         let all = PERMITS.acquire_many(4).await.unwrap();
-        let fault = respond(FileEvents::NONE, || unreachable!("no permit"))
+        let fault = respond(&Tracer::NONE, || unreachable!("no permit"))
             .await
             .err()
             .unwrap();
         assert_eq!(fault.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(fault.retry_after(), Some(PERMIT_TIMEOUT.as_secs()));
         drop(all);
-        let fault = respond(FileEvents::NONE, || Err(Fault::unexpected("made")))
+        let fault = respond(&Tracer::NONE, || Err(Fault::unexpected("made")))
             .await
             .err()
             .unwrap();
         assert_eq!(fault.to_string(), "made");
-        let fault = respond(FileEvents::NONE, || panic!("on purpose")).await.err().unwrap();
+        let fault = respond(&Tracer::NONE, || panic!("on purpose")).await.err().unwrap();
         assert_eq!(fault.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(PERMITS.available_permits(), 4, "every permit was released");
     }

@@ -68,7 +68,7 @@ impl Job {
         &self.route.settings
     }
 
-    /// With what it notes events for WATCH.
+    /// The texts over its tracer.
     pub(crate) fn events(self: &Rc<Self>) -> ScriptEvents {
         ScriptEvents::of(Rc::<Job>::clone(self))
     }

@@ -1,6 +1,6 @@
 //! The events that an exchange with a script notes for WATCH.
 //!
-//! Here: with what they are noted, what masks the secrets of the exchange in them, and the count of the bytes of a reply. Not here: when
+//! Here: their texts for the tracer of the exchange, the masks of its secrets in them, and the count of the bytes of a reply. Not here: when
 //! something happens (`relay`, `ending`, `shared_pool`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
 //! process does (`observed_process`).
 //!
@@ -36,7 +36,7 @@ const ALWAYS_SECRET: [&str; 7] = [
     "CGIPLUSEOT",
 ];
 
-/// The tracer: how an exchange with a script records events for WATCH. Records nothing if nobody watches. Clones belong to the same exchange.
+/// Texts of an exchange with a script, over the tracer of the exchange. Nothing if nobody watches. Clones belong to the same exchange.
 #[derive(Clone)]
 pub(crate) struct ScriptEvents {
     watched: OnceCell<Rc<WatchedExchange>>,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, Response};
-use sluice_files::file_events::FileEvents;
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::send_file::{SendContext, SendDirectories};
@@ -62,8 +61,7 @@ fn resume(gate: &Gate, exchange: &mut Exchange, request: &mut Request) -> Result
     let Some(held) = request.held.take() else {
         return Err(Fault::unexpected("a request that waits has no decision").into());
     };
-    let decision = held.release(request.site(), &request.question(exchange));
-    let passed = gate.pass(exchange, request, decision)?;
+    let passed = gate.pass_held(exchange, request, held)?;
     exchange.tracer.stage(Stage::Responding);
     respond(exchange, request, passed)
 }
@@ -83,7 +81,7 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
                 cache_use: site.cache,
                 types: &site.types,
                 compression: &site.compression,
-                events: FileEvents::of(&exchange.tracer),
+                tracer: &exchange.tracer,
             };
             Ok(file.serve(&context, &request.method, &request.fields)?)
         }
@@ -206,7 +204,7 @@ async fn list(
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
-    listing::respond(FileEvents::of(&exchange.tracer), make).await
+    listing::respond(&exchange.tracer, make).await
 }
 
 /// The user as a script sees them.

@@ -26,7 +26,6 @@ use std::sync::Arc;
 
 use http::Uri;
 use sluice_files::file_cache::FileCache;
-use sluice_files::file_events::FileEvents;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::response::Selected;
 use sluice_files::send_file::{SendDirectories, SendFile};
@@ -36,6 +35,7 @@ use sluice_http::target::Target;
 use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::Mode;
 use sluice_settings::rule::{Access, Adjustments, CertificateUse, RequestAttributes};
+use sluice_watch::Tracer;
 
 use crate::dispatch::Site;
 use crate::dispatch::found_script::{FoundScript, script_at};
@@ -54,8 +54,8 @@ pub(crate) struct RouteQuestion<'a> {
     pub attributes: RequestAttributes<'a>,
     pub cache: Option<&'a FileCache>,
     pub variants: Variants,
-    /// The events of the lookup of files, for WATCH.
-    pub file_events: FileEvents<'a>,
+    /// The tracer of the exchange, for the events of files.
+    pub tracer: &'a Tracer,
 }
 
 /// The thing that a request is about.

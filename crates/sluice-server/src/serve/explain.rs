@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
-use sluice_files::file_events::FileEvents;
 use sluice_files::response::{Selected, respond_options};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault};
@@ -21,6 +20,7 @@ use sluice_http::host::as_compared;
 use sluice_http::target::{Target, TargetError, TargetProblem};
 use sluice_settings::rule::{Adjustments, ClientCertificate, Miss, RequestAttributes, Scheme};
 use sluice_settings::{ListenSettings, Mode, Settings};
+use sluice_watch::Tracer;
 
 use crate::dispatch::Config;
 use crate::dispatch::resolve::{FallbackTo, Trace};
@@ -372,7 +372,7 @@ fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, 
         cache: None,
         // Variants do not matter here: every one is of the same file.
         variants: Variants::Ignored,
-        file_events: FileEvents::NONE,
+        tracer: &Tracer::NONE,
     };
     let decision = decide(site, &asked, &mut rounds);
     let path = match asked_for {

@@ -16,6 +16,7 @@ use sluice_settings::rule::{
 };
 
 use crate::serve::authorize::{authorize, certificate_subject};
+use crate::serve::decide::held::HeldDecision;
 use crate::serve::decide::{Answer, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::{Identity, KnownUser, denied, unauthorized};
@@ -180,6 +181,30 @@ impl Gate {
                 if wait.is_for_gate() {
                     let site = request.config.site(request.site);
                     request.held = Some(Box::new(decision.hold(site, request.path())));
+                }
+                Err(wait)
+            }
+        }
+    }
+
+    /// Lets the answer of a request pass that has waited. Its file is looked up behind the gate, so that it is not open during another wait.
+    ///
+    /// # Errors
+    /// As those of [`Gate::pass`].
+    pub(crate) fn pass_held(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut Request,
+        held: Box<HeldDecision>,
+    ) -> Result<Passed, Wait> {
+        match self.check(exchange, request, held.adjustments()) {
+            Ok(()) => {
+                let answer = held.into_answer(request.site(), &request.question(exchange));
+                Ok(answer.map(Passed)?)
+            }
+            Err(wait) => {
+                if wait.is_for_gate() {
+                    request.held = Some(held);
                 }
                 Err(wait)
             }

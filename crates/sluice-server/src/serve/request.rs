@@ -8,7 +8,6 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, header};
 use http_body::Body;
-use sluice_files::file_events::FileEvents;
 use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
 use sluice_http::protocol::Protocol;
@@ -145,7 +144,7 @@ impl Request {
             },
             cache: self.config.cache.as_ref(),
             variants: Variants::Offered,
-            file_events: FileEvents::of(&exchange.tracer),
+            tracer: &exchange.tracer,
         }
     }
 

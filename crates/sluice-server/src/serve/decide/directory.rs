@@ -13,6 +13,7 @@ use sluice_files::listing::page::ListingRequest;
 use sluice_files::lookup::{Files, PathForm};
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
+use sluice_watch::Item;
 
 use crate::dispatch::Site;
 use crate::dispatch::found_script::script_at;
@@ -83,7 +84,7 @@ impl AskedPath<'_> {
             types: &site.types,
             compression: &site.compression,
             precompressed: site.compression.files(compress),
-            events: self.asked.file_events,
+            tracer: self.asked.tracer,
         }
     }
 }
@@ -216,7 +217,7 @@ fn list<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>, fo
         _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly((&*original.path).into())),
         _ => {
             let mut request = ListingRequest::of(original, asked.attributes.fields);
-            request.is_watched = asked.file_events.is_on();
+            request.is_watched = asked.tracer.wants(Item::Cache);
             Ok(Answer::Listing(Box::new(request)))
         }
     }

@@ -17,7 +17,6 @@ use crate::serve::decide::{Answer, Decision, RouteQuestion};
 pub(crate) struct HeldDecision {
     adjustments: Adjustments,
     answer: HeldAnswer,
-    handler: Option<&'static str>,
 }
 
 enum HeldAnswer {
@@ -49,22 +48,24 @@ impl Decision<'_> {
         HeldDecision {
             adjustments: self.adjustments,
             answer,
-            handler: self.handler,
         }
     }
 }
 
 impl HeldDecision {
-    /// The decision after the wait. A file is looked up again; it may have changed, or be gone.
-    pub(crate) fn release(self, site: &Site, asked: &RouteQuestion<'_>) -> Decision<'static> {
-        Decision {
-            adjustments: self.adjustments,
-            answer: match self.answer {
-                HeldAnswer::Made(answer) => answer,
-                HeldAnswer::File(file) => file.look_up(site, asked),
-            },
-            handler: self.handler,
-            served: None,
+    /// The changes of the routes, by which the gate asks again.
+    pub(crate) fn adjustments(&self) -> &Adjustments {
+        &self.adjustments
+    }
+
+    /// The answer, once it has passed the gate. A file is looked up again; it may have changed, or be gone.
+    ///
+    /// # Errors
+    /// The fault that the decision came to, or that of the second lookup.
+    pub(crate) fn into_answer(self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, Fault> {
+        match self.answer {
+            HeldAnswer::Made(answer) => answer,
+            HeldAnswer::File(file) => file.look_up(site, asked),
         }
     }
 }
@@ -99,7 +100,7 @@ impl HeldFile {
             types: &site.types,
             compression: &site.compression,
             precompressed: self.precompressed,
-            events: asked.file_events,
+            tracer: asked.tracer,
         };
         let attributes = &asked.attributes;
         let found = files.look_up(&self.relative, PathForm::Any, attributes.method, attributes.fields)?;
