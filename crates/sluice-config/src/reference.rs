@@ -1,6 +1,6 @@
 //! The reference page of the configuration, generated from the lists of keys.
 //!
-//! `docs/reference/configuration.md` is this text; a test compares them, and `UPDATE=1 cargo test -p sluice-config` rewrites the file.
+//! `docs/reference/configuration.md` is this text; a test compares them, and `UPDATE=1 cargo test -p sluice-config -p sluice --lib --bins` rewrites the file.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::description::{Described, Entry, Fallback};
 const OPENING: &str = "\
 # Configuration
 
-<!-- Generated from the keys in crates/sluice-config; `UPDATE=1 cargo test -p sluice-config` rewrites it. -->
+<!-- Generated from the keys in crates/sluice-config; `UPDATE=1 cargo test -p sluice-config -p sluice --lib --bins` rewrites it. -->
 
 `sluice run -c sluice.toml` runs the server with a configuration; `sluice check -c sluice.toml` only reads it and reports what
 is wrong, on which line, and what to write instead. An unknown key is an error; it is never ignored. Without `-c` both take
@@ -102,7 +102,7 @@ mod tests {
         let stored = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(
             stored == page(&ROOT, &INCLUDED),
-            "{} is out of date: UPDATE=1 cargo test -p sluice-config",
+            "{} is out of date: UPDATE=1 cargo test -p sluice-config -p sluice --lib --bins",
             file.display()
         );
     }
