@@ -173,11 +173,9 @@ fn name(site: &SiteSettings) -> &str {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::num::NonZeroUsize;
     use std::path::Path;
 
     use http::Uri;
-    use sluice_settings::limits::Limits;
     use sluice_settings::{CompressionSettings, ErrorSettings, FileSettings, Rotation};
 
     use super::*;
@@ -209,24 +207,8 @@ mod tests {
             log,
         };
         Settings {
-            listen: Vec::new(),
-            proxies: sluice_settings::ProxySettings::default(),
-            dns: None,
-            workers: NonZeroUsize::MIN,
-            sites: sites.into_iter().enumerate().map(site).collect(),
-            unknown_hosts: sluice_settings::UnknownHosts::Serve,
-            limits: Limits::default(),
-            cache: None,
             access_log: own,
-            config_files: Vec::new(),
-            source: sluice_settings::source::Source::default(),
-            core_dumps: false,
-            users: sluice_settings::UserSettings::default(),
-            watch: sluice_settings::WatchSettings::default(),
-            control: sluice_settings::ControlSocket::Off,
-            server_log: sluice_settings::ServerLog::default(),
-            spool_directory: None,
-            state_directory: sluice_settings::StateDirectory::Off,
+            ..Settings::new(sites.into_iter().enumerate().map(site).collect())
         }
     }
 

@@ -83,6 +83,31 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Settings of sites, with the defaults of limits and without addresses, cache, logs of requests, state and control socket.
+    #[must_use]
+    pub fn new(sites: Vec<SiteSettings>) -> Settings {
+        Settings {
+            listen: Vec::new(),
+            workers: NonZeroUsize::MIN,
+            sites,
+            unknown_hosts: UnknownHosts::Serve,
+            limits: Limits::default(),
+            spool_directory: None,
+            state_directory: StateDirectory::Off,
+            proxies: ProxySettings::default(),
+            dns: None,
+            cache: None,
+            access_log: AccessLog::new(LogTarget::Off),
+            server_log: ServerLog::default(),
+            config_files: Vec::new(),
+            source: Source::default(),
+            core_dumps: false,
+            control: ControlSocket::Off,
+            watch: WatchSettings::default(),
+            users: UserSettings::default(),
+        }
+    }
+
     /// The settings of scripts, of all routes.
     pub fn scripts(&self) -> impl Iterator<Item = &ScriptSettings> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);

@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_http::escape::escaped_lines;
-use sluice_settings::limits::Limits;
 use sluice_settings::notation;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, ListenAddress,
-    ListenSettings, LogFormat, LogTarget, Mailbox, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
-    ServerLog, Settings, SiteSettings, UnknownHosts,
+    ListenSettings, LogFormat, LogTarget, Mailbox, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    UnknownHosts,
 };
 use sluice_tools::control::client::CommandOptions;
 use sluice_tools::control::watch_client::WatchOptions;
@@ -405,22 +404,11 @@ impl Serve {
         Ok(Settings {
             listen: listeners(&self.listen, self.tls)?,
             workers: self.workers.unwrap_or_else(sluice_config::default_workers),
-            sites: vec![self.site(root, sdk)],
             unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
-            limits: Limits::default(),
-            proxies: ProxySettings::default(),
-            dns: None,
             cache: Some(CacheSettings::default()),
-            spool_directory: None,
-            state_directory: sluice_settings::StateDirectory::Off,
             access_log: self.access_log()?,
-            config_files: Vec::new(),
-            source: sluice_settings::source::Source::default(),
-            core_dumps: false,
-            users: sluice_settings::UserSettings::default(),
-            watch: sluice_settings::WatchSettings::default(),
             control: sluice_settings::ControlSocket::Usual,
-            server_log: ServerLog::default(),
+            ..Settings::new(vec![self.site(root, sdk)])
         })
     }
 

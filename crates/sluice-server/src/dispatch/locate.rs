@@ -123,8 +123,7 @@ mod tests {
     use crate::dispatch::resolve::Resolved;
     use http::StatusCode;
     use sluice_settings::{
-        AccessLog, Action, CompressionSettings, ErrorSettings, FileSettings, LogTarget, RouteSettings, ScriptSettings,
-        Settings, SiteSettings,
+        Action, CompressionSettings, ErrorSettings, FileSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
     };
 
     fn config(root: &Path) -> Config {
@@ -133,47 +132,28 @@ mod tests {
         let by_pattern = ScriptSettings::cgi(ScriptSource::Root);
         let one = ScriptSettings::cgi(ScriptSource::File(root.join("cgi-bin/run")));
         let route = |path: &str, script| RouteSettings::new(path, Action::Script(Box::new(script)));
-        let settings = Settings {
+        let settings = Settings::new(vec![SiteSettings {
+            origin: String::new(),
+            hosts: Vec::new(),
+            root: Some(root.to_owned()),
             listen: Vec::new(),
-            proxies: sluice_settings::ProxySettings::default(),
-            dns: None,
-            workers: std::num::NonZeroUsize::MIN,
-            sites: vec![SiteSettings {
-                origin: String::new(),
-                hosts: Vec::new(),
-                root: Some(root.to_owned()),
-                listen: Vec::new(),
-                identity: None,
-                client_certificates: sluice_settings::rule::CertificateUse::Optional,
-                client_authorities: None,
-                hsts: None,
-                index: Vec::new(),
-                routes: vec![
-                    route("/cgi-bin/*", directory),
-                    route("*.cgi", by_pattern),
-                    route("/app/*", one.clone()),
-                    route("/pan/*/b", one.clone()),
-                    route("/bun*", one),
-                ],
-                files: FileSettings::default(),
-                compression: CompressionSettings::default(),
-                errors: ErrorSettings::default(),
-                log: None,
-            }],
-            unknown_hosts: sluice_settings::UnknownHosts::Serve,
-            limits: sluice_settings::limits::Limits::default(),
-            cache: None,
-            spool_directory: None,
-            state_directory: sluice_settings::StateDirectory::Off,
-            access_log: AccessLog::new(LogTarget::Off),
-            config_files: Vec::new(),
-            source: sluice_settings::source::Source::default(),
-            core_dumps: false,
-            users: sluice_settings::UserSettings::default(),
-            watch: sluice_settings::WatchSettings::default(),
-            control: sluice_settings::ControlSocket::Off,
-            server_log: sluice_settings::ServerLog::default(),
-        };
+            identity: None,
+            client_certificates: sluice_settings::rule::CertificateUse::Optional,
+            client_authorities: None,
+            hsts: None,
+            index: Vec::new(),
+            routes: vec![
+                route("/cgi-bin/*", directory),
+                route("*.cgi", by_pattern),
+                route("/app/*", one.clone()),
+                route("/pan/*/b", one.clone()),
+                route("/bun*", one),
+            ],
+            files: FileSettings::default(),
+            compression: CompressionSettings::default(),
+            errors: ErrorSettings::default(),
+            log: None,
+        }]);
         Config::open(&settings, &[], None).unwrap()
     }
 

@@ -8,12 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
-use sluice_settings::limits::Limits;
 use sluice_settings::rule::{Adjustments, CertificateUse, ClientCertificate, Pattern, Replacement, RequestAttributes};
 use sluice_settings::{
-    AccessLog, Action, CacheUse, CompressionSettings, DirectorySettings, ErrorSettings, Fallback, FileSettings,
-    ListenAddress, ListenSettings, LogTarget, Mode, ProxySettings, RefusalSettings, RouteSettings, ScriptSettings,
-    ScriptSource, Settings, SiteSettings, SuffixScripts, UnknownHosts,
+    Action, CacheUse, CompressionSettings, DirectorySettings, ErrorSettings, Fallback, FileSettings, ListenAddress,
+    ListenSettings, Mode, RefusalSettings, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings,
+    SuffixScripts,
 };
 
 use super::explain::{ExplainedAnswer, Question};
@@ -122,23 +121,7 @@ pub(super) fn settings(root: &Path) -> Settings {
     let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
     Settings {
         listen: vec![ListenSettings::clear(ListenAddress::from(address))],
-        workers: std::num::NonZeroUsize::MIN,
-        sites: vec![site],
-        unknown_hosts: UnknownHosts::Serve,
-        limits: Limits::default(),
-        proxies: ProxySettings::default(),
-        dns: None,
-        cache: None,
-        spool_directory: None,
-        state_directory: sluice_settings::StateDirectory::Off,
-        access_log: AccessLog::new(LogTarget::Off),
-        config_files: Vec::new(),
-        source: sluice_settings::source::Source::default(),
-        core_dumps: false,
-        users: sluice_settings::UserSettings::default(),
-        watch: sluice_settings::WatchSettings::default(),
-        control: sluice_settings::ControlSocket::Off,
-        server_log: sluice_settings::ServerLog::default(),
+        ..Settings::new(vec![site])
     }
 }
 

@@ -19,13 +19,11 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use sluice_settings::limits::Limits;
 use sluice_settings::notation;
 use sluice_settings::rule::{CertificateUse, Replacement};
 use sluice_settings::{
     AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, FollowLinks, ListenSettings,
-    LogTarget, Mailbox, ProxySettings, RouteSettings, ScriptSettings, ScriptSource, ServerLog, Settings, SiteSettings,
-    UnknownHosts,
+    LogTarget, Mailbox, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings, UnknownHosts,
 };
 use tempfile::TempDir;
 
@@ -95,7 +93,11 @@ impl Site {
         let mut settings = Settings {
             listen,
             workers: sluice_config::default_workers(),
-            sites: vec![SiteSettings {
+            unknown_hosts: UnknownHosts::RefuseOnLoopback(hosts),
+            cache: Some(CacheSettings::default()),
+            access_log: AccessLog::new(LogTarget::Stdout),
+            control: sluice_settings::ControlSocket::Usual,
+            ..Settings::new(vec![SiteSettings {
                 origin: ORIGIN.into(),
                 hosts: Vec::new(),
                 root: Some(self.path.join("htdocs")),
@@ -118,22 +120,7 @@ impl Site {
                 compression: CompressionSettings::default(),
                 errors,
                 log: None,
-            }],
-            unknown_hosts: UnknownHosts::RefuseOnLoopback(hosts),
-            limits: Limits::default(),
-            proxies: ProxySettings::default(),
-            dns: None,
-            cache: Some(CacheSettings::default()),
-            spool_directory: None,
-            state_directory: sluice_settings::StateDirectory::Off,
-            access_log: AccessLog::new(LogTarget::Stdout),
-            config_files: Vec::new(),
-            source: sluice_settings::source::Source::default(),
-            core_dumps: false,
-            users: sluice_settings::UserSettings::default(),
-            watch: sluice_settings::WatchSettings::default(),
-            control: sluice_settings::ControlSocket::Usual,
-            server_log: ServerLog::default(),
+            }])
         };
         settings.sites[0].routes.extend(reports);
         settings
