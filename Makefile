@@ -70,7 +70,7 @@ test:
 	@tools/needs apparmor_parser groff logrotate mandoc systemd-analyze
 	@$(MAKE) --no-print-directory lint sdk test-build
 	@$(MAKE) --no-print-directory -j2 --output-sync=target SERVER_IS_BUILT=1 test-rust test-sdk test-bench test-packaging test-h2spec
-	@$(MAKE) --no-print-directory SERVER_IS_BUILT=1 test-conformance test-models
+	@$(MAKE) --no-print-directory SERVER_IS_BUILT=1 test-conformance test-models test-instructions
 	@echo "All tests passed."
 
 # Both commands of the README, on a minimal Debian 12.

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use sluice_net::proxy_protocol::{Refusal, Source, Wanted, parse, wanted};
+use sluice_net::proxy_protocol::{HeaderError, Source, Wanted, parse, wanted};
 
 use crate::input::Input;
 
@@ -56,7 +56,7 @@ fn check_source(source: &Source) {
 }
 
 /// Reads as from a socket that has at most so many bytes at a time: the result, and how many bytes were consumed.
-fn read(stream: &[u8], chunk_bytes: usize) -> (Result<Source, Refusal>, usize) {
+fn read(stream: &[u8], chunk_bytes: usize) -> (Result<Source, HeaderError>, usize) {
     let mut consumed = 0;
     loop {
         let there = &stream[consumed..];
@@ -72,7 +72,7 @@ fn read(stream: &[u8], chunk_bytes: usize) -> (Result<Source, Refusal>, usize) {
             Err(refusal) => return (Err(refusal), consumed),
         };
         if count == 0 {
-            return (Err(Refusal::Truncated), consumed);
+            return (Err(HeaderError::Truncated), consumed);
         }
         consumed += count;
     }

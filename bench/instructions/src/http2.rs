@@ -1,4 +1,4 @@
-//! As much of HTTP/2 (RFC 9113) as a client needs that asks for the same file again and again.
+//! A client of HTTP/2 (RFC 9113) that asks for the same file again and again.
 //!
 //! Here: a connection in cleartext with prior knowledge, and the frames of its requests. Heads of replies are not decoded, except for the status 200,
 //! which is one byte (RFC 7541, appendix A). Not here: HTTP/1.1 and TLS (client.rs).

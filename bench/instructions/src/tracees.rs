@@ -206,7 +206,7 @@ impl Tracees {
                 Ok(ptrace::detach(thread, None)?)
             }
             WaitStatus::PtraceEvent(thread, _, PTRACE_EVENT_CLONE | PTRACE_EVENT_FORK | PTRACE_EVENT_VFORK) => {
-                self.adopt(thread, Pid::from_raw(ptrace::getevent(thread)?.try_into()?))?;
+                self.track(thread, Pid::from_raw(ptrace::getevent(thread)?.try_into()?))?;
                 self.step(thread, None)
             }
             WaitStatus::PtraceEvent(thread, ..) if !self.threads.contains_key(&thread) => {
@@ -222,8 +222,8 @@ impl Tracees {
         }
     }
 
-    /// Takes in a thread or a process that one of ours has started.
-    fn adopt(&mut self, parent: Pid, child: Pid) -> Result<(), Failure> {
+    /// Tracks a thread or a process that a tracked thread has started.
+    fn track(&mut self, parent: Pid, child: Pid) -> Result<(), Failure> {
         let parent = self
             .threads
             .get(&parent)

@@ -5,20 +5,12 @@
 
 use std::path::Path;
 
-use sluice_settings::ControlSocket;
 use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
+use sluice_settings::{ControlSocket, NamedSocket};
 use toml::de::{DeTable, DeValue};
 
 use super::document::{decode, read_config};
-
-/// The control socket that a configuration file names.
-pub struct NamedSocket {
-    /// The value of the key; `None` if it was not found.
-    pub socket: Option<ControlSocket>,
-    /// The first mistake, if the file is not TOML, so that the key may have been missed.
-    pub mistake: Option<String>,
-}
 
 /// Reads the key `control` of a configuration file.
 ///

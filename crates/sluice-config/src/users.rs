@@ -5,7 +5,7 @@
 
 use std::fs::read_to_string;
 
-use sluice_launch::{Account, account_by_name, account_by_number, group_by_name};
+use sluice_launch::{Account, Credentials, account_by_name, account_by_number, group_by_name};
 use sluice_settings::{OwnerSettings, ScriptSettings, ScriptUser, Settings, User};
 
 use super::description::Fallback::{Value, Words};
@@ -180,9 +180,7 @@ pub(super) fn parse_user(text: &str) -> Result<User, String> {
     };
     Ok(User {
         name: text.to_owned(),
-        uid,
-        gid,
-        groups,
+        credentials: Credentials { uid, gid, groups },
         login: account.as_ref().and_then(login),
         home: account.map(|account| home(&account)),
     })
@@ -234,7 +232,8 @@ mod tests {
     #[test]
     fn users_are_names_or_numbers() {
         let user = parse_user("64001:64002").unwrap();
-        assert_eq!((user.uid, user.gid, user.groups), (64_001, 64_002, vec![64_002]));
+        let Credentials { uid, gid, groups } = user.credentials;
+        assert_eq!((uid, gid, groups), (64_001, 64_002, vec![64_002]));
         assert!(parse_user("64001").unwrap_err().contains("\"64001:64001\""));
         for root in ["root", "0", "0:33", "root:33", "33:0", "33:root"] {
             let message = parse_user(root).unwrap_err();

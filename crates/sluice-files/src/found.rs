@@ -47,15 +47,6 @@ impl Found {
         }
     }
 
-    /// Whether it has a file open.
-    pub(crate) fn is_open(&self) -> bool {
-        match self {
-            Found::File(_) | Found::Records(_) => true,
-            Found::Precompressed(variant) => matches!(variant.1, Stored::File(_)),
-            Found::Cached(_) | Found::NotModified(_) | Found::Directory | Found::Other => false,
-        }
-    }
-
     /// Takes how the file is read into the cache, if it is; a record file keeps its own.
     pub(crate) fn take_fill(&mut self) -> Option<Box<Fill>> {
         match self {

@@ -19,7 +19,7 @@ use crate::cache::entry::Cached;
 use crate::cache_work::{CacheWork, PendingVariant};
 use crate::file_events::{note, response_text};
 use crate::found::{Found, Stored, not_found};
-use crate::open_files::{Permit, Sent};
+use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation, VARY};
 
@@ -35,22 +35,9 @@ pub struct Selected {
     pub(crate) precompressed: Option<Precompressed>,
     /// The tracer for the events of the response.
     pub(crate) tracer: Tracer,
-    /// The right to have the file open, while the request waits.
-    pub(crate) permit: Option<Permit>,
 }
 
 impl Selected {
-    /// Counts a file that is open as one that is being sent, because its request waits.
-    ///
-    /// # Errors
-    /// 503: too many files are open.
-    pub fn hold(&mut self) -> Result<(), Fault> {
-        if self.permit.is_none() && self.found.is_open() {
-            self.permit = Some(Permit::take()?);
-        }
-        Ok(())
-    }
-
     /// Whether the request will wait for a variant that is compressed for it.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
@@ -63,13 +50,11 @@ impl Selected {
     /// The client's fault: a condition fails (412), or no byte is in its ranges (416). The server's: a small record file is malformed. The inner
     /// error is a variant that is being compressed, for which the request waits.
     pub fn respond(
-        mut self,
+        self,
         path: &str,
         method: &Method,
         fields: &HeaderMap,
     ) -> Result<Result<Response<ResponseBody>, Box<PendingVariant>>, Fault> {
-        // A body that is read while it is sent takes its own.
-        self.permit = None;
         let selected = match self.has_work() {
             false => self,
             true => match self.do_work(fields)? {
@@ -288,8 +273,6 @@ mod tests {
     use sluice_http::encoding::Encoding;
 
     use super::*;
-    use crate::body::FileBody;
-    use crate::found::OpenFile;
 
     /// The response of the general path to a request, with the fields of every response.
     fn general(
@@ -338,7 +321,6 @@ mod tests {
                         work: CacheWork::None,
                         precompressed: offered,
                         tracer: Tracer::NONE,
-                        permit: None,
                     };
                     let response = selected.respond("f", &method, &fields).unwrap().ok().unwrap();
                     assert_eq!(
@@ -374,32 +356,5 @@ mod tests {
             }
         }
         cases
-    }
-
-    #[test]
-    fn a_file_that_is_open_while_its_request_waits_is_counted() {
-        let root = tempfile::tempdir().unwrap();
-        fs::write(root.path().join("a"), "text").unwrap();
-        let metadata = fs::metadata(root.path().join("a")).unwrap();
-        let representation = Representation::of(HeaderValue::from_static("text/plain"), &metadata);
-        let file = Arc::new(fs::File::open(root.path().join("a")).unwrap());
-        let open = Found::File(Box::new(OpenFile {
-            representation: representation.clone(),
-            body: FileBody::new(file, 4),
-            fill: None,
-        }));
-        let content = Content::from(bytes::Bytes::from_static(b"text"));
-        let cached = Found::Cached(Arc::new(Cached::new(representation, content, &metadata)));
-        for (found, is_counted) in [(open, true), (cached, false)] {
-            let mut selected = Selected {
-                found,
-                work: CacheWork::None,
-                precompressed: None,
-                tracer: Tracer::NONE,
-                permit: None,
-            };
-            selected.hold().unwrap();
-            assert_eq!(selected.permit.is_some(), is_counted);
-        }
     }
 }

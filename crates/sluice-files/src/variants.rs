@@ -76,7 +76,6 @@ impl Files<'_> {
             work,
             precompressed: self.precompressed,
             tracer: file_events::for_response(self.tracer),
-            permit: None,
         }
     }
 

@@ -17,9 +17,9 @@ use crate::transport::Transport;
 use crate::worker_net::WorkerNet;
 
 /// The peer of a connection, as text.
-pub(crate) struct Peer<'a>(pub &'a Endpoints);
+pub(crate) struct PeerText<'a>(pub &'a Endpoints);
 
-impl fmt::Display for Peer<'_> {
+impl fmt::Display for PeerText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.is_unix {
             true => f.write_str("a client of the unix socket"),
@@ -37,7 +37,7 @@ pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64)
             true => format!("listener {listener}"),
             false => format!("{}, listener {listener}", endpoints.server),
         };
-        format!("accepted from {} at {place}, in slot {slot}", Peer(&endpoints))
+        format!("accepted from {} at {place}, in slot {slot}", PeerText(&endpoints))
     });
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn note_joined(connection: &Connection) {
         let endpoints = connection.peer().endpoints();
         format!(
             "from {}, with {} before the watch",
-            Peer(&endpoints),
+            PeerText(&endpoints),
             Requests(connection)
         )
     });

@@ -26,7 +26,7 @@ use crate::fairness::ExchangeTurn;
 use crate::half_close::{HalfClose, Step};
 use crate::http_connection::{Cause, HttpConnection};
 use crate::monitor::{Action, ConnectionMonitor};
-use crate::service::{Refusal, Service};
+use crate::service::{HeadRefusal, Service};
 use crate::stream::{ClientSide, SharedStream};
 use crate::tunnel::{self, Answering};
 
@@ -38,7 +38,7 @@ const HYPER_HEAD_FIELDS: usize = 100;
 
 /// Runs exchange after exchange until the connection is to be closed. Returns the refusal of the last head, if it was
 /// refused.
-pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<Refusal> {
+pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<HeadRefusal> {
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
@@ -210,8 +210,8 @@ fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = b
 /// tells the two apart only by this text; without it the log would have 431 for both.
 const TARGET_TOO_LONG: &str = "URI too long";
 
-fn head_timed_out() -> Refusal {
-    Refusal {
+fn head_timed_out() -> HeadRefusal {
+    HeadRefusal {
         status: StatusCode::REQUEST_TIMEOUT,
         reason: "incomplete after the time limit".to_owned(),
         is_answered: false,
@@ -219,9 +219,9 @@ fn head_timed_out() -> Refusal {
 }
 
 /// The refusal of a head. `None` if the error is not about a head.
-fn refusal_of(error: &hyper::Error) -> Option<Refusal> {
+fn refusal_of(error: &hyper::Error) -> Option<HeadRefusal> {
     if error.is_parse_version_h2() {
-        return Some(Refusal {
+        return Some(HeadRefusal {
             status: StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             reason: "the major version of HTTP is not 1".to_owned(),
             is_answered: false,
@@ -236,7 +236,7 @@ fn refusal_of(error: &hyper::Error) -> Option<Refusal> {
     } else {
         return None;
     };
-    Some(Refusal {
+    Some(HeadRefusal {
         status,
         reason: error.to_string(),
         is_answered: true,

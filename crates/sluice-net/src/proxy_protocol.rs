@@ -114,7 +114,7 @@ pub enum Source {
 
 /// The reason why a header is refused.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum HeaderError {
     /// The connection does not begin with a header.
     Absent,
     /// The header is malformed.
@@ -125,19 +125,19 @@ pub enum Refusal {
     Socket(io::Error),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HeaderError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Absent => out.write_str("it does not begin with a header of the PROXY protocol"),
-            Refusal::Malformed(reason) => write!(out, "header of the PROXY protocol: {reason}"),
-            Refusal::Truncated => out.write_str("it ended within the header of the PROXY protocol"),
-            Refusal::Socket(error) => write!(out, "header of the PROXY protocol: {error}"),
+            HeaderError::Absent => out.write_str("it does not begin with a header of the PROXY protocol"),
+            HeaderError::Malformed(reason) => write!(out, "header of the PROXY protocol: {reason}"),
+            HeaderError::Truncated => out.write_str("it ended within the header of the PROXY protocol"),
+            HeaderError::Socket(error) => write!(out, "header of the PROXY protocol: {error}"),
         }
     }
 }
 
 /// Reads exactly the header.
-async fn read(socket: &mut Socket) -> Result<Source, Refusal> {
+async fn read(socket: &mut Socket) -> Result<Source, HeaderError> {
     let mut header = Vec::with_capacity(*V1_BYTES.end());
     loop {
         let wanted = match wanted(&header)? {
@@ -150,21 +150,21 @@ async fn read(socket: &mut Socket) -> Result<Source, Refusal> {
         let mut room = ReadBuf::new(&mut header[before..]);
         poll_fn(|context| socket.poll_read(context, &mut room))
             .await
-            .map_err(Refusal::Socket)?;
+            .map_err(HeaderError::Socket)?;
         let length = room.filled().len();
         if length == 0 {
-            return Err(Refusal::Truncated);
+            return Err(HeaderError::Truncated);
         }
         header.truncate(before + length);
     }
 }
 
 /// Peeks how many of the next bytes belong to a line: those through its newline, or all if there is none.
-async fn bytes_of_line(socket: &mut Socket, bytes_max: usize) -> Result<usize, Refusal> {
+async fn bytes_of_line(socket: &mut Socket, bytes_max: usize) -> Result<usize, HeaderError> {
     let mut bytes = vec![0; bytes_max];
     let peeked = poll_fn(|context| socket.poll_peek(context, &mut bytes)).await;
-    match peeked.map_err(Refusal::Socket)? {
-        0 => Err(Refusal::Truncated),
+    match peeked.map_err(HeaderError::Socket)? {
+        0 => Err(HeaderError::Truncated),
         available => {
             let end = bytes[..available].iter().position(|byte| *byte == b'\n');
             Ok(end.map_or(available, |end| end + 1))
@@ -187,7 +187,7 @@ pub enum Wanted {
 ///
 /// # Errors
 /// They are not the beginning of a header, or it is too long: the proxy's fault.
-pub fn wanted(header: &[u8]) -> Result<Wanted, Refusal> {
+pub fn wanted(header: &[u8]) -> Result<Wanted, HeaderError> {
     let may_be = |start: &[u8]| header.iter().zip(start).all(|(byte, expected)| byte == expected);
     if may_be(V2) {
         let length = match header.get(..V2_HEAD_BYTES) {
@@ -205,18 +205,18 @@ pub fn wanted(header: &[u8]) -> Result<Wanted, Refusal> {
             _ if header.ends_with(b"\n") => Ok(Wanted::Nothing),
             length if length < *V1_BYTES.start() => Ok(Wanted::Bytes(V1_BYTES.start() - length)),
             length if length < *V1_BYTES.end() => Ok(Wanted::Line(V1_BYTES.end() - length)),
-            _ => Err(Refusal::Malformed("the line is too long")),
+            _ => Err(HeaderError::Malformed("the line is too long")),
         }
     } else {
-        Err(Refusal::Absent)
+        Err(HeaderError::Absent)
     }
 }
 
 /// The number of bytes that follow the fixed part of version 2.
-fn rest_bytes(head: &[u8]) -> Result<usize, Refusal> {
+fn rest_bytes(head: &[u8]) -> Result<usize, HeaderError> {
     let length = usize::from(u16::from_be_bytes([head[14], head[15]]));
     if length > V2_REST_BYTES_MAX {
-        return Err(Refusal::Malformed("too long"));
+        return Err(HeaderError::Malformed("too long"));
     }
     Ok(length)
 }
@@ -225,7 +225,7 @@ fn rest_bytes(head: &[u8]) -> Result<usize, Refusal> {
 ///
 /// # Errors
 /// The header is malformed: the proxy's fault.
-pub fn parse(header: &[u8]) -> Result<Source, Refusal> {
+pub fn parse(header: &[u8]) -> Result<Source, HeaderError> {
     if header.starts_with(V2) {
         parse_v2(header)
     } else {
@@ -234,25 +234,27 @@ pub fn parse(header: &[u8]) -> Result<Source, Refusal> {
 }
 
 /// `PROXY TCP4 192.0.2.7 198.51.100.1 4711 443` (§2.1).
-fn parse_v1(line: &[u8]) -> Result<Source, Refusal> {
+fn parse_v1(line: &[u8]) -> Result<Source, HeaderError> {
     let line = line
         .strip_suffix(b"\r\n")
-        .ok_or(Refusal::Malformed("the line ends without CR"))?;
-    let text = std::str::from_utf8(line).map_err(|_| Refusal::Malformed("the line is not UTF-8"))?;
+        .ok_or(HeaderError::Malformed("the line ends without CR"))?;
+    let text = std::str::from_utf8(line).map_err(|_| HeaderError::Malformed("the line is not UTF-8"))?;
     let words: Vec<&str> = text.split(' ').collect();
     match words[..] {
         [_, "UNKNOWN", ..] => Ok(Source::Unknown),
         [_, "TCP4", client, server, from, to] => endpoints_v1::<Ipv4Addr>([client, server], [from, to]),
         [_, "TCP6", client, server, from, to] => endpoints_v1::<Ipv6Addr>([client, server], [from, to]),
-        _ => Err(Refusal::Malformed("unknown protocol, or not two addresses and ports")),
+        _ => Err(HeaderError::Malformed(
+            "unknown protocol, or not two addresses and ports",
+        )),
     }
 }
 
-fn endpoints_v1<A: FromStr + Into<IpAddr>>(addresses: [&str; 2], ports: [&str; 2]) -> Result<Source, Refusal> {
+fn endpoints_v1<A: FromStr + Into<IpAddr>>(addresses: [&str; 2], ports: [&str; 2]) -> Result<Source, HeaderError> {
     let endpoint = |index: usize| {
         let address = addresses[index]
             .parse::<A>()
-            .map_err(|_| Refusal::Malformed("invalid address"))?;
+            .map_err(|_| HeaderError::Malformed("invalid address"))?;
         let digits = ports[index];
         // Only digits, without leading zeros (§2.1).
         let is_number =
@@ -261,7 +263,7 @@ fn endpoints_v1<A: FromStr + Into<IpAddr>>(addresses: [&str; 2], ports: [&str; 2
             .parse()
             .ok()
             .filter(|_| is_number)
-            .ok_or(Refusal::Malformed("invalid port"))?;
+            .ok_or(HeaderError::Malformed("invalid port"))?;
         Ok(SocketAddr::new(address.into().to_canonical(), port))
     };
     Ok(Source::Proxied {
@@ -271,24 +273,24 @@ fn endpoints_v1<A: FromStr + Into<IpAddr>>(addresses: [&str; 2], ports: [&str; 2
 }
 
 /// Binary: addresses, and then additional values (TLVs), which are ignored (§2.2).
-fn parse_v2(header: &[u8]) -> Result<Source, Refusal> {
-    let (head, rest) = header.split_at_checked(V2_HEAD_BYTES).ok_or(Refusal::Truncated)?;
+fn parse_v2(header: &[u8]) -> Result<Source, HeaderError> {
+    let (head, rest) = header.split_at_checked(V2_HEAD_BYTES).ok_or(HeaderError::Truncated)?;
     match head[12] {
         // LOCAL: the proxy has connected for itself, for example for a health check.
         0x20 => return Ok(Source::Local),
         0x21 => {}
-        _ => return Err(Refusal::Malformed("unknown version or command")),
+        _ => return Err(HeaderError::Malformed("unknown version or command")),
     }
     if head[13] & 0xf > 2 {
-        return Err(Refusal::Malformed("unknown protocol"));
+        return Err(HeaderError::Malformed("unknown protocol"));
     }
-    let short = Refusal::Malformed("shorter than its addresses");
+    let short = HeaderError::Malformed("shorter than its addresses");
     match head[13] >> 4 {
         // Unspecified, or the client of a unix socket of the proxy.
         0x0 | 0x3 => Ok(Source::Unknown),
         0x1 => endpoints_v2::<4>(rest).ok_or(short),
         0x2 => endpoints_v2::<16>(rest).ok_or(short),
-        _ => Err(Refusal::Malformed("unknown address family")),
+        _ => Err(HeaderError::Malformed("unknown address family")),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::http1::run_http1;
 use crate::http2::run_http2;
 use crate::listener_protocol::ListenerProtocol;
 use crate::proxy_protocol;
-use crate::service::{Refusal, Service};
+use crate::service::{HeadRefusal, Service};
 use crate::slots::Slot;
 use crate::socket::Socket;
 use crate::stream::ClientStream;
@@ -291,7 +291,7 @@ async fn peek_preface(socket: &mut Socket) -> Option<HttpVersion> {
 }
 
 /// Sends the response to a refused head, if there is one, and closes the connection.
-async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<Refusal>) {
+async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<HeadRefusal>) {
     let HttpConnection {
         service, stream, slot, ..
     } = http;

@@ -37,7 +37,7 @@ pub trait Service: 'static {
     fn serve(&self, connection: &Rc<Connection>, request: Request<Incoming>) -> Self::Answer;
 
     /// Logs a refused head as an exchange. Returns the whole response for it; `None` if hyper has already sent one.
-    fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>>;
+    fn refuse(&self, endpoints: Endpoints, refusal: &HeadRefusal) -> Option<Vec<u8>>;
 }
 
 /// The answer to a request.
@@ -57,7 +57,7 @@ impl<B> From<Result<Response<B>, Infallible>> for Answered<B> {
 }
 
 /// The refusal of a head that could not be parsed or did not arrive in time: the client's fault.
-pub struct Refusal {
+pub struct HeadRefusal {
     /// The status of the response.
     pub status: StatusCode,
     /// The fault of the head, for the log.

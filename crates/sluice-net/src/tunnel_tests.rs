@@ -39,7 +39,7 @@ use crate::connection::Connection;
 use crate::listener_protocol::ListenerProtocol;
 use crate::phase::Phase;
 use crate::serve_connection::serve_connection;
-use crate::service::{Answered, Refusal, Service};
+use crate::service::{Answered, HeadRefusal, Service};
 use crate::socket::Socket;
 use crate::tunnel::{ByteStream, Tunnel};
 use crate::worker_net::{WorkerNet, WorkerNetLimits};
@@ -87,7 +87,7 @@ impl Service for EchoService {
         ready(Answered { response, tunnel })
     }
 
-    fn refuse(&self, _: Endpoints, _: &Refusal) -> Option<Vec<u8>> {
+    fn refuse(&self, _: Endpoints, _: &HeadRefusal) -> Option<Vec<u8>> {
         None
     }
 }

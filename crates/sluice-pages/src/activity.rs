@@ -1,7 +1,7 @@
 //! The page of the activity: periods to choose from, tiles, charts, starts and stops, and a table for those who do not see the charts.
 
 use maud::{Markup, html};
-use sluice_report::activity::{Activity, Bucket, Period};
+use sluice_report::activity::{Activity, Bar, Period};
 use sluice_report::text;
 
 use crate::action::Buttons;
@@ -165,7 +165,7 @@ fn chart(activity: &Activity, label: &str, shown: fn(u64) -> String, layers: &[L
 }
 
 /// The tooltip of one bar.
-fn title(bucket: &Bucket, shown: fn(u64) -> String, layers: &[Layer]) -> String {
+fn title(bucket: &Bar, shown: fn(u64) -> String, layers: &[Layer]) -> String {
     if !bucket.has_run() {
         return "the server did not run".to_owned();
     }
@@ -184,7 +184,7 @@ fn title(bucket: &Bucket, shown: fn(u64) -> String, layers: &[Layer]) -> String 
 }
 
 /// The address of the page that divides a bar into more bars; `None` for the finest page.
-fn finer(activity: &Activity, bucket: &Bucket) -> Option<String> {
+fn finer(activity: &Activity, bucket: &Bar) -> Option<String> {
     let last = bucket.start + activity.bucket_seconds - 1;
     let finer = activity.shown.finer()?;
     Some(href(finer, (last < activity.now).then_some(last)))
@@ -222,7 +222,7 @@ fn marks(activity: &Activity) -> Markup {
 
 fn as_table(activity: &Activity) -> Markup {
     let number = |value: u64| html! { span.number { (text::number(value)) } };
-    let row = |bucket: &Bucket| -> Vec<Markup> {
+    let row = |bucket: &Bar| -> Vec<Markup> {
         let time = html! {
             @if let Some(href) = finer(activity, bucket) { a.time href=(href) { (short(bucket.start)) } } @else { span.time { (short(bucket.start)) } }
         };

@@ -1,7 +1,7 @@
 //! The charts of activity: a column for each bar, which may be a link, with the starts and ends of the server.
 
 use maud::{Markup, html};
-use sluice_report::activity::Bucket;
+use sluice_report::activity::Bar;
 
 /// The size of a chart in its own units; the style sheet gives it the width of the page.
 const WIDTH: usize = 1680;
@@ -22,7 +22,7 @@ pub(crate) struct Columns<'a> {
 
 /// A column.
 pub(crate) struct Column<'a> {
-    pub bucket: &'a Bucket,
+    pub bucket: &'a Bar,
     /// The tooltip.
     pub title: String,
     /// Whether there is nothing to show because the server did not run.
@@ -36,7 +36,7 @@ pub(crate) struct Layer {
     /// The class in the style sheet.
     pub class: &'static str,
     pub name: &'static str,
-    pub value: fn(&Bucket) -> u64,
+    pub value: fn(&Bar) -> u64,
 }
 
 impl Columns<'_> {
@@ -85,7 +85,7 @@ impl Columns<'_> {
 }
 
 /// Lines at the starts and ends of the server, the worst on top.
-fn marks(bucket: &Bucket, left: usize) -> Markup {
+fn marks(bucket: &Bar, left: usize) -> Markup {
     let marks = [
         ("start", bucket.starts),
         ("stop", bucket.stops),

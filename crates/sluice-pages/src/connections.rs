@@ -1,14 +1,14 @@
 //! The page of the connections.
 
 use maud::{Markup, html};
-use sluice_report::connections::{Connection, Connections, Count};
+use sluice_report::connections::{Connection, ConnectionList, Count};
 use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::html::{fact, facts, section, table};
 use crate::view::View;
 
-impl View for Connections {
+impl View for ConnectionList {
     fn html(&self, _: &Buttons<'_>) -> Markup {
         let counts = |counts: &[Count]| {
             let rows: Vec<_> = counts

@@ -1,7 +1,7 @@
 //! The first page: an operator's view at a glance.
 
 use maud::{Markup, html};
-use sluice_report::overview::{Minute, Overview};
+use sluice_report::overview::{LastMinute, Overview};
 use sluice_report::status::Status;
 use sluice_report::text;
 
@@ -23,10 +23,10 @@ impl View for Overview {
         let errors: u64 = minute.server_errors.iter().sum();
         html! {
             div.tiles {
-                (tile("requests a second", &text::rate(Minute::now(&minute.requests)), "average of 10 s"))
+                (tile("requests a second", &text::rate(LastMinute::now(&minute.requests)), "average of 10 s"))
                 (tile("in progress", &text::number(requests.in_progress), &format!("of {} in all", text::number(requests.total))))
                 (tile("server errors", &text::number(errors), "statuses from 500 in the last minute"))
-                (tile("sent", &format!("{}/s", text::bytes(whole(Minute::now(&minute.body_bytes)))), "bodies, average of 10 s"))
+                (tile("sent", &format!("{}/s", text::bytes(whole(LastMinute::now(&minute.body_bytes)))), "bodies, average of 10 s"))
                 (tile("connections", &text::number(connections.open), &format!("of {} at most", text::number(connections.max as u64))))
                 (tile("script processes", &text::number(processes.running as u64), &format!("of {} at most", text::number(processes.max as u64))))
                 @if let Some(cache) = cache {

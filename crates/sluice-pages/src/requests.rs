@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
-use sluice_report::requests::{Request, Requests};
+use sluice_report::requests::{ActiveRequest, RequestList};
 use sluice_report::text;
 
 use crate::action::Buttons;
@@ -14,7 +14,7 @@ use crate::view::View;
 /// Requests that the page shows; the JSON has all.
 const SHOWN_MAX: usize = 200;
 
-impl View for Requests {
+impl View for RequestList {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
         let columns = [
             "",
@@ -49,7 +49,7 @@ impl View for Requests {
     }
 }
 
-fn row(request: &Request, buttons: &Buttons<'_>) -> Vec<Markup> {
+fn row(request: &ActiveRequest, buttons: &Buttons<'_>) -> Vec<Markup> {
     vec![
         end_button(buttons, &request.id),
         html! { span.long { (request.method) " " (request.host) (request.target) } },

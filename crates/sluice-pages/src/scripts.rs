@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use sluice_report::scripts::{Ended, Phase, Pool, Process, Refused, Request, Scripts, Waiter};
+use sluice_report::scripts::{Ended, Phase, Pool, ProcessReport, ProcessRequest, Refused, Scripts, Waiter};
 use sluice_report::text;
 
 use crate::action::Buttons;
@@ -150,7 +150,7 @@ fn ended_table(pool: &Pool) -> Markup {
     }
 }
 
-fn process_row(process: &Process, buttons: &Buttons<'_>) -> Vec<Markup> {
+fn process_row(process: &ProcessReport, buttons: &Buttons<'_>) -> Vec<Markup> {
     let size = |bytes: Option<u64>| html! { (bytes.map_or_else(|| "–".to_owned(), text::bytes)) };
     let usage = process.usage;
     vec![
@@ -172,7 +172,7 @@ fn process_row(process: &Process, buttons: &Buttons<'_>) -> Vec<Markup> {
     ]
 }
 
-fn request_html(request: &Request, buttons: &Buttons<'_>) -> Markup {
+fn request_html(request: &ProcessRequest, buttons: &Buttons<'_>) -> Markup {
     html! {
         code { (request.id) }
         @if let Some(target) = &request.target { br; (request.method) " " (target) }

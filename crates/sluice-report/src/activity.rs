@@ -165,7 +165,7 @@ impl Period {
 
 /// The sums of one bar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Bucket {
+pub struct Bar {
     /// The first second, counted from 1970.
     pub start: u64,
     /// The seconds in which the server ran.
@@ -192,7 +192,7 @@ pub struct Bucket {
     pub crashes: u32,
 }
 
-impl Bucket {
+impl Bar {
     fn add(&mut self, minute: &Minute) {
         self.measured_seconds += u64::from(minute.seconds);
         self.requests += u64::from(minute.requests);
@@ -248,9 +248,9 @@ pub struct Activity {
     /// Where the minutes are kept.
     pub kept: Storage,
     /// The sums over the whole period.
-    pub total: Bucket,
+    pub total: Bar,
     /// The bars, the oldest first.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<Bar>,
     /// Starts, stops and crashes, the newest first, 100 at most.
     pub marks: Vec<Mark>,
     /// The same period, for the page.
@@ -266,11 +266,11 @@ impl Activity {
         let (first, count) = period.minutes(end);
         let length = period.bucket_minutes();
         let start = |number: u32| u64::from(first + number * length) * 60;
-        let bucket = |number: u32| Bucket {
+        let bucket = |number: u32| Bar {
             start: start(number),
-            ..Bucket::default()
+            ..Bar::default()
         };
-        let mut buckets: Vec<Bucket> = (0..period.buckets()).map(bucket).collect();
+        let mut buckets: Vec<Bar> = (0..period.buckets()).map(bucket).collect();
         let (mut total, mut marks) = (bucket(0), Vec::new());
         for minute in minutes {
             let Some(offset) = minute.minute.checked_sub(first).filter(|offset| *offset < count) else {

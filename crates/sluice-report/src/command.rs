@@ -10,10 +10,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::connections::Connections;
-use crate::requests::Requests;
+use crate::connections::ConnectionList;
+use crate::requests::RequestList;
 use crate::scripts::Scripts;
 use crate::status::Status;
+
+/// The bytes of a command at most; a longer one is refused.
+pub const COMMAND_BYTES_MAX: u64 = 4096;
 
 /// A command to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,10 +81,10 @@ pub struct CommandResult {
     pub state: Option<ServerReport>,
     /// The requests in progress, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<Requests>,
+    pub requests: Option<RequestList>,
     /// The connections, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connections: Option<Connections>,
+    pub connections: Option<ConnectionList>,
 }
 
 impl CommandResult {

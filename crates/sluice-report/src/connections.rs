@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The connections of a server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connections {
+pub struct ConnectionList {
     /// Open now.
     pub open: usize,
     /// The most that may be open.

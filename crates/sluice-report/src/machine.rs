@@ -30,7 +30,7 @@ pub struct Machine {
     /// The limits of the server process (getrlimit(2)).
     pub limits: Vec<Limit>,
     /// The server process.
-    pub process: Process,
+    pub process: ServerProcess,
     /// The program.
     pub program: Program,
     /// The engines of the server for scripts.
@@ -86,7 +86,7 @@ pub struct Limit {
 
 /// The server process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Process {
+pub struct ServerProcess {
     /// The process id.
     pub pid: u32,
     /// The resident memory.
@@ -178,11 +178,11 @@ impl Hardware {
     }
 }
 
-impl Process {
+impl ServerProcess {
     /// Reads the content of `/proc/self/status` (proc_pid_status(5)).
     #[must_use]
-    pub fn of(pid: u32, status: &str) -> Process {
-        Process {
+    pub fn of(pid: u32, status: &str) -> ServerProcess {
+        ServerProcess {
             pid,
             memory_bytes: kibibytes(status, "VmRSS"),
             memory_peak_bytes: kibibytes(status, "VmHWM"),

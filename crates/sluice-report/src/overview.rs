@@ -14,7 +14,7 @@ pub struct Overview {
     /// The configuration file; `None` if the command line says everything.
     pub configuration: Option<String>,
     /// The last minute.
-    pub minute: Minute,
+    pub minute: LastMinute,
     /// The state of the server.
     #[serde(flatten)]
     pub status: Status,
@@ -22,7 +22,7 @@ pub struct Overview {
 
 /// The activity in each of the last seconds, at most 60, the oldest first.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Minute {
+pub struct LastMinute {
     /// Requests whose head was read.
     pub requests: Vec<u64>,
     /// Responses with a status of 500 or more.
@@ -31,7 +31,7 @@ pub struct Minute {
     pub body_bytes: Vec<u64>,
 }
 
-impl Minute {
+impl LastMinute {
     /// The average of the last seconds of a list, at most 10.
     #[must_use]
     pub fn now(values: &[u64]) -> f64 {
@@ -55,7 +55,7 @@ mod tests {
             (&[4, 6], 5.0),
             (&[1000, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], 1.0),
         ] {
-            assert!((Minute::now(values) - expected).abs() < 1e-9, "{values:?}");
+            assert!((LastMinute::now(values) - expected).abs() < 1e-9, "{values:?}");
         }
     }
 }

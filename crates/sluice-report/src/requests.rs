@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// The requests in progress at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requests {
+pub struct RequestList {
     /// How many there are.
     pub total: usize,
     /// The oldest of them, the oldest first.
-    pub requests: Vec<Request>,
+    pub requests: Vec<ActiveRequest>,
     /// Workers that did not answer in time; their requests are missing.
     pub silent_workers: usize,
 }
@@ -64,7 +64,7 @@ impl State {
 
 /// A request in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct ActiveRequest {
     /// The id (UNIQUE_ID).
     pub id: String,
     /// The state.

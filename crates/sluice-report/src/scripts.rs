@@ -37,7 +37,7 @@ pub struct Pool {
     /// Whether the configuration has been replaced: it gets no further requests.
     pub is_replaced: bool,
     /// The processes.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessReport>,
     /// How many requests wait for a process.
     pub waiting: usize,
     /// The oldest of them.
@@ -130,7 +130,7 @@ impl Phase {
 
 /// A script process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
+pub struct ProcessReport {
     /// The process id. `None` while the process is being started.
     pub pid: Option<i32>,
     /// The phase.
@@ -148,14 +148,14 @@ pub struct Process {
     /// The script that an engine runs in it.
     pub script: Option<String>,
     /// The request that the process works for.
-    pub request: Option<Request>,
+    pub request: Option<ProcessRequest>,
     /// The resources that the process uses; `None` if they are unknown.
     pub usage: Option<Usage>,
 }
 
 /// The request that a process works for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct ProcessRequest {
     /// The id.
     pub id: String,
     /// The method.

@@ -14,9 +14,9 @@ pub struct Status {
     /// The addresses that it listens on.
     pub addresses: Vec<String>,
     /// Connections of clients.
-    pub connections: Connections,
+    pub connections: ConnectionTotals,
     /// Requests.
-    pub requests: Requests,
+    pub requests: RequestTotals,
     /// Script processes.
     pub processes: Processes,
     /// The file cache. `None` if it is off.
@@ -28,7 +28,7 @@ pub struct Status {
 
 /// Connections of clients.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Connections {
+pub struct ConnectionTotals {
     /// Open now.
     pub open: u64,
     /// The most that may be open.
@@ -39,7 +39,7 @@ pub struct Connections {
 
 /// Requests and their responses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Requests {
+pub struct RequestTotals {
     /// Requests whose head was read.
     pub total: u64,
     /// The requests among these that are not yet answered completely.

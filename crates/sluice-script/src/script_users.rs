@@ -6,33 +6,23 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use sluice_launch::{Credentials, NamedUser, OwnerPolicy, ScriptUsers};
-use sluice_settings::{OwnerSettings, ScriptUserSettings, User};
+use sluice_launch::{NamedUser, OwnerPolicy, ScriptUsers};
+use sluice_settings::{OwnerSettings, ScriptUserSettings};
 
 /// The policy for the launcher.
 #[must_use]
 pub fn policy(settings: &ScriptUserSettings) -> ScriptUsers {
     ScriptUsers {
-        usual: settings.usual.as_ref().map(credentials),
+        usual: settings.usual.as_ref().map(|user| user.credentials.clone()),
         named: settings
             .named
             .iter()
             .map(|user| NamedUser {
                 name: user.name.clone(),
-                credentials: credentials(user),
+                credentials: user.credentials.clone(),
             })
             .collect(),
         owners: settings.owners.as_ref().map(owners),
-    }
-}
-
-/// A user, for a process.
-#[must_use]
-pub fn credentials(user: &User) -> Credentials {
-    Credentials {
-        uid: user.uid,
-        gid: user.gid,
-        groups: user.groups.clone(),
     }
 }
 
@@ -40,7 +30,7 @@ fn owners(owners: &OwnerSettings) -> OwnerPolicy {
     OwnerPolicy {
         uid_min: owners.uid_min,
         is_for_all: owners.is_for_all,
-        users: owners.users.iter().map(credentials).collect(),
+        users: owners.users.iter().map(|user| user.credentials.clone()).collect(),
         groups: owners.groups.clone(),
         directories: owners.directories.iter().flat_map(|path| spellings(path)).collect(),
     }

@@ -25,5 +25,5 @@ mod worker;
 
 pub use dispatch::exposed_programs::ExposedPrograms;
 pub use launcher::LauncherPlan;
-pub use serve::explain::{Answer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
+pub use serve::explain::{ExplainedAnswer, Explanation, FallbackStep, Question, Round, SiteChoice, Step, StepOutcome};
 pub use server::{Server, StartError, check, explain, exposed_programs};

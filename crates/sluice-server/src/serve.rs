@@ -55,7 +55,7 @@ use sluice_http::protocol::Protocol;
 use sluice_http::request_stream::Incoming;
 use sluice_net::active_exchange::ActiveExchange;
 use sluice_net::connection::Connection;
-use sluice_net::service::Refusal;
+use sluice_net::service::HeadRefusal;
 use sluice_net::service::Service;
 use sluice_settings::limits::Limits;
 
@@ -146,7 +146,7 @@ impl Service for ExchangeService {
         PendingResponse::now(finish(response, exchange, under_way))
     }
 
-    fn refuse(&self, endpoints: Endpoints, refusal: &Refusal) -> Option<Vec<u8>> {
+    fn refuse(&self, endpoints: Endpoints, refusal: &HeadRefusal) -> Option<Vec<u8>> {
         let mut exchange = Exchange::without_head(&self.context, endpoints);
         exchange.begin_watch_of_refusal(refusal);
         exchange.note_status(refusal.status);

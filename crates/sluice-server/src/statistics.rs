@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use sluice_report::overview::Minute;
-use sluice_report::status::{Connections, Requests};
+use sluice_report::overview::LastMinute;
+use sluice_report::status::{ConnectionTotals, RequestTotals};
 use sluice_report::traffic::Traffic;
 
 use crate::status::{self, WorkerCounts};
@@ -77,7 +77,7 @@ impl Statistics {
     }
 
     /// The sums of connections and requests.
-    pub(crate) fn sums(&self) -> (Connections, Requests) {
+    pub(crate) fn sums(&self) -> (ConnectionTotals, RequestTotals) {
         status::sum(&self.workers, self.connections_max)
     }
 
@@ -118,7 +118,7 @@ impl Statistics {
     }
 
     /// The activity in each second of the last minute.
-    pub(crate) fn minute(&self) -> Minute {
+    pub(crate) fn minute(&self) -> LastMinute {
         let seconds = self.seconds();
         let each = |of: fn(&Second) -> u64| -> Vec<u64> {
             let pairs = seconds.iter().zip(seconds.iter().skip(1));
@@ -126,7 +126,7 @@ impl Statistics {
                 .map(|(before, after)| of(after).saturating_sub(of(before)))
                 .collect()
         };
-        Minute {
+        LastMinute {
             requests: each(|second| second.requests),
             server_errors: each(|second| second.server_errors),
             body_bytes: each(|second| second.body_bytes),

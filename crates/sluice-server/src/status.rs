@@ -10,7 +10,7 @@ use http::StatusCode;
 use sluice_files::file_cache::CacheCounters;
 use sluice_http::counter::Counter;
 use sluice_net::slots::ConnectionCounts;
-use sluice_report::status::{CacheStatus, Connections, Requests};
+use sluice_report::status::{CacheStatus, ConnectionTotals, RequestTotals};
 use sluice_report::traffic::Traffic;
 
 use crate::traffic_counts::{self, Ended, TrafficCounts};
@@ -63,8 +63,8 @@ pub(crate) fn cache_status(counters: &CacheCounters) -> CacheStatus {
 }
 
 /// The sums of the counters of all workers.
-pub(crate) fn sum(workers: &[Arc<WorkerCounts>], connections_max: usize) -> (Connections, Requests) {
-    let (mut connections, mut requests) = (Connections::default(), Requests::default());
+pub(crate) fn sum(workers: &[Arc<WorkerCounts>], connections_max: usize) -> (ConnectionTotals, RequestTotals) {
+    let (mut connections, mut requests) = (ConnectionTotals::default(), RequestTotals::default());
     connections.max = connections_max;
     for worker in workers {
         // What ends is read first: otherwise more could seem to have ended than begun.
@@ -115,7 +115,7 @@ mod tests {
     use http::{Method, Version};
 
     use super::*;
-    use crate::traffic_counts::{Answered, Encryption, ResponseTimes};
+    use crate::traffic_counts::{AnsweredBy, Encryption, ResponseTimes};
 
     fn ended(method: &Method, status: Option<u16>) -> Ended<'_> {
         Ended {
@@ -123,7 +123,7 @@ mod tests {
             version: Version::HTTP_11,
             encryption: Encryption::None,
             status: status.and_then(|status| StatusCode::from_u16(status).ok()),
-            answered: Answered::File,
+            answered: AnsweredBy::File,
             body_bytes: 10,
             is_truncated: status.is_none(),
             times: status.map(|_| ResponseTimes {

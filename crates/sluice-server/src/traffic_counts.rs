@@ -38,7 +38,7 @@ pub(crate) struct Ended<'a> {
     pub encryption: Encryption,
     /// `None` if no response was made, because its client had left.
     pub status: Option<StatusCode>,
-    pub answered: Answered,
+    pub answered: AnsweredBy,
     pub body_bytes: u64,
     pub is_truncated: bool,
     /// `None` if no response was made, or the request had no usable head.
@@ -57,7 +57,7 @@ pub(crate) struct ResponseTimes {
 impl Ended<'_> {
     /// Whether the response was broken off. A live page of the reports goes on until its visitor leaves.
     pub(crate) fn is_incomplete(&self) -> bool {
-        self.is_truncated && self.answered != Answered::Report
+        self.is_truncated && self.answered != AnsweredBy::Report
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Encryption {
 
 /// The handler that has answered. The order is that of `ANSWERS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Answered {
+pub(crate) enum AnsweredBy {
     File,
     Listing,
     Cgi,
@@ -139,7 +139,7 @@ impl TrafficCounts {
         };
         self.statuses[if status > NO_RESPONSE { OTHER_STATUS } else { status }].add(1);
         // A live page goes on until its visitor leaves.
-        if let Some(times) = ended.times.filter(|_| ended.answered != Answered::Report) {
+        if let Some(times) = ended.times.filter(|_| ended.answered != AnsweredBy::Report) {
             self.first_byte.add(micros(times.first_byte));
             self.whole.add(micros(times.whole));
         }

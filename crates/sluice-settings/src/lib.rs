@@ -28,8 +28,8 @@ pub use settings::{
     AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, Confinement, ControlSocket, Convert,
     DirectorySettings, DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileRules,
     FileSettings, ForwardedField, IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode,
-    OwnerSettings, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation, RouteSettings,
-    ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings, ScriptVariables,
-    ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts, TlsSettings, UnknownHosts, User,
-    UserSettings, WatchSettings, suffix_of,
+    NamedSocket, OwnerSettings, PoolSettings, ProxySettings, RecordSettings, RefusalSettings, RequestBody, Rotation,
+    RouteSettings, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts, ScriptUser, ScriptUserSettings,
+    ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory, Statuses, SuffixScripts, TlsSettings,
+    UnknownHosts, User, UserSettings, WatchSettings, suffix_of,
 };

@@ -149,6 +149,15 @@ pub enum ControlSocket {
     Off,
 }
 
+/// The control socket that a configuration file names.
+#[derive(Debug)]
+pub struct NamedSocket {
+    /// The value of the key; `None` if it was not found.
+    pub socket: Option<ControlSocket>,
+    /// The first mistake, if the file is not TOML, so that the key may have been missed.
+    pub mistake: Option<String>,
+}
+
 /// The directory for what the server keeps over a restart: the activity of the last 28 days.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StateDirectory {

@@ -18,12 +18,14 @@ use sluice_settings::{
     ListenSettings, LogFormat, LogTarget, Mailbox, ProxySettings, RouteSettings, ScriptSettings, ScriptSource,
     ServerLog, Settings, SiteSettings, UnknownHosts,
 };
+use sluice_tools::control::client::CommandOptions;
+use sluice_tools::control::watch_client::WatchOptions;
 use sluice_tools::passwd::Passwd;
 use sluice_tools::rate::Rate;
+use sluice_tools::top::Top;
 use sluice_tools::workout::Workout;
 
-use crate::top::Top;
-use crate::{certificates, control, exposed, rte_directory};
+use crate::{certificates, exposed, rte_directory};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,16 +102,16 @@ pub(crate) enum Command {
     /// Serve the built-in site, which shows every way to run a script.
     Demo(Demo),
     /// Print what a running server does: connections, requests, responses, script processes, cache.
-    Status(control::client::Options),
+    Status(CommandOptions),
     /// Have a running server read its configuration again, and print the result; kept script processes are replaced.
-    Reload(control::client::Options),
+    Reload(CommandOptions),
     /// Have the program that is now at the path of a running server go on with its sockets, and print the result; requests in progress end in
     /// the old one.
-    Upgrade(control::client::Options),
+    Upgrade(CommandOptions),
     /// End a running server after the requests in progress.
-    Drain(control::client::Options),
+    Drain(CommandOptions),
     /// Empty the file cache of a running server.
-    Purge(control::client::Options),
+    Purge(CommandOptions),
     /// End the processes of a script of a running server: idle ones at once, busy ones after their request.
     Retire(Retire),
     /// End a request in progress of a running server, and stop its script process.
@@ -121,9 +123,9 @@ pub(crate) enum Command {
     Log(LogCommand),
     /// Have a running server open its logs again, after they were renamed (the same as `log reopen`).
     #[command(hide = true)]
-    ReopenLogs(control::client::Options),
+    ReopenLogs(CommandOptions),
     /// Show what happens to requests while a running server handles them: routes, scripts, callouts, bytes, times.
-    Watch(Box<control::watch_client::Options>),
+    Watch(Box<WatchOptions>),
     /// Send requests to a server over several connections, compare each reply with the first, and print rate and latencies.
     Workout(Box<Workout>),
     /// Describe this machine and rate it: average, minimum and maximum.
@@ -141,7 +143,7 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// Have a running server open its logs again, after they were renamed.
-    Reopen(control::client::Options),
+    Reopen(CommandOptions),
 }
 
 /// `sluice retire`.
@@ -151,7 +153,7 @@ pub(crate) struct Retire {
     #[arg(value_name = "SCRIPT")]
     pub(crate) script: String,
     #[command(flatten)]
-    pub(crate) options: control::client::Options,
+    pub(crate) options: CommandOptions,
 }
 
 /// `sluice end`.
@@ -161,7 +163,7 @@ pub(crate) struct End {
     #[arg(value_name = "REQUEST-ID")]
     pub(crate) id: String,
     #[command(flatten)]
-    pub(crate) options: control::client::Options,
+    pub(crate) options: CommandOptions,
 }
 
 /// `sluice serve`.

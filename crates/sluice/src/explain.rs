@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use sluice_http::escape::Escaped;
-use sluice_server::{Answer, Explanation, FallbackStep, Question, Round, StepOutcome};
+use sluice_server::{ExplainedAnswer, Explanation, FallbackStep, Question, Round, StepOutcome};
 use sluice_settings::rule::{ClientCertificate, Scheme};
 
 use crate::arguments::Explain;
@@ -112,7 +112,7 @@ pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
         );
     }
     match &explanation.site {
-        None if matches!(explanation.answer, Answer::Error { .. }) => line("site", "none"),
+        None if matches!(explanation.answer, ExplainedAnswer::Error { .. }) => line("site", "none"),
         None => line("site", "none: every clear-text address redirects to https"),
         Some(site) => {
             let names = match site.hosts.as_slice() {
@@ -179,9 +179,9 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-fn answer(answer: &Answer) -> String {
+fn answer(answer: &ExplainedAnswer) -> String {
     match answer {
-        Answer::File {
+        ExplainedAnswer::File {
             status,
             file,
             content_type,
@@ -189,10 +189,10 @@ fn answer(answer: &Answer) -> String {
             let kind = content_type.as_ref().map(|kind| format!(", {kind}"));
             format!("{status}, file {}{}", file.display(), kind.unwrap_or_default())
         }
-        Answer::Report(name) if name.is_empty() => "the reports about the server".to_owned(),
-        Answer::Report(name) => format!("report {name} about the server"),
-        Answer::Listing(directory) => format!("200, listing of {}", directory.display()),
-        Answer::Script {
+        ExplainedAnswer::Report(name) if name.is_empty() => "the reports about the server".to_owned(),
+        ExplainedAnswer::Report(name) => format!("report {name} about the server"),
+        ExplainedAnswer::Listing(directory) => format!("200, listing of {}", directory.display()),
+        ExplainedAnswer::Script {
             file,
             mode,
             name,
@@ -211,8 +211,8 @@ fn answer(answer: &Answer) -> String {
                 file.display()
             )
         }
-        Answer::Redirect { status, location } => format!("{status}, redirect to {location}"),
-        Answer::Error { status, text } => format!("{status}, {text}"),
+        ExplainedAnswer::Redirect { status, location } => format!("{status}, redirect to {location}"),
+        ExplainedAnswer::Error { status, text } => format!("{status}, {text}"),
     }
 }
 

@@ -21,7 +21,6 @@ mod server_role;
 mod signals;
 mod stream_lf;
 mod supervisor;
-mod top;
 mod users;
 
 use std::io::Write;
@@ -29,6 +28,9 @@ use std::process::ExitCode;
 
 use sluice_http::escape::escaped_lines;
 use sluice_report::command::Command as Order;
+use sluice_tools::control::client::{self, CommandOptions};
+use sluice_tools::control::{Caller, watch_client};
+use sluice_tools::top;
 
 use crate::arguments::{Check, Command, End, LogCommand, Retire};
 use crate::server_log::Logger;
@@ -37,6 +39,12 @@ use crate::supervisor::Passed;
 /// Variables of scripts and responses are many short-lived allocations, for which this allocator is faster than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// This program, for the commands to a running server.
+const CALLER: Caller = Caller {
+    print,
+    named_socket: sluice_config::control_socket,
+};
 
 fn main() -> ExitCode {
     if first_process::is_first() {
@@ -130,8 +138,8 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
         Command::Log(LogCommand::Reopen(options)) | Command::ReopenLogs(options) => {
             return ask(&Order::ReopenLogs, &options);
         }
-        Command::Top(options) => return top::run(&options, print),
-        Command::Watch(options) => return control::watch_client::run(&options),
+        Command::Top(options) => return top::run(&options, CALLER),
+        Command::Watch(options) => return watch_client::run(&options, CALLER),
         Command::Passwd(change) => return sluice_tools::passwd::run(&change, print),
         Command::Rate(options) => sluice_tools::rate::run(&options, &rate::ThisProgram, print),
         Command::StreamLf(files) => stream_lf::run(&files, print),
@@ -141,8 +149,8 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
 }
 
 /// Gives a command to a running server.
-fn ask(command: &Order, options: &control::client::Options) -> Result<ExitCode, String> {
-    let is_done = control::client::run(command, options, print)?;
+fn ask(command: &Order, options: &CommandOptions) -> Result<ExitCode, String> {
+    let is_done = client::run(command, options, CALLER)?;
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -9,10 +9,10 @@ use std::path::Path;
 use clap::Parser;
 use sluice_report::machine::Rating;
 use sluice_server::Server;
+use sluice_tools::control::place;
 use sluice_tools::rate::{Exercising, Program};
 
 use crate::arguments::{Arguments, Command};
-use crate::control::place;
 
 /// This program.
 pub(crate) struct ThisProgram;

@@ -29,12 +29,12 @@ use sluice_server::Server;
 use sluice_server::commands::CommandRequest;
 use sluice_server::operator::{self, Operator};
 use sluice_settings::Settings;
+use sluice_tools::control::place;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::certificates;
 use crate::certificates::Certificates;
-use crate::control::place;
 use crate::control::socket::Control;
 use crate::link::message::ToServer;
 use crate::server_log::Logger;

@@ -33,8 +33,8 @@ pub(crate) fn check(settings: &Settings, allow_root: bool) -> Result<(), String>
     ];
     let wished = wished.into_iter().filter_map(|(key, user)| Some((key, user.as_ref()?)));
     let wished = wished.chain(scripts.named.iter().map(|user| ("user of a script", user)));
-    for (key, User { name, uid, .. }) in wished {
-        if *uid != own {
+    for (key, User { name, credentials, .. }) in wished {
+        if credentials.uid != own {
             return Err(format!(
                 "{key} = \"{name}\": only root can change users, and this is user {own}: start the server as root, or remove this"
             ));

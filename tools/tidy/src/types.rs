@@ -2,31 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use crate::allowed::Finding;
 use crate::source::{Source, Token};
 
 /// The keywords before the name of a type.
 const KINDS: [&str; 5] = ["struct", "enum", "union", "trait", "type"];
 
-/// Finds types with the name of another one in the crate whose sources lie below `root`. The key is `CRATE NAME`.
-pub(crate) fn check(root: &str, sources: &[Source]) -> Vec<Finding> {
+/// Finds types with the name of another one in the crate whose sources lie below `root`.
+pub(crate) fn check(root: &str, sources: &[Source]) -> Vec<String> {
     let mut first: BTreeMap<String, String> = BTreeMap::new();
     let mut findings = Vec::new();
     let of_crate = sources
         .iter()
         .filter(|source| source.path.starts_with(root) && !source.is_test());
-    let name = root.trim_start_matches("crates/").trim_end_matches("/src/");
     for source in of_crate {
         for token in types(source) {
             let place = format!("{}:{}", source.path, token.line);
             if let Some(other) = first.get(token.text) {
-                findings.push(Finding {
-                    key: format!("{name} {}", token.text),
-                    message: format!(
-                        "{place}: {} is also the name of the type at {other}: give each its own",
-                        token.text
-                    ),
-                });
+                findings.push(format!(
+                    "{place}: {} is also the name of the type at {other}: give each its own",
+                    token.text
+                ));
             } else {
                 first.insert(token.text.to_owned(), place);
             }
@@ -81,12 +76,7 @@ mod tests {
         ];
         assert_eq!(
             check("crates/x/src/", &sources),
-            [Finding {
-                key: "x Reply".into(),
-                message:
-                    "crates/x/src/b.rs:2: Reply is also the name of the type at crates/x/src/a.rs:1: give each its own"
-                        .into(),
-            }]
+            ["crates/x/src/b.rs:2: Reply is also the name of the type at crates/x/src/a.rs:1: give each its own"]
         );
         assert!(check("crates/y/src/", &sources).is_empty());
     }

@@ -60,7 +60,7 @@ pub(crate) struct Compression {
     original: Option<Arc<Cached>>,
     /// The size of the file.
     bytes: u64,
-    /// Of the variant.
+    /// The representation of the variant.
     representation: Representation,
     encoding: Encoding,
 }

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 /// The child's first function. It must not return.
-pub(crate) type Entry = extern "C" fn(*mut c_void) -> c_int;
+pub(crate) type ChildMain = extern "C" fn(*mut c_void) -> c_int;
 
 /// The child shares memory and descriptor table; its parent is suspended until it has left the memory.
 const FLAGS: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::CLONE_PIDFD;
@@ -99,7 +99,7 @@ impl Cloner {
     /// `entry` must be sound for that argument in a child that shares this memory, and must never return.
     pub(crate) unsafe fn clone(
         &mut self,
-        entry: Entry,
+        entry: ChildMain,
         cgroup: Option<BorrowedFd<'_>>,
         argument: impl Fn(Undone) -> *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
@@ -140,7 +140,7 @@ impl Cloner {
     #[cfg(target_arch = "x86_64")]
     unsafe fn clone3(
         &mut self,
-        entry: Entry,
+        entry: ChildMain,
         cgroup: Option<BorrowedFd<'_>>,
         argument: *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
@@ -210,7 +210,7 @@ impl Cloner {
     #[expect(clippy::unused_self, reason = "the x86_64 version uses it")]
     unsafe fn clone3(
         &mut self,
-        _: Entry,
+        _: ChildMain,
         _: Option<BorrowedFd<'_>>,
         _: *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {

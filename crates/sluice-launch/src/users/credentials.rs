@@ -4,6 +4,7 @@
 //! from a child with shared memory it would change the server's threads.
 
 use libc::c_long;
+use serde::{Deserialize, Serialize};
 
 use crate::syscall::checked;
 
@@ -12,7 +13,7 @@ use crate::syscall::checked;
 /// The first change of user makes the *server* permanently undumpable (PR_SET_DUMPABLE in prctl(2)): no core dumps, and
 /// only root can attach a debugger. This is necessary: between the change and the exec, a process of the script's user
 /// shares the server's memory, and other processes of that user must not be able to read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// Real, effective and saved user.
     pub uid: u32,

@@ -13,7 +13,7 @@ use crate::users::user_policy::{FailedCheck, Where};
 
 /// A file or directory, as far as the check needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct OwnerAndMode {
     pub(crate) uid: u32,
     /// The permission bits.
     pub(crate) mode: u32,
@@ -23,9 +23,9 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedScript {
     pub(crate) is_regular: bool,
-    pub(crate) file: Entry,
+    pub(crate) file: OwnerAndMode,
     /// The directory of the file, the one above, and so on up to the permitted one.
-    pub(crate) directories: Vec<Entry>,
+    pub(crate) directories: Vec<OwnerAndMode>,
 }
 
 impl OwnedScript {
@@ -62,7 +62,7 @@ impl OwnedScript {
         }
         let file = found.pop().ok_or(FailedCheck::Outside)?;
         found.reverse();
-        let entry = |about: libc::stat| Entry {
+        let entry = |about: libc::stat| OwnerAndMode {
             uid: about.st_uid,
             mode: about.st_mode & 0o7777,
         };

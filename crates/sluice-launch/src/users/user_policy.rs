@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::users::accounts::{Account, account_by_number};
 use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
-use crate::users::owned_script::{Entry, OwnedScript};
+use crate::users::owned_script::{OwnedScript, OwnerAndMode};
 use crate::users::run_as::{Refusal, RunAs, UserPolicy};
 
 /// The permissions of group and others to write.
@@ -207,7 +207,7 @@ impl OwnerPolicy {
     }
 }
 
-fn is_private(at: Where, entry: &Entry) -> Result<(), FailedCheck> {
+fn is_private(at: Where, entry: &OwnerAndMode) -> Result<(), FailedCheck> {
     match entry.mode & WRITABLE_BY_OTHERS {
         0 => Ok(()),
         _ => Err(FailedCheck::Writable(at, entry.mode)),
@@ -300,7 +300,7 @@ mod tests {
     const OWNER: u32 = 2000;
 
     fn script() -> OwnedScript {
-        let entry = |uid, mode| Entry { uid, mode };
+        let entry = |uid, mode| OwnerAndMode { uid, mode };
         OwnedScript {
             is_regular: true,
             file: entry(OWNER, 0o755),

@@ -92,7 +92,7 @@ pub(crate) struct Packed {
 #[derive(Serialize, Deserialize)]
 enum PlainRequest<'a> {
     Launch(u64, #[serde(borrow)] Box<PlainProgram<'a>>),
-    /// With the program in a memory file.
+    /// A launch whose program is in a memory file.
     LaunchFile(u64),
     Signal(u64, Signal),
     Observe(u64, u64),

@@ -20,7 +20,7 @@ fn inet6() -> Vec<u8> {
 
 /// Parses a header, with chunks as `read` takes them from a socket where all bytes are available. Returns the rest as
 /// well.
-fn read_all(bytes: &[u8]) -> Result<(Source, &[u8]), Refusal> {
+fn read_all(bytes: &[u8]) -> Result<(Source, &[u8]), HeaderError> {
     let mut taken = 0;
     loop {
         let available = &bytes[taken..];
@@ -36,7 +36,7 @@ fn read_all(bytes: &[u8]) -> Result<(Source, &[u8]), Refusal> {
             }
         };
         if count == 0 {
-            return Err(Refusal::Truncated);
+            return Err(HeaderError::Truncated);
         }
         taken += count;
     }

@@ -19,10 +19,11 @@ use sluice_http::request_body::RequestBody;
 /// The script's: it has failed, is silent, or has said nothing of the user.
 pub async fn ask(job: Rc<Job>) -> Result<AgentAnswer, Fault> {
     let script = job.script.file.clone();
-    let (mut session, _) = cgiplus::run(job, RequestBody::none()).await?;
-    let answer = session.take_agent_answer().unwrap_or_default();
-    session.begin_unwanted_body(StatusCode::OK);
-    session.abandon();
+    let (mut conversation, _) = cgiplus::run(job, RequestBody::none()).await?;
+    let relay = conversation.relay_mut();
+    let answer = relay.and_then(|relay| relay.callouts.agent.take()).unwrap_or_default();
+    conversation.begin_unwanted_body(StatusCode::OK);
+    conversation.abandon();
     let failure = match &answer.failed {
         Some(reason) => reason.clone(),
         None if answer.is_complete() => return Ok(answer),

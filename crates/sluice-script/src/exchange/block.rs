@@ -1,7 +1,7 @@
 //! A block of output: what a script writes is collected and sent together, because it has asked for that
 //! (`Script-Control: X-buffer-records`).
 //!
-//! Not here: whether it has (`conversation`). A block is complete when it has so many bytes, when the reply ends, or some time
+//! Not here: whether it has (`conversation::body`). A block is complete when it has so many bytes, when the reply ends, or some time
 //! after its first byte, so that a script which pauses does not keep its client waiting.
 
 use std::future::Future;

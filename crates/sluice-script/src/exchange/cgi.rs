@@ -14,15 +14,15 @@ use sluice_settings::RequestBody as BodyChoice;
 use sluice_watch::Stage;
 
 use crate::exchange::conversation::Conversation;
+use crate::exchange::ending::Audience;
 use crate::exchange::job::{Job, new_sentinels};
 use crate::exchange::pump::Pump;
 use crate::exchange::relay::Relay;
-use crate::exchange::session::Session;
 use crate::process::idle_timer::KeptTimer;
 use crate::process::script_process;
 
 /// Runs the script for one request, up to the head of its reply.
-pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
+pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversation>, Reply), Fault> {
     let settings = job.settings();
     let Body {
         input,
@@ -77,9 +77,9 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
         idle_timer,
         events,
     );
-    let mut session = Session::new(Conversation::new(&job, relay, lease));
-    let reply = session.head().await?;
-    Ok((session, reply))
+    let mut conversation = Conversation::new(&job, relay, lease, Audience::Waiting);
+    let reply = conversation.head().await?;
+    Ok((conversation, reply))
 }
 
 /// How the request body reaches a process that is not started yet.

@@ -10,11 +10,11 @@ use sluice_membuf::{REGION_BYTES, Segment};
 use sluice_watch::Stage;
 
 use crate::exchange::conversation::Conversation;
+use crate::exchange::ending::Audience;
 use crate::exchange::job::{Job, new_sentinels};
 use crate::exchange::pump::Pump;
 use crate::exchange::relay::Age;
 use crate::exchange::relay::Relay;
-use crate::exchange::session::Session;
 use crate::pool::idle_process::IdleProcess;
 use crate::pool::lease::Lease;
 use crate::pool::pool_note::note_use;
@@ -38,7 +38,7 @@ const ATTEMPTS_MAX: usize = 100;
 const OVERTAKEN_MAX: usize = 16;
 
 /// Runs the script for one request, up to the head of its reply.
-pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>, Reply), Fault> {
+pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversation>, Reply), Fault> {
     let (mut pump, content_length) = prepare(&job, body).await?;
     // An engine that has compiled a script is preferred for it.
     let script = job.script.engine.as_ref().map(|_| ScriptId::of(&job.script.file));
@@ -65,24 +65,29 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Session>
         };
         job.note_process(&idle.process);
         let relay = begin(&job, idle, pump.take(), content_length, &events).with_record(age);
-        let mut session = Session::new(Conversation::new(&job, relay, lease));
-        match session.head().await {
-            Ok(reply) => return Ok((session, reply)),
+        let mut conversation = Conversation::new(&job, relay, lease, Audience::Waiting);
+        match conversation.head().await {
+            Ok(reply) => return Ok((conversation, reply)),
             Err(fault) if age == Age::New || attempt == ATTEMPTS_MAX || overtaken == OVERTAKEN_MAX => {
                 return Err(fault);
             }
-            Err(fault) if !session.take_request_back() => return Err(fault),
-            // It ended while it was idle, or just now, or wrote what is no reply: this request never reached it.
             Err(fault) => {
+                let Some(relay) = conversation.relay_mut() else {
+                    return Err(fault);
+                };
+                if !relay.take_request_back() {
+                    return Err(fault);
+                }
+                // It ended while it was idle, or just now, or wrote what is no reply: this request never reached it.
                 tracing::debug!(id = %job.request.id, "given to another process: {fault}");
                 events.process(|| {
                     "the request is given to another process, because this one has read nothing of it".into()
                 });
-                if let Some(process) = session.overtaken() {
-                    job.scripts.misbehaviour.log(process, Output::BeforeRequest);
+                if relay.is_overtaken() {
+                    job.scripts.misbehaviour.log(&relay.process, Output::BeforeRequest);
                     overtaken += 1;
                 }
-                pump = session.take_pump().and_then(Pump::rewind);
+                pump = relay.take_pump().and_then(Pump::rewind);
                 attempt += 1;
             }
         }

@@ -1,32 +1,42 @@
-//! The conversation with a script process in one exchange: the relay is driven until the head of the reply is complete, then
-//! for each chunk of the body.
+//! The conversation with a script process in one exchange, as its handler and then the response hold it: the head of the reply
+//! first, then the body.
 //!
-//! Here: the head, and the parts that the exchange holds until its end. Not here: what the channels carry (`relay`), who reads
-//! the body (`session`), and what happens to the process afterwards (`ending`).
+//! Here: the parts that the exchange holds until its end, and the head. Not here: the body (`body`), what the channels carry
+//! (`relay`), and what happens to the process afterwards (`ending`).
 //!
 //! ```text
 //!                  ┌─ until the head is complete ─▶ HeadParser ─▶ head; body bytes that came with it return to the relay
 //!   relay events ──┤
 //!                  └─ from then on ──────────────▶ BodyFilter ─▶ chunks of the body, until the script has written all
 //!                     (a body that the script has framed itself: ChunkDecoder)
+//!
+//!   new ──▶ head ──▶ begin_body ──▶ collect_whole ──▶ poll_chunk … ──▶ the last chunk   Ending::of_written
+//!             │           │           ├─ all is here ──▶ one chunk                       Ending::of_written
+//!             │           │           └─ nothing is here ──▶ wait_for_body ──▶ as before
+//!             │           └─ begin_unwanted_body ──▶ discard                             Ending::Drain
+//!             ├─ the client is sent elsewhere ──▶ abandon                                Ending::ClientGone
+//!             └─ dropped at any point                                                    Ending::of_dropped
 //! ```
 
+mod body;
+
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use sluice_gateway::{ChunkDecoder, ChunkFault, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead, ScriptControl};
-use sluice_http::fault::Fault;
+use sluice_gateway::{ChunkDecoder, HeadFault, HeadLimits, HeadParser, Reply, ReplyHead, ScriptControl};
+use sluice_http::fault::{Culprit, Fault};
 use sluice_http::progress::Progress;
 use sluice_launch::Exit;
 use sluice_settings::ScriptSettings;
 
 use crate::exchange::block::Block;
 use crate::exchange::body_filter::BodyFilter;
+use crate::exchange::ending::{Audience, Ending};
 use crate::exchange::job::Job;
 use crate::exchange::relay::{Relay, ReplyEvent};
 use crate::pool::lease::Lease;
@@ -41,14 +51,20 @@ const HEAD_FIELDS_MAX: usize = 200;
 /// How long the server waits for the end of a process that wrote a bad head, so that its exit status can be logged.
 const EXIT_STATUS_WAIT: Duration = Duration::from_millis(100);
 
-/// The parts of one exchange that live until the script has written all, in the background if need be.
+/// One exchange with one script process, from its request to the end of its reply; the source of the response's body. It lives until the
+/// script has written all, in the background if need be.
 pub(crate) struct Conversation {
     pub scripts: Rc<Scripts>,
     pub route: Arc<ScriptRoute>,
-    pub relay: Box<Relay>,
-    pub lease: Lease,
+    /// `None` once the exchange is over, or goes on in the background.
+    pub link: Option<Link>,
+    /// Whether somebody waits for the body.
+    pub audience: Audience,
     pub filter: BodyFilter,
     progress: Rc<Progress>,
+    /// Whose fault there was: no more of the body is read, and the exchange ends when the conversation is dropped. `None` without a
+    /// fault.
+    pub culprit: Option<Culprit>,
     /// Removes the framing of a body that the script has framed itself. `None` if it has not, or the body is complete.
     decoder: Option<Box<ChunkDecoder>>,
     /// Bytes of such a body that are not decoded yet.
@@ -57,29 +73,89 @@ pub(crate) struct Conversation {
     expects_body: bool,
     /// The filter has passed bytes of the body.
     has_body: bool,
+    /// The reply has a Content-Length.
+    is_counted: bool,
+    /// The task has yielded before `fault`, so that the bytes before it leave first.
+    has_yielded: bool,
     /// Body bytes that came with the head.
     rest: Bytes,
     /// Output that is collected, because the script has asked for it.
     block: Block,
+    /// Chunks to send before all others.
+    collected: VecDeque<Bytes>,
+    /// A fault that was met while bytes before it were still to be sent.
+    fault: Option<Fault>,
+}
+
+/// The process of a conversation: the relay to it, and the right to use it.
+pub(crate) struct Link {
+    pub relay: Box<Relay>,
+    pub lease: Lease,
 }
 
 impl Conversation {
-    pub(crate) fn new(job: &Job, relay: Box<Relay>, lease: Lease) -> Conversation {
-        let route = &job.route;
+    pub(crate) fn new(job: &Job, relay: Box<Relay>, lease: Lease, audience: Audience) -> Box<Conversation> {
+        let (scripts, route) = (Rc::clone(&job.scripts), Arc::clone(&job.route));
+        let link = Some(Link { relay, lease });
+        Box::new(Conversation::of(
+            link,
+            audience,
+            scripts,
+            route,
+            Rc::clone(&job.request.progress),
+        ))
+    }
+
+    /// A conversation that has read nothing yet.
+    fn of(
+        link: Option<Link>,
+        audience: Audience,
+        scripts: Rc<Scripts>,
+        route: Arc<ScriptRoute>,
+        progress: Rc<Progress>,
+    ) -> Conversation {
+        let filter = BodyFilter::new(route.settings.output.mailbox);
         Conversation {
-            scripts: Rc::clone(&job.scripts),
-            route: Arc::clone(route),
-            progress: Rc::clone(&job.request.progress),
-            relay,
-            lease,
-            filter: BodyFilter::new(route.settings.output.mailbox),
+            scripts,
+            route,
+            link,
+            audience,
+            filter,
+            progress,
+            culprit: None,
             decoder: None,
             framed: Bytes::new(),
             expects_body: false,
             has_body: false,
+            is_counted: false,
+            has_yielded: false,
             rest: Bytes::new(),
             block: Block::default(),
+            collected: VecDeque::new(),
+            fault: None,
         }
+    }
+
+    /// The conversation over `link`, which was taken from it, for the background. What is collected for the client stays here.
+    pub(crate) fn detach(&mut self, link: Link) -> Conversation {
+        let (scripts, route) = (Rc::clone(&self.scripts), Arc::clone(&self.route));
+        let mut husk = Conversation::of(None, self.audience, scripts, route, Rc::clone(&self.progress));
+        husk.is_counted = self.is_counted;
+        husk.collected = std::mem::take(&mut self.collected);
+        let mut detached = std::mem::replace(self, husk);
+        detached.link = Some(link);
+        detached.audience = Audience::Gone;
+        detached
+    }
+
+    /// The relay to the process. `None` once the exchange is over.
+    pub(crate) fn relay(&self) -> Option<&Relay> {
+        self.link.as_ref().map(|link| &*link.relay)
+    }
+
+    /// The relay to the process, to change it.
+    pub(crate) fn relay_mut(&mut self) -> Option<&mut Relay> {
+        self.link.as_mut().map(|link| &mut *link.relay)
     }
 
     /// Whether the administrator has ended its request.
@@ -93,23 +169,33 @@ impl Conversation {
 
     /// Waits for the head of the reply. The fault is the script's (502, 504) or the client's (its body is bad).
     pub(crate) async fn head(&mut self) -> Result<Reply, Fault> {
-        let output = &self.route.settings.output;
+        let reply = self.read_head().await;
+        if let Err(fault) = &reply {
+            self.culprit = Some(fault.culprit());
+        }
+        reply
+    }
+
+    async fn read_head(&mut self) -> Result<Reply, Fault> {
+        let Some(Link { relay, .. }) = &mut self.link else {
+            return Err(Fault::unexpected("the exchange with the script is over"));
+        };
         let mut parser = HeadParser::new(HeadLimits {
-            bytes_max: output.head_bytes_max,
+            bytes_max: self.route.settings.output.head_bytes_max,
             fields_max: HEAD_FIELDS_MAX,
         });
         loop {
-            let event = poll_fn(|context| self.relay.poll_event(context)).await;
-            let event = event.map_err(|fault| self.wrong_mode().unwrap_or(fault))?;
+            let event = poll_fn(|context| relay.poll_event(context)).await;
+            let event = event.map_err(|fault| wrong_mode(&self.route, relay).unwrap_or(fault))?;
             let bytes = match event {
                 ReplyEvent::Mailbox(bytes) => bytes,
                 ReplyEvent::Bulk(_) | ReplyEvent::Region(_) => continue,
-                ReplyEvent::End if self.relay.callouts.control.error.is_some() => return Ok(self.without_head()),
+                ReplyEvent::End if relay.callouts.control.error.is_some() => return Ok(without_head(relay)),
                 // An agent writes lines of callouts alone. What they lack is said by `agent`.
-                ReplyEvent::End if self.relay.callouts.agent.as_ref().is_some_and(|agent| agent.is_heard) => {
-                    return Ok(self.without_head());
+                ReplyEvent::End if relay.callouts.agent.as_ref().is_some_and(|agent| agent.is_heard) => {
+                    return Ok(without_head(relay));
                 }
-                ReplyEvent::End => return Err(Box::pin(self.bad_head(parser.finish())).await),
+                ReplyEvent::End => return Err(Box::pin(bad_head(&self.route, relay, parser.finish())).await),
             };
             let missing = self.filter.next_of_head(&bytes);
             let parsed = match missing {
@@ -119,192 +205,97 @@ impl Conversation {
             match parsed {
                 Ok(None) => {}
                 Ok(Some((mut reply, rest))) => {
-                    self.obey(&mut reply);
+                    obey(relay, &mut reply);
                     self.filter.end_head(&reply, missing.filter(|_| !rest.is_empty()));
                     self.rest = rest;
-                    self.relay.events.process(|| head_text(&reply));
+                    relay.events.process(|| head_text(&reply));
                     return Ok(reply);
                 }
-                Err(fault) => return Err(Box::pin(self.bad_head(fault)).await),
+                Err(fault) => return Err(Box::pin(bad_head(&self.route, relay, fault)).await),
             }
         }
     }
 
-    /// Obeys the Script-Control of a reply; adds the callouts of that name, which take precedence.
-    fn obey(&mut self, reply: &mut Reply) {
-        let (head, is_parsed) = match reply {
-            Reply::Document(head) | Reply::ClientRedirect(head) => (head, true),
-            Reply::NonParsed(head) => (head, false),
-            Reply::LocalRedirect(_) => return,
-        };
-        let is_empty = |control: &ScriptControl| control.is_empty() && control.ignored.is_empty();
-        if is_empty(&head.control) && is_empty(&self.relay.callouts.control) {
-            return;
-        }
-        self.relay.limit_times(&head.control);
-        let callouts = &mut self.relay.callouts;
-        if head.status == StatusCode::OK && is_parsed {
-            head.status = callouts.control.http_status.unwrap_or(StatusCode::OK);
-        }
-        let before = std::mem::take(&mut callouts.control);
-        callouts.obey(std::mem::take(&mut head.control));
-        callouts.obey(before);
-        head.control = callouts.control.clone();
+    /// The client was sent elsewhere: the script may finish within `client_grace`.
+    pub(crate) fn abandon(mut self: Box<Self>) {
+        Ending::ClientGone(self.settings().timeouts.client_grace()).carry_out(&mut self);
     }
+}
 
-    /// The reply of a script that has asked for an error page by a callout, and has written nothing.
-    fn without_head(&self) -> Reply {
-        let control = self.relay.callouts.control.clone();
-        Reply::Document(ReplyHead {
-            status: control.http_status.unwrap_or(StatusCode::OK),
-            fields: HeaderMap::new(),
-            content_length: None,
-            is_chunked: false,
-            control,
-            dropped: Vec::new(),
-            names_file: false,
-        })
-    }
-
-    /// The fault of a bad head. The exit status and the last error line belong in its log line, and may come a moment later.
-    async fn bad_head(&self, fault: HeadFault) -> Fault {
-        let process = &self.relay.process;
-        let exit = poll_fn(|context| process.poll_exit(context));
-        let exit = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await.ok();
-        // An interpreter or env(1) that could not do what the `#!` line says.
-        let problem = match (&fault, exit) {
-            (HeadFault::Empty, Some(Exit::Code(1..))) if !process.has_interpreter => {
-                shebang::diagnose(process.script().into_owned().into()).await
-            }
-            _ => None,
-        };
-        match problem {
-            Some(problem) => self.relay.fault(Violation::Shebang(fault, problem)),
-            None => self
-                .wrong_mode()
-                .unwrap_or_else(|| self.relay.fault(Violation::Head(fault))),
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        if let Some(ending) = Ending::of_dropped(self) {
+            ending.carry_out(self);
         }
     }
+}
 
-    /// The fault of a script that is made for the other mode. `None` if it has not shown that, or is run by an engine.
-    fn wrong_mode(&self) -> Option<Fault> {
-        if self.settings().mode.has_engine() {
-            return None;
+/// Obeys the Script-Control of a reply; adds the callouts of that name, which take precedence.
+fn obey(relay: &mut Relay, reply: &mut Reply) {
+    let (head, is_parsed) = match reply {
+        Reply::Document(head) | Reply::ClientRedirect(head) => (head, true),
+        Reply::NonParsed(head) => (head, false),
+        Reply::LocalRedirect(_) => return,
+    };
+    let is_empty = |control: &ScriptControl| control.is_empty() && control.ignored.is_empty();
+    if is_empty(&head.control) && is_empty(&relay.callouts.control) {
+        return;
+    }
+    relay.limit_times(&head.control);
+    let callouts = &mut relay.callouts;
+    if head.status == StatusCode::OK && is_parsed {
+        head.status = callouts.control.http_status.unwrap_or(StatusCode::OK);
+    }
+    let before = std::mem::take(&mut callouts.control);
+    callouts.obey(std::mem::take(&mut head.control));
+    callouts.obey(before);
+    head.control = callouts.control.clone();
+}
+
+/// The reply of a script that has asked for an error page by a callout, and has written nothing.
+fn without_head(relay: &Relay) -> Reply {
+    let control = relay.callouts.control.clone();
+    Reply::Document(ReplyHead {
+        status: control.http_status.unwrap_or(StatusCode::OK),
+        fields: HeaderMap::new(),
+        content_length: None,
+        is_chunked: false,
+        control,
+        dropped: Vec::new(),
+        names_file: false,
+    })
+}
+
+/// The fault of a bad head. The exit status and the last error line belong in its log line, and may come a moment later.
+async fn bad_head(route: &ScriptRoute, relay: &Relay, fault: HeadFault) -> Fault {
+    let process = &relay.process;
+    let exit = poll_fn(|context| process.poll_exit(context));
+    let exit = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await.ok();
+    // An interpreter or env(1) that could not do what the `#!` line says.
+    let problem = match (&fault, exit) {
+        (HeadFault::Empty, Some(Exit::Code(1..))) if !process.has_interpreter => {
+            shebang::diagnose(process.script().into_owned().into()).await
         }
-        let how = self.relay.wrong_mode()?;
-        // Its own error says more than the advice.
-        if how == WrongMode::EndedUnasked && self.relay.process.describe().has_failed() {
-            return None;
-        }
-        let advice = self.route.mode_advice(&self.relay.process.script());
-        Some(self.relay.fault(Violation::WrongMode(how, advice)))
+        _ => None,
+    };
+    match problem {
+        Some(problem) => relay.fault(Violation::Shebang(fault, problem)),
+        None => wrong_mode(route, relay).unwrap_or_else(|| relay.fault(Violation::Head(fault))),
     }
+}
 
-    /// The head is sent, and the body follows.
-    pub(crate) fn begin_body(&mut self, head: &ReplyHead) {
-        self.filter.begin(head);
-        self.expects_body = head.status.is_success();
-        self.decoder = head.is_chunked.then(Box::default);
-        let rest = std::mem::take(&mut self.rest);
-        self.begin(head.status, rest);
+/// The fault of a script that is made for the other mode. `None` if it has not shown that, or is run by an engine.
+fn wrong_mode(route: &ScriptRoute, relay: &Relay) -> Option<Fault> {
+    if route.settings.mode.has_engine() {
+        return None;
     }
-
-    /// The head is sent without a body: bytes that came with it are dropped, too.
-    pub(crate) fn begin_unwanted_body(&mut self, status: StatusCode) {
-        self.begin(status, Bytes::new());
+    let how = relay.wrong_mode()?;
+    // Its own error says more than the advice.
+    if how == WrongMode::EndedUnasked && relay.process.describe().has_failed() {
+        return None;
     }
-
-    /// Whether the reply lacks the body that its head promises. An error or a redirect may have none, nor may a reply of length 0.
-    pub(crate) fn lacks_body(&self) -> bool {
-        self.expects_body && !self.has_body && !self.filter.is_satisfied()
-    }
-
-    fn begin(&mut self, status: StatusCode, rest: Bytes) {
-        self.relay.callouts.status = Some(status);
-        self.relay.begin_body(rest, self.route.settings.timeouts.output);
-    }
-
-    /// Bytes of the body that were written, and are collected before they are sent.
-    pub(crate) fn collected_bytes(&self) -> usize {
-        self.block.len()
-    }
-
-    /// The next chunk to send. `None` once the script has written all. Faults are those of `Relay::poll_event`.
-    pub(crate) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
-        if self.relay.callouts.control.buffers_records != Some(true) && self.block.is_empty() {
-            return self.poll_written(context);
-        }
-        loop {
-            if let Some(block) = self.block.take_complete() {
-                return Poll::Ready(Some(Ok(block)));
-            }
-            match self.poll_written(context) {
-                Poll::Ready(Some(Ok(chunk))) => {
-                    let bytes_max = self.route.settings.output.record_bytes_max;
-                    self.block.add(&chunk, bytes_max);
-                    if self.filter.is_satisfied() {
-                        self.block.complete();
-                    }
-                }
-                Poll::Ready(None) if !self.block.is_empty() => self.block.complete(),
-                Poll::Pending => ready!(self.block.poll_complete(context)),
-                end => return end,
-            }
-        }
-    }
-
-    /// The next bytes of the body, as the script writes them.
-    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
-        loop {
-            let chunk = match self.poll_framed(context) {
-                Some(decoded) => ready!(decoded)?,
-                None => match ready!(self.relay.poll_event(context))? {
-                    ReplyEvent::Mailbox(bytes) => self.filter.apply(bytes, &self.relay.callouts.control),
-                    ReplyEvent::Bulk(bytes) | ReplyEvent::Region(bytes) => self.filter.limit(bytes),
-                    // The relay reports the end again.
-                    ReplyEvent::End => match self.filter.end(&self.relay.callouts.control) {
-                        None => return Poll::Ready(None),
-                        last => last,
-                    },
-                },
-            };
-            if let Some(chunk) = chunk {
-                self.has_body = true;
-                return Poll::Ready(Some(Ok(chunk)));
-            }
-        }
-    }
-
-    /// Some bytes of a body that the script has framed itself, without its framing. `None` if it has not, or the body is complete.
-    fn poll_framed(&mut self, context: &mut Context<'_>) -> Option<Poll<Result<Option<Bytes>, Fault>>> {
-        let decoder = self.decoder.as_mut()?;
-        let fault = match decoder.decode(&mut self.framed) {
-            Ok(bytes) if !bytes.is_empty() => return Some(Poll::Ready(Ok(Some(bytes)))),
-            Ok(_) if decoder.is_complete() => {
-                self.decoder = None;
-                self.filter.set_complete();
-                let surplus = std::mem::take(&mut self.framed);
-                return Some(Poll::Ready(Ok(self.filter.limit(surplus))));
-            }
-            Ok(_) => match self.relay.poll_event(context) {
-                Poll::Pending => return Some(Poll::Pending),
-                Poll::Ready(Err(fault)) => return Some(Poll::Ready(Err(fault))),
-                Poll::Ready(Ok(ReplyEvent::Mailbox(bytes))) => {
-                    self.framed = bytes;
-                    return Some(Poll::Ready(Ok(None)));
-                }
-                // The decoder reads its bytes more than once.
-                Poll::Ready(Ok(ReplyEvent::Region(bytes))) => {
-                    self.framed = Bytes::copy_from_slice(&bytes);
-                    return Some(Poll::Ready(Ok(None)));
-                }
-                Poll::Ready(Ok(ReplyEvent::Bulk(_))) => ChunkFault::MemoryBuffer,
-                Poll::Ready(Ok(ReplyEvent::End)) => ChunkFault::Unfinished,
-            },
-            Err(fault) => fault,
-        };
-        Some(Poll::Ready(Err(self.relay.fault(Violation::Chunks(fault)))))
-    }
+    let advice = route.mode_advice(&relay.process.script());
+    Some(relay.fault(Violation::WrongMode(how, advice)))
 }
 
 /// What WATCH shows of a head that is complete.

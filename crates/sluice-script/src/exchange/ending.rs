@@ -26,7 +26,8 @@ use sluice_launch::Exit;
 use sluice_membuf::Segment;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::exchange::conversation::Conversation;
+use crate::exchange::body_filter::BodyFilter;
+use crate::exchange::conversation::{Conversation, Link};
 use crate::exchange::relay::Relay;
 use crate::pool::idle_process::IdleProcess;
 use crate::pool::lease::Lease;
@@ -67,8 +68,22 @@ pub(crate) enum Audience {
 }
 
 impl Ending {
+    /// For a conversation that is dropped. `None` if its exchange is over.
+    pub(crate) fn of_dropped(conversation: &Conversation) -> Option<Ending> {
+        let relay = conversation.relay()?;
+        Some(match (conversation.audience, conversation.culprit) {
+            (Audience::Gone, _) => Ending::Stop(EndCause::ClientGone),
+            (Audience::Waiting, Some(culprit)) => Ending::of_failed(conversation, relay, culprit),
+            (Audience::Waiting, None) => {
+                let events = &relay.events;
+                events.process(|| "the client has left, or the response was aborted".into());
+                Ending::of_left(conversation)
+            }
+        })
+    }
+
     /// For an exchange that its client leaves.
-    pub(crate) fn of_left(conversation: &Conversation) -> Ending {
+    fn of_left(conversation: &Conversation) -> Ending {
         let (settings, timeouts) = (conversation.settings(), &conversation.settings().timeouts);
         // Where no process is kept, only the configuration gives the script time.
         let grace = timeouts.client_grace.filter(|grace| !grace.is_zero());
@@ -84,18 +99,21 @@ impl Ending {
     }
 
     /// For an exchange that ends with a fault.
-    pub(crate) fn of_failed(conversation: &Conversation, culprit: Culprit) -> Ending {
-        let input = conversation.relay.channels.input.as_ref();
+    fn of_failed(conversation: &Conversation, relay: &Relay, culprit: Culprit) -> Ending {
+        let input = relay.channels.input.as_ref();
         let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
-        match can_be_kept || conversation.relay.has_failed_well() {
+        match can_be_kept || relay.has_failed_well() {
             true => Ending::ClientGone(conversation.settings().timeouts.client_grace()),
             false => Ending::Stop(EndCause::Fault),
         }
     }
 
     /// For a script that has written all. The script's fault: its reply is not complete.
-    pub(crate) fn of_written(conversation: &Conversation, audience: Audience) -> Result<Ending, Fault> {
-        let Conversation { relay, filter, .. } = conversation;
+    pub(crate) fn of_written(conversation: &Conversation) -> Result<Ending, Fault> {
+        let Some(relay) = conversation.relay() else {
+            return Ok(Ending::Complete);
+        };
+        let (filter, audience) = (&conversation.filter, conversation.audience);
         if let (Some(bytes @ 1..), Audience::Waiting) = (filter.missing_bytes(), audience) {
             return Err(relay.fault(Violation::Short(bytes)));
         }
@@ -125,27 +143,31 @@ impl Ending {
         Ok(Ending::Stop(EndCause::Fault))
     }
 
-    /// Ends the exchange.
-    pub(crate) fn carry_out(self, mut conversation: Conversation) {
-        self.note(&conversation);
+    /// Ends the exchange, unless it is over.
+    pub(crate) fn carry_out(self, conversation: &mut Conversation) {
+        let Some(mut link) = conversation.link.take() else {
+            return;
+        };
+        self.note(&link.relay, &conversation.filter);
         match self {
-            Ending::Complete => complete(conversation),
-            Ending::Drain(limit) => drain(conversation, limit),
+            Ending::Complete => complete(conversation, link),
+            Ending::Drain(limit) => drain(conversation, link, limit),
             Ending::ClientGone(limit) => {
-                cut_body(&mut conversation.relay);
-                conversation.relay.client_gone(limit);
-                drain(conversation, limit);
+                cut_body(&mut link.relay);
+                link.relay.client_gone(limit);
+                drain(conversation, link, limit);
             }
             Ending::Stop(cause) => {
-                if conversation.settings().mode.has_engine() && conversation.relay.has_read_request() {
-                    conversation.lease.excuse();
+                let Link { relay, lease } = link;
+                if conversation.settings().mode.has_engine() && relay.has_read_request() {
+                    lease.excuse();
                 }
                 let Relay {
                     process,
                     channels,
                     events,
                     ..
-                } = *conversation.relay;
+                } = *relay;
                 // Its input stays open until it has ended: otherwise half a body would look complete to it.
                 process.stop_holding(channels.input, cause);
                 note_end(&conversation.scripts, &process, &events);
@@ -154,8 +176,7 @@ impl Ending {
     }
 
     /// Notes what happens to the process, and why.
-    fn note(&self, conversation: &Conversation) {
-        let Conversation { relay, filter, .. } = conversation;
+    fn note(&self, relay: &Relay, filter: &BodyFilter) {
         relay.events.process(|| {
             let (pid, totals) = (relay.process.pid, relay.events.totals());
             match self {
@@ -202,23 +223,18 @@ fn cut_body(relay: &mut Relay) {
     }
 }
 
-/// A conversation in the background. Its process is stopped if this is dropped before the script has written all.
-struct Draining(Option<Conversation>);
-
-/// Reads the output to its end in the background.
-fn drain(mut conversation: Conversation, limit: Duration) {
-    let scripts = Rc::clone(&conversation.scripts);
-    let is_satisfied = conversation.filter.is_satisfied();
-    conversation.relay.process.note_draining();
+/// Reads the output to its end in the background. The process is stopped if the task ends before the script has written all.
+fn drain(conversation: &mut Conversation, mut link: Link, limit: Duration) {
+    link.relay.process.note_draining();
     // One that was reported before has been logged.
-    let _ = conversation.relay.take_failure_report();
-    let events = conversation.relay.events.clone();
-    let mut draining = Draining(Some(conversation));
-    let log = Rc::clone(&scripts);
-    scripts.tasks().spawn(async move {
-        let end = poll_fn(|context| draining.poll_end(context));
+    let _ = link.relay.take_failure_report();
+    let events = link.relay.events.clone();
+    let mut detached = conversation.detach(link);
+    let is_satisfied = detached.filter.is_satisfied();
+    conversation.scripts.tasks().spawn(async move {
+        let end = poll_fn(|context| poll_drained(&mut detached, context));
         match tokio::time::timeout(limit, end).await {
-            Ok(Err(fault)) if is_satisfied => log.warn(format_args!("after a complete reply: {fault}")),
+            Ok(Err(fault)) if is_satisfied => detached.scripts.warn(format_args!("after a complete reply: {fault}")),
             Ok(Err(fault)) => tracing::debug!("after its client has left: {fault}"),
             Ok(Ok(())) => {}
             Err(_) => events.process(|| format!("not done after {}", time_text(limit))),
@@ -226,51 +242,30 @@ fn drain(mut conversation: Conversation, limit: Duration) {
     });
 }
 
-impl Draining {
-    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        for _ in 0..CHUNKS_MAX {
-            let Some(conversation) = &mut self.0 else {
+/// Ready when the script has written all, and the exchange is over.
+fn poll_drained(conversation: &mut Conversation, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    for _ in 0..CHUNKS_MAX {
+        match ready!(conversation.poll_output(context)) {
+            Some(Ok(_)) => {}
+            Some(Err(fault)) if conversation.relay_mut().is_some_and(Relay::take_failure_report) => {
+                conversation.scripts.warn(format_args!("{fault}"));
+            }
+            Some(Err(fault)) => return Poll::Ready(Err(fault)),
+            None => {
+                Ending::of_written(conversation)?.carry_out(conversation);
                 return Poll::Ready(Ok(()));
-            };
-            match ready!(conversation.poll_chunk(context)) {
-                Some(Ok(_)) => {}
-                Some(Err(fault)) if conversation.relay.take_failure_report() => {
-                    conversation.scripts.warn(format_args!("{fault}"));
-                }
-                Some(Err(fault)) => return Poll::Ready(Err(fault)),
-                None => {
-                    let ending = Ending::of_written(conversation, Audience::Gone)?;
-                    self.end(ending);
-                }
             }
         }
-        yield_now(context);
-        Poll::Pending
     }
-
-    fn end(&mut self, ending: Ending) {
-        if let Some(conversation) = self.0.take() {
-            ending.carry_out(conversation);
-        }
-    }
+    yield_now(context);
+    Poll::Pending
 }
 
-impl Drop for Draining {
-    fn drop(&mut self) {
-        self.end(Ending::Stop(EndCause::ClientGone));
-    }
-}
-
-fn complete(conversation: Conversation) {
-    let keeps_process = conversation.settings().mode.keeps_process();
-    let Conversation {
-        scripts,
-        route,
-        relay,
-        lease,
-        filter,
-        ..
-    } = conversation;
+fn complete(conversation: &Conversation, link: Link) {
+    let Conversation { scripts, filter, .. } = conversation;
+    let Link { relay, lease } = link;
+    let settings = conversation.settings();
+    let keeps_process = settings.mode.keeps_process();
     if filter.surplus_bytes() > 0 {
         let (bytes, events) = (filter.surplus_bytes(), &relay.events);
         events.process(|| format!("{bytes} bytes over its Content-Length, or after its last chunk, were not sent"));
@@ -282,16 +277,16 @@ fn complete(conversation: Conversation) {
     }
     if keeps_process && relay.process.errors.has_bytes() {
         // They belong to this exchange, and would be logged with the next one.
-        let tasks = scripts.tasks().clone();
-        tasks.spawn(async move {
+        let scripts = Rc::clone(scripts);
+        conversation.scripts.tasks().spawn(async move {
             relay.process.read_errors().await;
             return_to_pool(&scripts, relay, lease);
         });
     } else if keeps_process {
-        return_to_pool(&scripts, relay, lease);
+        return_to_pool(scripts, relay, lease);
     } else {
-        relay.process.finish(route.settings.timeouts.output);
-        note_end(&scripts, &relay.process, &relay.events);
+        relay.process.finish(settings.timeouts.output);
+        note_end(scripts, &relay.process, &relay.events);
     }
 }
 
@@ -304,14 +299,12 @@ struct Restored {
 
 /// The process of a complete exchange in which no client took part, ready for its next request, and its lease. `None` if it cannot be made
 /// ready: it is stopped then.
-pub(crate) async fn reclaim(conversation: Conversation) -> Option<(IdleProcess, Lease)> {
-    let Conversation {
-        scripts, relay, lease, ..
-    } = conversation;
+pub(crate) async fn reclaim(mut conversation: Box<Conversation>) -> Option<(IdleProcess, Lease)> {
+    let Link { relay, lease } = conversation.link.take()?;
     if relay.process.errors.has_bytes() {
         relay.process.read_errors().await;
     }
-    let Restored { mut idle, lease, .. } = restore(&scripts, relay, lease)?;
+    let Restored { mut idle, lease, .. } = restore(&conversation.scripts, relay, lease)?;
     trim_segment(&mut idle).await.ok()?;
     Some((idle, lease))
 }

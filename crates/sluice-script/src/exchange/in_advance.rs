@@ -143,25 +143,27 @@ async fn start(first: &Job, questions: &[Job], mut lease: Lease) -> Result<(), F
 /// Asks the process one question, and discards its reply. The process is stopped if its reply is invalid.
 async fn ask(job: &Job, idle: IdleProcess, lease: Lease, age: Age) -> Result<(IdleProcess, Lease), Failure> {
     let relay = cgiplus::begin(job, idle, None, None, &ScriptEvents::none()).with_record(age);
-    let mut conversation = Conversation::new(job, relay, lease);
+    let mut conversation = Conversation::new(job, relay, lease, Audience::Gone);
     let limit = job.settings().timeouts.reply;
     let failure = match timeout(limit, discard_reply(&mut conversation)).await {
         Ok(Ok(())) => return reclaim(conversation).await.ok_or(Failure::Unusable),
         Ok(Err(failure)) => failure,
         Err(_) => Failure::Endless(limit),
     };
-    conversation.lease.note_failure();
-    Ending::Stop(EndCause::Fault).carry_out(conversation);
+    if let Some(link) = &conversation.link {
+        link.lease.note_failure();
+    }
+    Ending::Stop(EndCause::Fault).carry_out(&mut conversation);
     Err(failure)
 }
 
 async fn discard_reply(conversation: &mut Conversation) -> Result<(), Failure> {
     conversation.head().await?;
     conversation.begin_unwanted_body(StatusCode::OK);
-    while let Some(chunk) = poll_fn(|context| conversation.poll_chunk(context)).await {
+    while let Some(chunk) = poll_fn(|context| conversation.poll_output(context)).await {
         chunk?;
     }
-    match Ending::of_written(conversation, Audience::Gone)? {
+    match Ending::of_written(conversation)? {
         Ending::Complete => Ok(()),
         _ => Err(Failure::Unusable),
     }

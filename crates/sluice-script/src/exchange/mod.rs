@@ -10,13 +10,14 @@
 //!     │                  └─ job ── request       the request, the program, the variables
 //!     │                       └─ confinement     what its process may use and reach
 //!     │
-//!     └─ session ─┬─ conversation ─┬─ relay ─┬─ callout        requests of the script, and their answers
-//!                 │                │         ├─ buffer         bulk output in shared memory
-//!                 │                │         ├─ state          how far the exchange is
-//!                 │                │         └─ pump           the request body on its way to the script
-//!                 │                ├─ body_filter   newlines of records, Content-Length
-//!                 │                └─ block         output that is collected before it is sent
-//!                 └─ ending        what happens to the process afterwards
+//!     └─ conversation ─┬─ relay ─┬─ callout   requests of the script, and their answers
+//!                      │         ├─ buffer    bulk output in shared memory
+//!                      │         ├─ state     how far the exchange is
+//!                      │         └─ pump      the request body on its way to the script
+//!                      ├─ body          the source of the response's body
+//!                      ├─ body_filter   newlines of records, Content-Length
+//!                      ├─ block         output that is collected before it is sent
+//!                      └─ ending        what happens to the process afterwards
 //! ```
 
 pub mod agent;
@@ -35,4 +36,3 @@ mod pump;
 mod relay;
 pub mod request;
 pub mod serve;
-mod session;

@@ -1,6 +1,6 @@
 //! The entry of this crate: runs a script in its mode, and makes a response of its reply.
 //!
-//! Here: the dispatch by mode, and the head of the response. The body follows by itself (`session`), compressed if the route
+//! Here: the dispatch by mode, and the head of the response. The body follows by itself (`conversation::body`), compressed if the route
 //! allows it (`sluice_http::encoding::reply`). Not here: which program a path names (the server's `dispatch::locate`).
 
 use std::io;
@@ -17,9 +17,10 @@ use sluice_http::fault::{Activity, Fault, ScriptFault, ServerFault};
 use sluice_http::head::may_have_body;
 use sluice_settings::Mode;
 
+use crate::exchange::conversation::Conversation;
 use crate::exchange::job::Job;
-use crate::exchange::session::Session;
 use crate::exchange::{cgi, cgiplus};
+use crate::process::process_fault::RequestedError;
 use sluice_http::encoding::reply::{AcceptedEncodings, ReplyToEncode};
 use sluice_http::request_body::RequestBody;
 
@@ -46,15 +47,15 @@ pub enum ScriptAnswer {
 pub struct SendFileReply {
     /// The head of the reply.
     pub head: ReplyHead,
-    session: Box<Session>,
+    conversation: Box<Conversation>,
 }
 
 impl SendFileReply {
     /// The server sends the file: the script may finish in the background.
     pub fn accept(self) {
-        let SendFileReply { head, mut session } = self;
-        session.begin_unwanted_body(head.status);
-        session.abandon();
+        let SendFileReply { head, mut conversation } = self;
+        conversation.begin_unwanted_body(head.status);
+        conversation.abandon();
     }
 }
 
@@ -68,7 +69,7 @@ pub async fn serve(task: Task) -> Result<ScriptAnswer, Fault> {
         (compression, accepted)
     });
     // The only match on the mode in this crate.
-    let (session, reply) = match job.settings().mode {
+    let (conversation, reply) = match job.settings().mode {
         // Boxed: the future of a request for a kept process stays small.
         Mode::Cgi => Box::pin(cgi::run(job, body)).await?,
         Mode::Cgiplus | Mode::Rte => cgiplus::run(job, body).await?,
@@ -77,15 +78,15 @@ pub async fn serve(task: Task) -> Result<ScriptAnswer, Fault> {
         Reply::Document(head) | Reply::ClientRedirect(head) => (head, accepted),
         Reply::NonParsed(head) => (head, None),
         Reply::LocalRedirect(target) => {
-            session.abandon();
+            conversation.abandon();
             return Ok(ScriptAnswer::LocalRedirect(target));
         }
     };
     if let Some(error) = head.control.error.take() {
-        return Err(request_error(session, &head, *error));
+        return Err(request_error(conversation, &head, *error));
     }
     if head.names_file {
-        return Ok(ScriptAnswer::SendFile(SendFileReply { head, session }));
+        return Ok(ScriptAnswer::SendFile(SendFileReply { head, conversation }));
     }
     let accepted = accepted.filter(|_| head.control.compresses != Some(false));
     let encoding = accepted.and_then(|(compression, accepted)| {
@@ -97,20 +98,21 @@ pub async fn serve(task: Task) -> Result<ScriptAnswer, Fault> {
         };
         accepted.apply(&mut reply, |kind| compression.is_for(kind))
     });
-    respond(session, head, &method, encoding)
+    respond(conversation, head, &method, encoding)
         .await
         .map(ScriptAnswer::Response)
 }
 
 /// The fault that makes the error page that a script has asked for; the script may finish in the background.
-fn request_error(mut session: Box<Session>, head: &ReplyHead, error: ErrorRequest) -> Fault {
+fn request_error(mut conversation: Box<Conversation>, head: &ReplyHead, error: ErrorRequest) -> Fault {
     let is_error = |status: &StatusCode| status.is_client_error() || status.is_server_error();
     let status = Some(head.status)
         .filter(is_error)
         .unwrap_or_else(|| error.default_status());
-    let fault = session.requested_error(status, error);
-    session.begin_unwanted_body(status);
-    session.abandon();
+    let process = conversation.relay().map(|relay| relay.process.describe());
+    let fault = RequestedError { process, status, error }.into();
+    conversation.begin_unwanted_body(status);
+    conversation.abandon();
     fault
 }
 
@@ -139,7 +141,7 @@ fn is_stream(fields: &HeaderMap) -> bool {
 
 /// The response. `encoding` compresses its body; the head of the reply names it already.
 async fn respond(
-    mut session: Box<Session>,
+    mut conversation: Box<Conversation>,
     mut head: ReplyHead,
     method: &Method,
     encoding: Option<Encoding>,
@@ -149,7 +151,7 @@ async fn respond(
     }
     let has_body = may_have_body(method, head.status);
     if has_body {
-        session.begin_body(&head);
+        conversation.begin_body(&head);
     }
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = head.status;
@@ -163,25 +165,25 @@ async fn respond(
                 .headers_mut()
                 .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
         }
-        session.begin_unwanted_body(head.status);
-        session.discard();
+        conversation.begin_unwanted_body(head.status);
+        conversation.discard();
         return Ok(response);
     }
-    let whole = match session.collect_whole()? {
-        None if !is_stream(response.headers()) => session.wait_for_body().await?,
+    let whole = match conversation.collect_whole()? {
+        None if !is_stream(response.headers()) => conversation.wait_for_body().await?,
         whole => whole,
     };
-    if let Some(fault) = session.failure().await {
+    if let Some(fault) = conversation.failure().await {
         return Err(fault);
     }
     *response.body_mut() =
-        body(session, whole, encoding).map_err(|error| ServerFault::io(Activity::Compression, error))?;
+        body(conversation, whole, encoding).map_err(|error| ServerFault::io(Activity::Compression, error))?;
     Ok(response)
 }
 
 /// The body of the response. If all of it is here (`whole`) it is one chunk with its length, unless it is too long to compress in one
 /// turn of the event loop. It may be in an output region, whose bytes the script can still change, so the encoder gets a copy.
-fn body(session: Box<Session>, whole: Option<Bytes>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
+fn body(conversation: Box<Conversation>, whole: Option<Bytes>, encoding: Option<Encoding>) -> io::Result<ResponseBody> {
     Ok(match (whole, encoding) {
         (Some(whole), None) => ResponseBody::Whole(whole.into()),
         (Some(whole), Some(encoding)) if whole.len() > TURN_BYTES_MAX => {
@@ -192,8 +194,8 @@ fn body(session: Box<Session>, whole: Option<Bytes>, encoding: Option<Encoding>)
             let encoded = encode(encoding, Effort::Passing, &copy)?;
             ResponseBody::Whole(Bytes::from(encoded).into())
         }
-        (None, None) => ResponseBody::Source(session),
-        (None, Some(encoding)) => ResponseBody::Source(Box::new(EncodedBody::from_source(encoding, session)?)),
+        (None, None) => ResponseBody::Source(conversation),
+        (None, Some(encoding)) => ResponseBody::Source(Box::new(EncodedBody::from_source(encoding, conversation)?)),
     })
 }
 

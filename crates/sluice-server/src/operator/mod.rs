@@ -16,9 +16,9 @@ use std::time::Instant;
 
 use http::Version;
 use sluice_http::path_text::path_of;
-use sluice_report::connections::{Connection, Connections, Count};
-use sluice_report::requests::{Request, Requests, State};
-use sluice_report::scripts::{Process, Scripts};
+use sluice_report::connections::{Connection, ConnectionList, Count};
+use sluice_report::requests::{ActiveRequest, RequestList, State};
+use sluice_report::scripts::{ProcessReport, Scripts};
 pub use sluice_script::report::Retired;
 use sluice_watch::Stage;
 use sluice_watch::mask::Masks;
@@ -88,14 +88,14 @@ impl Operator {
     }
 
     /// The requests in progress, the oldest first.
-    pub async fn requests(&self) -> Requests {
+    pub async fn requests(&self) -> RequestList {
         let answers = self
             .state
             .questions
             .ask(|worker| (worker.in_progress.count(), worker.in_progress.views()))
             .await;
         let now = Instant::now();
-        let mut report = Requests::default();
+        let mut report = RequestList::default();
         let mut views = Vec::new();
         for (worker, answer) in answers.into_iter().enumerate() {
             match answer {
@@ -125,8 +125,8 @@ impl Operator {
     }
 
     /// The script processes as `scripts` reports them, with these requests.
-    pub async fn scripts_with(&self, requests: &Requests) -> Scripts {
-        let by_id: HashMap<&str, &Request> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
+    pub async fn scripts_with(&self, requests: &RequestList) -> Scripts {
+        let by_id: HashMap<&str, &ActiveRequest> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
         let mut scripts = self.state.resources.report();
         let processes = || scripts.pools.iter().flat_map(|pool| &pool.processes);
         let pids: Vec<i32> = processes().filter_map(|process| process.pid).collect();
@@ -141,13 +141,13 @@ impl Operator {
     }
 
     /// The connections of clients.
-    pub async fn connections(&self) -> Connections {
+    pub async fn connections(&self) -> ConnectionList {
         let answers = self.state.questions.ask(|worker| worker.front.connections()).await;
         let (sums, _) = self.state.statistics.sums();
-        let mut report = Connections {
+        let mut report = ConnectionList {
             max: sums.max,
             accepted: sums.accepted,
-            ..Connections::default()
+            ..ConnectionList::default()
         };
         let (mut states, mut protocols, mut tls, mut clients) =
             (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
@@ -220,7 +220,7 @@ impl Operator {
     ///
     /// # Errors
     /// There is no such request.
-    pub async fn end(&self, id: &str) -> Result<Request, OrderError> {
+    pub async fn end(&self, id: &str) -> Result<ActiveRequest, OrderError> {
         let wanted = id.to_owned();
         let answers = self
             .state
@@ -260,7 +260,7 @@ impl fmt::Debug for Operator {
 }
 
 /// Adds what is known of the request that a process works for.
-fn describe_request(process: &mut Process, by_id: &HashMap<&str, &Request>) {
+fn describe_request(process: &mut ProcessReport, by_id: &HashMap<&str, &ActiveRequest>) {
     let Some(of_process) = &mut process.request else { return };
     // Otherwise the exchange is over, and the script may finish.
     if let Some(request) = by_id.get(of_process.id.as_str()) {
@@ -272,7 +272,7 @@ fn describe_request(process: &mut Process, by_id: &HashMap<&str, &Request>) {
 }
 
 /// A request as a report describes it.
-fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> Request {
+fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> ActiveRequest {
     let authority = view.uri.authority().map(|authority| authority.as_str().to_owned());
     let host = view
         .host
@@ -284,7 +284,7 @@ fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> Re
         Version::HTTP_2 => "HTTP/2",
         _ => "HTTP/1.1",
     };
-    Request {
+    ActiveRequest {
         id: view.id.to_string(),
         state: state_of(view.stage),
         age_ms: u64::try_from(now.saturating_duration_since(view.started).as_millis()).unwrap_or(u64::MAX),
@@ -351,8 +351,8 @@ fn counts(sums: HashMap<String, usize>, most: usize) -> Vec<Count> {
 
 /// The message that a request was ended.
 #[must_use]
-pub fn ended_text(request: &Request) -> String {
-    let Request {
+pub fn ended_text(request: &ActiveRequest) -> String {
+    let ActiveRequest {
         id,
         method,
         target,

@@ -32,7 +32,7 @@ use crate::serve::identity::KnownUser;
 use crate::serve::request::Request;
 use crate::serve::watched::note_access;
 
-/// What is known of credentials before an agent is asked.
+/// The state of credentials before an agent is asked.
 pub(crate) enum AgentVerdict {
     Known(User),
     Refused(std::time::Duration),

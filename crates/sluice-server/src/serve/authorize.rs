@@ -258,7 +258,7 @@ fn credentials_of(
     ))
 }
 
-/// What is known of a password, for WATCH. `None` if too many passwords wait.
+/// The text for WATCH about a password. `attempt` is `None` if too many passwords wait.
 fn attempt_text(name: &str, attempt: Option<&Attempt>) -> String {
     let known = match attempt {
         Some(Attempt::Known(_)) => "was verified lately, which is remembered".to_owned(),
@@ -346,7 +346,7 @@ impl Verification {
     }
 }
 
-/// What is wrong with a password. Clients are not shown this; who watches is the administrator.
+/// The reason why a password is wrong. Clients are not shown this; who watches is the administrator.
 fn wrong_text(store: &UserStore, name: &str) -> String {
     let file = store.source().users.as_deref().map(Path::display);
     let file = file.map_or_else(String::new, |file| format!(" in {file}"));

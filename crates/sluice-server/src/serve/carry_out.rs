@@ -58,10 +58,11 @@ pub(crate) fn answer(
 
 /// Goes on with the decision of a request that has waited at the gate; errors as of `answer`.
 fn resume(gate: &Gate, exchange: &mut Exchange, request: &mut Request) -> Result<Response<ResponseBody>, Wait> {
-    let Some(decision) = request.held.take() else {
+    let Some(held) = request.held.take() else {
         return Err(Fault::unexpected("a request that waits has no decision").into());
     };
-    let passed = gate.pass(exchange, request, *decision)?;
+    let decision = held.release(request.site(), &request.question(exchange));
+    let passed = gate.pass(exchange, request, decision)?;
     exchange.tracer.stage(Stage::Responding);
     respond(exchange, request, passed)
 }

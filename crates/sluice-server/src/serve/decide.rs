@@ -18,6 +18,7 @@
 
 mod directory;
 mod fallback;
+pub(crate) mod held;
 mod listing;
 
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ use crate::dispatch::found_script::{FoundScript, script_at};
 use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
 use crate::dispatch::route::RouteKind;
 use crate::serve::redirect::{self, Redirect};
-use crate::traffic_counts::Answered;
+use crate::traffic_counts::AnsweredBy;
 use directory::ServedPath;
 use fallback::{Candidates, FallbackUse, Unserved, leads_to_nothing};
 pub(crate) use listing::list;
@@ -70,13 +71,13 @@ pub(crate) enum AskedFor {
 /// Whether compressed variants of a file are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
-    /// As the site and the route say.
+    /// The variants that the site and the route offer.
     Offered,
     /// Not at all, for `check --explain`.
     Ignored,
 }
 
-/// What answers, and what the routes on the way to it change.
+/// The answer, and the changes of the routes on the way to it.
 pub(crate) struct Decision<'s> {
     pub adjustments: Adjustments,
     /// The answer, or the fault that refuses the request.
@@ -86,7 +87,7 @@ pub(crate) struct Decision<'s> {
     served: Option<ServedPath<'s>>,
 }
 
-/// What answers a request.
+/// The answer to a request.
 pub(crate) enum Answer {
     Redirect(Redirect),
     /// `OPTIONS *`.
@@ -103,7 +104,7 @@ pub(crate) enum Answer {
 
 /// A report about the server.
 pub(crate) struct ReportAnswer {
-    /// Its name: the path below that of the route.
+    /// The name: the path below that of the route.
     pub name: String,
     pub query: Option<String>,
 }
@@ -125,19 +126,19 @@ pub(crate) struct ScriptTarget {
 }
 
 impl Decision<'_> {
-    /// What answers, for the statistics.
-    pub(crate) fn answered(&self) -> Answered {
+    /// The kind of the answer, for the statistics.
+    pub(crate) fn answered(&self) -> AnsweredBy {
         match &self.answer {
-            Err(_) => Answered::Error,
-            Ok(Answer::Redirect(_)) => Answered::Redirect,
-            Ok(Answer::ServerOptions) => Answered::Server,
-            Ok(Answer::File(_) | Answer::FileOptions | Answer::SendFile(_)) => Answered::File,
-            Ok(Answer::Listing(_)) => Answered::Listing,
-            Ok(Answer::Report(_)) => Answered::Report,
+            Err(_) => AnsweredBy::Error,
+            Ok(Answer::Redirect(_)) => AnsweredBy::Redirect,
+            Ok(Answer::ServerOptions) => AnsweredBy::Server,
+            Ok(Answer::File(_) | Answer::FileOptions | Answer::SendFile(_)) => AnsweredBy::File,
+            Ok(Answer::Listing(_)) => AnsweredBy::Listing,
+            Ok(Answer::Report(_)) => AnsweredBy::Report,
             Ok(Answer::Script(script)) => match script.route.settings.mode {
-                Mode::Cgi => Answered::Cgi,
-                Mode::Cgiplus => Answered::Cgiplus,
-                Mode::Rte => Answered::Rte,
+                Mode::Cgi => AnsweredBy::Cgi,
+                Mode::Cgiplus => AnsweredBy::Cgiplus,
+                Mode::Rte => AnsweredBy::Rte,
             },
         }
     }
@@ -150,24 +151,6 @@ impl Decision<'_> {
             handler: None,
             served: None,
         }
-    }
-
-    /// The decision as a request holds it that waits at the gate, after the log has noted the way to it. An open file counts as one that is
-    /// being sent.
-    ///
-    /// # Errors
-    /// 503: too many files are open.
-    pub(crate) fn hold(self) -> Result<Decision<'static>, Fault> {
-        let mut answer = self.answer;
-        if let Ok(Answer::File(selected)) = &mut answer {
-            selected.hold()?;
-        }
-        Ok(Decision {
-            adjustments: self.adjustments,
-            answer,
-            handler: self.handler,
-            served: None,
-        })
     }
 
     /// The file or program behind the path that was asked for, for the log.
@@ -217,7 +200,7 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
 enum PathOrigin {
     /// The client asked for it, or it is the index page of such a path.
     Client,
-    /// It is a candidate of a fallback.
+    /// The path is a candidate of a fallback.
     Fallback,
 }
 
@@ -225,11 +208,11 @@ enum PathOrigin {
 struct Restart {
     target: Target,
     resume_at: ResumeAt,
-    /// What the routes of the earlier path say that holds for the answer. `None` if the same path goes on.
+    /// The rules of the earlier path's routes that hold for the answer. `None` if the same path goes on.
     earlier: Option<EarlierPath>,
 }
 
-/// What the routes of an earlier path of the request say that holds whatever answers.
+/// The rules of the routes of an earlier path that hold for every answer to the request.
 #[derive(Clone)]
 struct EarlierPath {
     is_logged: Option<bool>,

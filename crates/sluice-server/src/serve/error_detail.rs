@@ -56,17 +56,17 @@ const PROXY_FIELDS: [HeaderName; 18] = [
 /// Which site's page made a browser send the request: `none` is the user, `same-origin` a page of this server (Fetch Metadata §2.3).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What an error page shows.
+/// The detail of an error page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageDetail {
-    /// What the log says, too.
+    /// The text of the log, too.
     Shown,
     /// A sentence for visitors.
     Hidden,
 }
 
 impl PageDetail {
-    /// What the client of an exchange is shown. `fields` are those of its request, and `host` is the host that it names.
+    /// The detail for the client of an exchange. `fields` are those of its request, and `host` is the host that it names.
     pub(crate) fn of(setting: ErrorDetail, exchange: &Exchange, host: &str, fields: &HeaderMap) -> PageDetail {
         let is_shown = match setting {
             ErrorDetail::Off => false,

@@ -55,7 +55,7 @@ pub(crate) struct PageSubject<'a> {
     pub id: UniqueId,
     /// The path as the client sent it.
     pub path: &'a str,
-    /// Its fields.
+    /// The fields of the request.
     pub fields: &'a HeaderMap,
 }
 

@@ -23,7 +23,7 @@ use sluice_http::protocol::Protocol;
 use sluice_http::request_id::UniqueId;
 use sluice_net::active_exchange::ExchangeHandle;
 use sluice_net::connection::Connection;
-use sluice_net::service::Refusal;
+use sluice_net::service::HeadRefusal;
 use sluice_settings::rule::{HeadChanges, RateSettings, ThrottleSettings};
 use sluice_watch::mask::Masks;
 use sluice_watch::{Item, Stage, TracedAttributes, TracedRequest, Tracer};
@@ -37,7 +37,7 @@ use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::watched;
-use crate::traffic_counts::Answered;
+use crate::traffic_counts::AnsweredBy;
 
 /// A body in memory of so many bytes is handed on with the head, so that its last byte leaves with the first one: the clock is read once.
 const SENT_AT_ONCE_BYTES: usize = 64 << 10;
@@ -73,9 +73,9 @@ pub(crate) struct Exchange {
     /// The counts of bytes, the status and the process, for reports; and the order to end the exchange.
     pub progress: Rc<Progress>,
     place: EntryNumber,
-    /// What the site's routes change in the head of the response.
+    /// The changes of the site's routes to the head of the response.
     changes: HeadChanges,
-    /// What it has of limits on requests, until its response has been sent.
+    /// The limits on requests that it holds until its response has been sent.
     pub limits: HeldLimits,
     /// Not everybody may have the response, so that no shared cache may keep it.
     is_private: bool,
@@ -169,8 +169,8 @@ impl Exchange {
         }
     }
 
-    /// As `begin_watch`, for a head that hyper has refused.
-    pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &Refusal) {
+    /// Begins the watch as `begin_watch` does, for a head that hyper has refused.
+    pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &HeadRefusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
             let tracer = watches.exchange(&Tracer::NONE, || TracedAttributes {
@@ -333,7 +333,7 @@ impl Exchange {
 
     /// Notes that the server answers with an error page.
     pub(crate) fn note_error(&mut self) {
-        self.entry.answered = Answered::Error;
+        self.entry.answered = AnsweredBy::Error;
     }
 
     /// Notes that the first byte of the response can be sent; and when, if the others will take time.

@@ -42,7 +42,7 @@ pub struct Question {
     pub target: String,
     /// The method.
     pub method: String,
-    /// Its header fields.
+    /// The header fields.
     pub fields: Vec<(String, String)>,
     /// The address of the client.
     pub client: IpAddr,
@@ -66,7 +66,7 @@ pub struct Explanation {
     /// The resolutions: that of the path, and those of its index page and of its fallbacks, if there are any.
     pub rounds: Vec<Round>,
     /// The answer.
-    pub answer: Answer,
+    pub answer: ExplainedAnswer,
     /// Facts that the question leaves open and that may lead to another answer, a sentence each.
     pub notes: Vec<String>,
     /// Whether the request would be written to the access log.
@@ -76,9 +76,9 @@ pub struct Explanation {
 /// The site of a request, and why it was chosen.
 #[derive(Clone, Debug)]
 pub struct SiteChoice {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
-    /// Its host names.
+    /// The host names.
     pub hosts: Vec<String>,
     /// Why it was chosen, as text.
     pub reason: &'static str,
@@ -93,11 +93,11 @@ pub struct Round {
     pub path: String,
     /// Every route that was tried, in order.
     pub steps: Vec<Step>,
-    /// What is tried next, because the path leads to nothing.
+    /// The step that is tried next, because the path leads to nothing.
     pub fallback: Option<FallbackStep>,
 }
 
-/// What is tried where a path leads to nothing.
+/// The step that is tried where a path leads to nothing.
 #[derive(Clone, Debug)]
 pub struct FallbackStep {
     /// The place in the configuration of the route with the fallback.
@@ -109,15 +109,15 @@ pub struct FallbackStep {
 /// A route that was tried.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its place in the configuration.
+    /// The place in the configuration.
     pub origin: String,
-    /// What the administrator says about it.
+    /// The administrator's comment on it.
     pub comment: Option<String>,
     /// The pattern of its paths.
     pub pattern: String,
-    /// Its effect on the request.
+    /// The effect on the request.
     pub outcome: StepOutcome,
-    /// Its changes to the response, one per line.
+    /// The changes to the response, one per line.
     pub changes: Vec<String>,
 }
 
@@ -136,14 +136,14 @@ pub enum StepOutcome {
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ExplainedAnswer {
     /// A file.
     File {
         /// 200, unless the method or a condition of the request calls for another one.
         status: u16,
-        /// Its path.
+        /// The path of the file.
         file: PathBuf,
-        /// Its media type.
+        /// The media type.
         content_type: Option<String>,
     },
     /// The listing of a directory.
@@ -152,27 +152,27 @@ pub enum Answer {
     Script {
         /// The script file.
         file: PathBuf,
-        /// Its mode.
+        /// The mode.
         mode: Mode,
         /// SCRIPT_NAME.
         name: String,
         /// PATH_INFO.
         path_info: Option<String>,
-        /// What its process may use and reach, each as in the configuration.
+        /// The limits of its process, each as in the configuration.
         limits: Vec<String>,
     },
     /// A report about the server: its name, empty for the first page.
     Report(String),
     /// A redirect.
     Redirect {
-        /// Its status.
+        /// The status.
         status: u16,
-        /// Its Location field.
+        /// The Location field.
         location: String,
     },
     /// An error.
     Error {
-        /// Its status.
+        /// The status.
         status: u16,
         /// The text for the log.
         text: String,
@@ -183,7 +183,7 @@ impl Explanation {
     /// Whether the answer is not an error.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        !matches!(self.answer, Answer::Error { .. })
+        !matches!(self.answer, ExplainedAnswer::Error { .. })
     }
 }
 
@@ -396,26 +396,31 @@ fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, 
     }
 }
 
-fn render_answer(site: &Site, path: &str, decision: Decision<'_>, attributes: &RequestAttributes<'_>) -> Answer {
+fn render_answer(
+    site: &Site,
+    path: &str,
+    decision: Decision<'_>,
+    attributes: &RequestAttributes<'_>,
+) -> ExplainedAnswer {
     let file = decision.served_file(site, path).unwrap_or_default();
     let answer = match decision.answer {
         Ok(answer) => answer,
         Err(fault) => return error(&fault),
     };
     match answer {
-        decide::Answer::Redirect(redirect) => Answer::Redirect {
+        decide::Answer::Redirect(redirect) => ExplainedAnswer::Redirect {
             status: redirect.status.as_u16(),
             location: String::from_utf8_lossy(redirect.location.as_bytes()).into_owned(),
         },
-        decide::Answer::Script(script) => Answer::Script {
+        decide::Answer::Script(script) => ExplainedAnswer::Script {
             file: script.script.file,
             mode: script.route.settings.mode,
             name: script.script.name,
             path_info: script.script.path_info,
             limits: script.route.settings.confinement.lines(),
         },
-        decide::Answer::Listing(_) => Answer::Listing(without_slash(&file)),
-        decide::Answer::Report(report) => Answer::Report(report.name),
+        decide::Answer::Listing(_) => ExplainedAnswer::Listing(without_slash(&file)),
+        decide::Answer::Report(report) => ExplainedAnswer::Report(report.name),
         decide::Answer::File(selected) => match respond(selected, path, attributes) {
             Ok(response) => sent(file, &response),
             Err(fault) => error(&fault),
@@ -440,9 +445,9 @@ fn unexpected_answer() -> Fault {
 }
 
 /// The answer with a file, with the status and the media type of the response.
-fn sent(file: PathBuf, response: &Response<ResponseBody>) -> Answer {
+fn sent(file: PathBuf, response: &Response<ResponseBody>) -> ExplainedAnswer {
     let content_type = response.headers().get(header::CONTENT_TYPE);
-    Answer::File {
+    ExplainedAnswer::File {
         status: response.status().as_u16(),
         file,
         content_type: content_type.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned()),
@@ -454,8 +459,8 @@ fn without_slash(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-fn error(fault: &Fault) -> Answer {
-    Answer::Error {
+fn error(fault: &Fault) -> ExplainedAnswer {
+    ExplainedAnswer::Error {
         status: fault.status().as_u16(),
         text: match fault.visitor_text() {
             Some(text) => format!("{fault}: {text}"),

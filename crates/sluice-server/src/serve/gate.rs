@@ -178,7 +178,8 @@ impl Gate {
             Ok(()) => Ok(decision.answer.map(Passed)?),
             Err(wait) => {
                 if wait.is_for_gate() {
-                    request.held = Some(Box::new(decision.hold()?));
+                    let site = request.config.site(request.site);
+                    request.held = Some(Box::new(decision.hold(site, request.path())));
                 }
                 Err(wait)
             }

@@ -16,7 +16,7 @@ use sluice_settings::{
     ScriptSource, Settings, SiteSettings, SuffixScripts, UnknownHosts,
 };
 
-use super::explain::{Answer, Question};
+use super::explain::{ExplainedAnswer, Question};
 
 use crate::server::Server;
 
@@ -279,7 +279,7 @@ fn requests_explanations_and_listings_have_one_verdict() {
         };
         let answer = crate::server::explain(&settings, &question).unwrap().answer;
         let explained = match &answer {
-            Answer::File { status, .. } | Answer::Error { status, .. } => *status,
+            ExplainedAnswer::File { status, .. } | ExplainedAnswer::Error { status, .. } => *status,
             other => panic!("{other:?}"),
         };
         assert_eq!(explained, status, "{answer:?}");

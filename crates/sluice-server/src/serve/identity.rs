@@ -8,7 +8,7 @@ use sluice_access::rules::{self, Permission, User, Visitor};
 use sluice_http::fault::{ClientFault, Credentials, Forbidden, NotPermitted, Unauthorized};
 use sluice_settings::rule::{AccessSettings, AgentSettings, RequestAttributes, UserSource};
 
-/// Who the users of a request are, by the sources that were asked.
+/// The users of a request, by the sources that were asked.
 #[derive(Clone, Default)]
 pub(crate) struct Identity {
     known: Vec<(Arc<UserSource>, KnownUser)>,
@@ -26,7 +26,7 @@ pub(crate) enum KnownUser {
     Nobody(Credentials),
 }
 
-/// Who was granted the answer, for scripts.
+/// The user who was granted the answer, for scripts.
 #[derive(Clone)]
 pub(crate) struct Granted {
     pub user: User,
@@ -58,7 +58,7 @@ impl Identity {
         }
     }
 
-    /// What a rule says about a client.
+    /// The permission that a rule gives a client.
     pub(crate) fn permission(&self, access: &AccessSettings, attributes: &RequestAttributes<'_>) -> Permission {
         let visitor = Visitor {
             client: attributes.known_client,

@@ -19,15 +19,15 @@ use crate::context::{Arrival, HeldConfig};
 use crate::serve::client::Client;
 use crate::serve::exchange::RequestLine;
 use crate::status::WorkerCounts;
-use crate::traffic_counts::{Answered, Encryption, Ended, ResponseTimes};
+use crate::traffic_counts::{AnsweredBy, Encryption, Ended, ResponseTimes};
 
-/// What the access log says about an exchange.
+/// The facts about an exchange for the access log.
 pub(crate) struct LogEntry {
     pub arrived: SystemTime,
     pub started: Instant,
     logs: Rc<[SiteLog]>,
     log: ChosenLog,
-    /// What answered.
+    /// The name of the handler.
     handler: &'static str,
     /// The user, if a route has asked for one.
     pub user: Option<Arc<str>>,
@@ -39,8 +39,8 @@ pub(crate) struct LogEntry {
     /// `None` until a head is made; then the line has 499, nginx's status for a client that left before the answer.
     status: Option<StatusCode>,
     pub body_bytes: u64,
-    /// What has answered, for the statistics.
-    pub answered: Answered,
+    /// The kind of the answer, for the statistics.
+    pub answered: AnsweredBy,
     /// When the first byte of the response could be sent; `None` if that was when the last one could.
     pub first_byte: Option<Duration>,
     /// The time from the head of the request to its end.
@@ -90,7 +90,7 @@ impl LogEntry {
             file: None,
             status: None,
             body_bytes: 0,
-            answered: Answered::default(),
+            answered: AnsweredBy::default(),
             first_byte: None,
             whole: Duration::ZERO,
             is_truncated: false,

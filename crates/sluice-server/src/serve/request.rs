@@ -24,7 +24,8 @@ use sluice_watch::mask::Masks;
 use crate::context::HeldConfig;
 use crate::dispatch::Site;
 use crate::dispatch::known_hosts::{self, KnownHost};
-use crate::serve::decide::{AskedFor, Decision, RouteQuestion, Variants};
+use crate::serve::decide::held::HeldDecision;
+use crate::serve::decide::{AskedFor, RouteQuestion, Variants};
 use crate::serve::exchange::{Exchange, RequestLine};
 use crate::serve::fields::Fields;
 use crate::serve::identity::{Granted, Identity};
@@ -33,24 +34,24 @@ use crate::serve::watched;
 /// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// What is asked for.
+/// A request whose head has been read.
 pub(crate) struct Request {
     pub config: Rc<HeldConfig>,
     /// The number of its site.
     pub site: usize,
-    /// What is known of the client's certificate, by the authorities of the site.
+    /// The state of the client's certificate, by the authorities of the site.
     pub certificate: ClientCertificate,
     pub asked_for: AskedFor,
     pub method: Method,
     pub fields: Fields,
     pub host: Rc<str>,
     pub body: Option<RequestBody>,
-    /// Who its users are, as far as a route has asked.
+    /// The users of the request, as far as a route has asked.
     pub identity: Identity,
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
     /// The decision, while the request waits at the gate.
-    pub held: Option<Box<Decision<'static>>>,
+    pub held: Option<Box<HeldDecision>>,
 }
 
 impl Request {

@@ -1,4 +1,4 @@
-//! What WATCH is shown of an exchange: the texts of its events.
+//! The texts of the events of an exchange, for WATCH.
 //!
 //! Each function costs one comparison while nobody watches. Here: heads, the line of the log, where the time went. Not
 //! here: the site and what answers (`watched_decision`), the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
@@ -65,7 +65,7 @@ pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
     masks.body(kind.as_deref(), fields.contains_key(header::CONTENT_ENCODING))
 }
 
-/// What was decided about access.
+/// Notes the decision about access.
 pub(crate) fn note_access(exchange: &Exchange, text: impl FnOnce() -> String) {
     exchange.tracer.note(Item::Authorization, module::ACCESS, text);
 }

@@ -1,4 +1,4 @@
-//! What WATCH shows of the exchanges of a running server.
+//! Tests of the events of WATCH for the exchanges of a running server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -5,18 +5,15 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sluice_launch::Credentials;
 
-/// A user with its groups, as numbers.
+/// A user of processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// The name or number in the configuration.
     pub name: String,
-    /// The user id.
-    pub uid: u32,
-    /// The primary group.
-    pub gid: u32,
-    /// All its groups.
-    pub groups: Vec<u32>,
+    /// The user and its groups, as numbers.
+    pub credentials: Credentials,
     /// The login name. `None` if there is no account.
     pub login: Option<String>,
     /// The home directory. `None` if there is no account.

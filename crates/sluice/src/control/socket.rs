@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use rustix::process::geteuid;
 use sluice_net::unix::SocketFile;
-use sluice_report::command::{Command, CommandResult};
+use sluice_report::command::{COMMAND_BYTES_MAX, Command, CommandResult};
 use sluice_server::commands::{CommandRequest, Requester};
 use sluice_server::watch_log::WatchLog;
 use sluice_settings::ControlSocket;
+use sluice_tools::control::place;
+use sluice_tools::control::watching::Watching;
 use sluice_watch::Hub;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
@@ -27,8 +29,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::watch_stream::{STALL, Stream};
-use super::watching::Watching;
-use super::{COMMAND_BYTES_MAX, place};
 
 /// Commands at once; others wait.
 const COMMANDS_MAX: usize = 16;

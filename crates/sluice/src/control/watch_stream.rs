@@ -9,11 +9,10 @@ use std::io;
 use std::time::Duration;
 
 use sluice_server::watch_log::WatchLog;
+use sluice_tools::control::watching::WatchFormat;
 use sluice_watch::{End, Event, Line, Notice, Record, Taken, Watch};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
-
-use super::watching::WatchFormat;
 
 /// How long a watcher may take nothing.
 pub(super) const STALL: Duration = Duration::from_secs(60);

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use sluice_net::addresses::AddressSockets;
 use sluice_net::listener::Bound;
-use sluice_settings::Settings;
+use sluice_settings::limits::Limits;
 use sluice_settings::notation;
 use sluice_settings::source::Source;
+use sluice_settings::{ListenSettings, Settings, UserSettings};
 
 use super::Role;
 use super::report::Report;
@@ -161,46 +162,110 @@ fn added_addresses(settings: &Settings, bound: &[Listen]) -> Option<String> {
 }
 
 /// The changes that need a restart, because threads and tables are made at the start. `connections_max` is the bound in force, which
-/// may be less than the configured one.
+/// may be less than the configured one. Every setting is named here and in the functions below, so that a new one cannot be forgotten: `_`
+/// is for those that a reload puts into force.
 fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) -> Vec<String> {
-    let mut pending = Vec::new();
-    for wanted in &read.listen {
-        let had = started.listen.iter().find(|had| had.address == wanted.address);
-        if had.is_some_and(|had| had.socket_mode != wanted.socket_mode) {
-            pending.push(format!("{} keeps its mode", wanted.address));
-        }
-    }
-    if started.workers != read.workers {
-        pending.push(format!("there are still {} workers", started.workers));
-    }
-    if started.limits.connections_max != read.limits.connections_max {
-        pending.push(format!("connections is still {connections_max}"));
-    }
-    if started.users.server != read.users.server {
-        pending.push("user is unchanged".to_owned());
-    }
-    if started.control != read.control {
-        pending.push("control is unchanged".to_owned());
-    }
-    if started.state_directory != read.state_directory {
-        pending.push("state_directory is unchanged".to_owned());
-    }
-    if started.core_dumps != read.core_dumps {
-        pending.push(format!("core_dumps is still {}", started.core_dumps));
-    }
-    if started.limits.client_connections_max != read.limits.client_connections_max {
-        let most = started.limits.client_connections_max;
-        pending.push(format!("connections_per_client is still {most}"));
-    }
-    if started.limits.has_cgroups != read.limits.has_cgroups {
-        pending.push(format!("cgroups is still {}", started.limits.has_cgroups));
-    }
-    if started.limits.send_memory_bytes_max != read.limits.send_memory_bytes_max {
-        let bytes = started.limits.send_memory_bytes_max;
-        pending.push(format!("send_memory is still {bytes} bytes"));
-    }
-    if started.dns != read.dns {
-        pending.push("dns_lookup, dns_timeout and dns_server are unchanged".to_owned());
-    }
+    let Settings {
+        listen,
+        workers,
+        sites: _,
+        unknown_hosts: _,
+        limits,
+        spool_directory: _,
+        state_directory,
+        proxies: _,
+        dns,
+        cache: _,
+        access_log: _,
+        server_log: _,
+        config_files: _,
+        source: _,
+        core_dumps,
+        control,
+        watch: _,
+        users: UserSettings {
+            server,
+            scripts: _,
+            owners: _,
+        },
+    } = started;
+    let modes = read.listen.iter().filter(|wanted| changes_mode(listen, wanted));
+    let mut pending: Vec<String> = modes
+        .map(|wanted| format!("{} keeps its mode", wanted.address))
+        .collect();
+    let mut check = |is_changed: bool, text: String| pending.extend(is_changed.then_some(text));
+    check(*workers != read.workers, format!("there are still {workers} workers"));
+    check_limits(limits, &read.limits, connections_max, &mut check);
+    check(*server != read.users.server, "user is unchanged".to_owned());
+    check(*control != read.control, "control is unchanged".to_owned());
+    check(
+        *state_directory != read.state_directory,
+        "state_directory is unchanged".to_owned(),
+    );
+    check(
+        *core_dumps != read.core_dumps,
+        format!("core_dumps is still {core_dumps}"),
+    );
+    check(
+        *dns != read.dns,
+        "dns_lookup, dns_timeout and dns_server are unchanged".to_owned(),
+    );
     pending
+}
+
+/// Checks the limits that need a restart.
+fn check_limits(started: &Limits, read: &Limits, connections_max: usize, check: &mut impl FnMut(bool, String)) {
+    let Limits {
+        connections_max: connections,
+        client_connections_max: per_client,
+        head_bytes_max: _,
+        head_fields_max: _,
+        body_bytes_max: _,
+        head_timeout: _,
+        body_timeout: _,
+        body_bytes_per_second_min: _,
+        send_timeout: _,
+        send_bytes_per_second_min: _,
+        half_close_timeout: _,
+        send_memory_bytes_max: send_memory,
+        stored_bodies_bytes_max: _,
+        memory_buffers_bytes_max: _,
+        processes_max: _,
+        processes_soft_max: _,
+        has_cgroups,
+        drain_timeout: _,
+        launcher_timeout: _,
+        log_lines_max: _,
+        script_log_bytes_max: _,
+    } = started;
+    check(
+        *connections != read.connections_max,
+        format!("connections is still {connections_max}"),
+    );
+    check(
+        *per_client != read.client_connections_max,
+        format!("connections_per_client is still {per_client}"),
+    );
+    check(
+        *has_cgroups != read.has_cgroups,
+        format!("cgroups is still {has_cgroups}"),
+    );
+    check(
+        *send_memory != read.send_memory_bytes_max,
+        format!("send_memory is still {send_memory} bytes"),
+    );
+}
+
+/// Whether an address would have another mode than the one of its socket, which was bound before.
+fn changes_mode(started: &[ListenSettings], wanted: &ListenSettings) -> bool {
+    let ListenSettings {
+        address,
+        socket_mode,
+        proxy_protocol: _,
+        tls: _,
+        http2: _,
+        redirect_to_https: _,
+    } = wanted;
+    let had = started.iter().find(|had| had.address == *address);
+    had.is_some_and(|had| had.socket_mode != *socket_mode)
 }

@@ -16,7 +16,6 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
 use sluice_launch::run_as;
-use sluice_script::script_users::credentials;
 
 use super::files::ServerUser;
 use super::notify;
@@ -78,7 +77,7 @@ impl Children {
                 command.env_remove(name);
             });
             command.envs(user.environment());
-            run_as(&mut command, credentials(&user.user));
+            run_as(&mut command, user.user.credentials.clone());
         }
         let child = command.spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;

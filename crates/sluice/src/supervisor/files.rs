@@ -11,10 +11,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchow
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use sluice_launch::Credentials;
 use sluice_log::activity::FILE_NAME as STATE_FILE;
 use sluice_settings::{Settings, User};
-
-use crate::control::place;
+use sluice_tools::control::place;
 
 /// The user of the server process, and what that process finds in its environment.
 #[derive(Clone, Debug)]
@@ -36,7 +36,11 @@ impl ServerUser {
     /// Variables for the server process, in place of those of root.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let home = self.user.home.clone().unwrap_or_else(|| "/".into());
-        let login = self.user.login.clone().unwrap_or_else(|| self.user.uid.to_string());
+        let login = self
+            .user
+            .login
+            .clone()
+            .unwrap_or_else(|| self.user.credentials.uid.to_string());
         let mut variables = vec![
             ("HOME", home.into_os_string()),
             ("USER", login.clone().into()),
@@ -87,9 +91,10 @@ impl ServerUser {
 
     /// Whether the permissions of a file let the user write it.
     fn may_write(&self, about: &Metadata) -> bool {
+        let Credentials { uid, gid, groups } = &self.user.credentials;
         let mask = match about {
-            about if about.uid() == self.user.uid => 0o200,
-            about if about.gid() == self.user.gid || self.user.groups.contains(&about.gid()) => 0o020,
+            about if about.uid() == *uid => 0o200,
+            about if about.gid() == *gid || groups.contains(&about.gid()) => 0o020,
             _ => 0o002,
         };
         about.mode() & mask != 0
@@ -100,7 +105,7 @@ impl ServerUser {
             return Ok(());
         };
         match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => chown(&path, Some(self.user.uid), Some(self.user.gid)),
+            Ok(()) => chown(&path, Some(self.user.credentials.uid), Some(self.user.credentials.gid)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.take_over_directory(&path),
             Err(error) => Err(error),
         }
@@ -125,13 +130,13 @@ impl ServerUser {
             files.push(entry.path());
         }
         for file in &files {
-            lchown(file, Some(self.user.uid), Some(self.user.gid))?;
+            lchown(file, Some(self.user.credentials.uid), Some(self.user.credentials.gid))?;
         }
-        lchown(path, Some(self.user.uid), Some(self.user.gid))
+        lchown(path, Some(self.user.credentials.uid), Some(self.user.credentials.gid))
     }
 
     fn give(&self, file: &File) -> io::Result<()> {
-        fchown(file, Some(self.user.uid), Some(self.user.gid))
+        fchown(file, Some(self.user.credentials.uid), Some(self.user.credentials.gid))
     }
 }
 

@@ -28,9 +28,9 @@ pub(crate) enum Age {
 /// How the script gets its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// In its environment (CGI).
+    /// The environment of the process (CGI).
     Environment,
-    /// As the record in CGIPLUSIN; the process is kept afterwards.
+    /// A record in CGIPLUSIN; the process is kept afterwards.
     Record(Age),
 }
 

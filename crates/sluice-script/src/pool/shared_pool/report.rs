@@ -7,7 +7,7 @@ use std::sync::Weak;
 use std::time::Instant;
 
 use sluice_http::request_id::UniqueId;
-use sluice_report::scripts::{Phase, Pool as PoolReport, Process as ProcessReport, Request, Waiter as WaiterReport};
+use sluice_report::scripts::{Phase, Pool as PoolReport, ProcessReport, ProcessRequest, Waiter as WaiterReport};
 
 use super::SharedPool;
 use crate::pool::pool_record::{ReportedPool, Retired, milliseconds};
@@ -138,9 +138,9 @@ fn with_view(base: ProcessReport, view: &ProcessView) -> ProcessReport {
         pid: Some(view.pid),
         uses: view.uses,
         script: view.script.as_deref().map(str::to_owned),
-        request: view.exchange.map(|id| Request {
+        request: view.exchange.map(|id| ProcessRequest {
             id: id.to_string(),
-            ..Request::default()
+            ..ProcessRequest::default()
         }),
         ..base
     }

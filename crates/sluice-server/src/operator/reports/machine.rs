@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sluice_pages::frame::Link;
 use sluice_report::machine::{
-    Engine, Hardware, Library, Machine, Process, Program, System, distribution, limits, processor_seconds,
+    Engine, Hardware, Library, Machine, Program, ServerProcess, System, distribution, limits, processor_seconds,
 };
 use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
@@ -75,14 +75,14 @@ fn machine(rating: Option<&Path>) -> Machine {
 }
 
 /// The server process.
-pub(super) fn process() -> Process {
-    Process {
+pub(super) fn process() -> ServerProcess {
+    ServerProcess {
         // The directory itself is open while it is read.
         descriptors: fs::read_dir("/proc/self/fd")
             .ok()
             .map(|entries| (entries.count() as u64).saturating_sub(1)),
         processor_seconds: processor_seconds(&read("/proc/self/stat")),
-        ..Process::of(std::process::id(), &read("/proc/self/status"))
+        ..ServerProcess::of(std::process::id(), &read("/proc/self/status"))
     }
 }
 

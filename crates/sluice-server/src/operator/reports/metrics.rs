@@ -7,7 +7,7 @@ use sluice_pages::frame::Link;
 use sluice_pages::metrics::{self, CONTENT_TYPE, Measured};
 
 use crate::operator::reports::ask::Ask;
-use crate::operator::reports::page::{Answered, Content, Page};
+use crate::operator::reports::page::{Content, Page, PageResponse};
 use crate::operator::reports::{answer, machine};
 
 pub(super) static PAGE: Page = Page {
@@ -18,7 +18,7 @@ pub(super) static PAGE: Page = Page {
     content: Content::Own(respond),
 };
 
-fn respond(ask: Ask) -> Answered {
+fn respond(ask: Ask) -> PageResponse {
     Box::pin(async move {
         let state = std::sync::Arc::clone(&ask.context.state);
         let encode = move || {

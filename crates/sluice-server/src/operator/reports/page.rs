@@ -30,14 +30,14 @@ pub(crate) enum Content {
     /// A value that the script fetches again every 20 seconds: for long pages that change slowly.
     LiveSlowly(fn(&Wanted) -> Collected),
     /// A response that the page makes itself. It is not in the navigation if its title is empty.
-    Own(fn(Ask) -> Answered),
+    Own(fn(Ask) -> PageResponse),
 }
 
 /// The value of a page, which may take time: threads and other workers are asked.
 pub(crate) type Collected = Pin<Box<dyn Future<Output = Result<Box<dyn Report>, Fault>>>>;
 
 /// A response that may take time.
-pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
+pub(crate) type PageResponse = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
 
 /// The part of a request that its page uses. A live page keeps it, so no configuration is part of it.
 pub(crate) struct Wanted {

@@ -20,7 +20,7 @@ use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Tak
 
 use crate::operator::reports::ask::{Ask, Basis, Values};
 use crate::operator::reports::event_stream::{Events, Kind, respond_with};
-use crate::operator::reports::page::{Answered, Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::page::{Collected, Content, Page, PageResponse, Wanted, ready};
 use crate::operator::reports::{answer, origin};
 use crate::watch_log::WatchLog;
 
@@ -86,11 +86,11 @@ fn collect(wanted: &Wanted) -> Collected {
     })
 }
 
-fn events(ask: Ask) -> Answered {
+fn events(ask: Ask) -> PageResponse {
     Box::pin(async move { begin(&ask, Kind::Events) })
 }
 
-fn text(ask: Ask) -> Answered {
+fn text(ask: Ask) -> PageResponse {
     Box::pin(async move { begin(&ask, Kind::Text) })
 }
 

@@ -1,4 +1,4 @@
-//! What answers for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
+//! The answer for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
 //! slash.
 //!
 //! Here: which of these it is, and by which routes an index page is sent. Where a route has a fallback, what files would answer with an
@@ -48,16 +48,20 @@ impl<'s> ServedPath<'s> {
 
     /// The file behind the path; `asked` is the path that the client asked for.
     pub(super) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
-        let path = self.resolution.path(self.index.as_deref().unwrap_or(asked));
-        site.file_at(&self.resolution.resolved, path)
+        site.file_at(&self.resolution.resolved, self.path(asked))
+    }
+
+    /// The path that leads to the file, after rewriting; `asked` is the path that the client asked for.
+    pub(super) fn path<'p>(&'p self, asked: &'p str) -> &'p str {
+        self.resolution.path(self.index.as_deref().unwrap_or(asked))
     }
 }
 
-/// What was asked of a directory of files.
+/// A path below a directory of files.
 #[derive(Clone, Copy)]
 struct AskedPath<'a> {
     asked: &'a RouteQuestion<'a>,
-    /// As the client knows it.
+    /// The target as the client knows it.
     original: &'a Target,
     /// After rewriting.
     target: &'a Target,

@@ -37,7 +37,7 @@ pub(super) struct Candidates<'s> {
     next_route: ResumeAt,
 }
 
-/// What the decision about a directory must know of fallbacks.
+/// The use of fallbacks in a decision about a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FallbackUse {
     /// The directory answers for every path, if only with an error.

@@ -59,7 +59,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// What a path leads to that has been resolved. `None` if that is nothing, and the next route may have an answer.
+    /// The kind of the entry that a resolved path leads to. `None` if there is no entry, and the next route may have an answer.
     fn entry_kind_at(
         &self,
         resolution: &mut Resolution<'_>,

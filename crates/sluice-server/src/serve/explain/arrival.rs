@@ -43,7 +43,7 @@ pub(super) fn listener_of(
         .map(|(number, _)| number)
 }
 
-/// What a connection shows of the certificate that the client has: nothing in clear text, nor if no handshake asks for it.
+/// The state of the client's certificate that a connection shows: unknown in clear text, and if no handshake asks for it.
 pub(super) fn shown(
     certificate: ClientCertificate,
     scheme: Scheme,

@@ -46,7 +46,7 @@ fn a_rate_counts_before_passwords_are_verified() {
     let server = setup()
         .route("path = \"/secret/*\"\nrate = \"2/h\"\naccess = { users = \"users\" }")
         .start();
-    // A password that must be hashed is counted once, although the request is decided on twice.
+    // A password that must be hashed is counted once, although the request passes the gate twice.
     for expected in [200, 200, 429] {
         assert_eq!(
             status(&server, "GET", "/secret/a.txt", &basic("ann", "open sesame")),
@@ -104,6 +104,35 @@ fn requests_wait_for_a_permit_and_too_many_are_refused() {
         "done",
         "the permit is free again"
     );
+}
+
+#[test]
+fn a_file_that_changes_while_its_request_waits_is_sent_as_it_is_then() {
+    let setup = setup()
+        .script("wait", WAITING_SCRIPT)
+        .route("path = \"/*\"\nthrottle = { at_once = 1, queue = 1, queue_timeout = \"1m\" }");
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let old = server.get("/a.txt");
+    let mut first = server.connect();
+    first.get("/cgi-bin/wait");
+    assert_eq!(events.line(), "begun");
+    let (sender, responses) = mpsc::channel();
+    thread::scope(|scope| {
+        // One of them waits, the other one is refused.
+        for _ in 0..2 {
+            let (server, sender) = (&server, sender.clone());
+            scope.spawn(move || sender.send(server.get("/a.txt")).unwrap());
+        }
+        assert_eq!(responses.recv_timeout(DEADLINE).unwrap().status, 503);
+        std::fs::write(server.path("htdocs/a.txt"), "other and longer").unwrap();
+        gate.open();
+        assert_eq!(first.response().text(), "done");
+        let response = responses.recv_timeout(DEADLINE).unwrap();
+        assert_eq!(response.text(), "other and longer");
+        assert_ne!(response.field("etag"), old.field("etag"));
+        assert_eq!(response.field("content-length"), Some("16"));
+    });
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sluice_report::command::{CommandResult, ServerReport};
-use sluice_report::requests::{Request, Requests};
-use sluice_report::scripts::{Pool, Process};
+use sluice_report::requests::{ActiveRequest, RequestList};
+use sluice_report::scripts::{Pool, ProcessReport};
 
 use super::poller::{News, Order};
 
@@ -21,7 +21,7 @@ const FILTER_CHARACTERS_MAX: usize = 60;
 /// The state and the requests of a server at one moment.
 pub(super) struct Snapshot {
     pub state: ServerReport,
-    pub requests: Requests,
+    pub requests: RequestList,
 }
 
 impl Snapshot {
@@ -79,7 +79,7 @@ pub(super) struct Rates {
 #[derive(Clone, Copy)]
 pub(super) struct ProcessLine<'a> {
     pub pool: &'a Pool,
-    pub process: &'a Process,
+    pub process: &'a ProcessReport,
     /// The processor time as a share of one processor; `None` until it is known.
     pub processor: Option<f64>,
 }
@@ -173,11 +173,11 @@ impl Model {
     }
 
     /// The requests, filtered and in order.
-    pub(super) fn requests(&self) -> Vec<&Request> {
+    pub(super) fn requests(&self) -> Vec<&ActiveRequest> {
         let requests = self.snapshot.iter().flat_map(|snapshot| &snapshot.requests.requests);
         let mut requests: Vec<_> = requests.filter(|request| self.shows_request(request)).collect();
         requests.sort_by(|one, other| {
-            let bytes = |request: &Request| request.sent_bytes + request.received_bytes;
+            let bytes = |request: &ActiveRequest| request.sent_bytes + request.received_bytes;
             let order = match self.request_order {
                 RequestOrder::Age => other.age_ms.cmp(&one.age_ms),
                 RequestOrder::State => one.state.cmp(&other.state),
@@ -227,7 +227,7 @@ impl Model {
         if self.is_reversed { order.reverse() } else { order }
     }
 
-    fn shows_request(&self, request: &Request) -> bool {
+    fn shows_request(&self, request: &ActiveRequest) -> bool {
         let texts = [
             &request.id,
             &request.client,

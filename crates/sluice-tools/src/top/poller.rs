@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sluice_report::command::Command;
 
-use crate::control;
-use crate::control::client::ServerOptions;
+use crate::control::Caller;
+use crate::control::client::{ServerOptions, ask};
 use crate::top::model::Snapshot;
 
 /// An order to the server.
@@ -36,11 +36,11 @@ pub(super) struct Poller {
 
 impl Poller {
     /// Asks a server in this interval.
-    pub(super) fn start(server: ServerOptions, interval: Duration) -> Poller {
+    pub(super) fn start(server: ServerOptions, caller: Caller, interval: Duration) -> Poller {
         let (order_sender, received) = channel();
         // While nobody takes the news (a watch has the terminal), the server is not asked either.
         let (sender, news) = sync_channel(1);
-        std::thread::spawn(move || poll(&server, interval, &received, &sender));
+        std::thread::spawn(move || poll(&server, caller, interval, &received, &sender));
         Poller { order_sender, news }
     }
 
@@ -55,14 +55,20 @@ impl Poller {
     }
 }
 
-fn poll(server: &ServerOptions, interval: Duration, received: &Receiver<Order>, news: &SyncSender<News>) {
+fn poll(
+    server: &ServerOptions,
+    caller: Caller,
+    interval: Duration,
+    received: &Receiver<Order>,
+    news: &SyncSender<News>,
+) {
     loop {
         let message = match received.recv_timeout(interval) {
-            Ok(order) => Some(carry_out(server, order)),
+            Ok(order) => Some(carry_out(server, caller, order)),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let snapshot = control::client::ask(server, &Command::Top)
+        let snapshot = ask(server, &Command::Top, caller)
             .and_then(|(answer, _)| Snapshot::of(answer))
             .map_or_else(News::Silence, |snapshot| News::Snapshot(Box::new(snapshot)));
         for one in message.into_iter().chain([snapshot]) {
@@ -73,11 +79,11 @@ fn poll(server: &ServerOptions, interval: Duration, received: &Receiver<Order>, 
     }
 }
 
-fn carry_out(server: &ServerOptions, order: Order) -> News {
+fn carry_out(server: &ServerOptions, caller: Caller, order: Order) -> News {
     let command = match order {
         Order::Retire(script) => Command::Retire { script },
         Order::End(id) => Command::End { id },
     };
-    let answered = control::client::ask(server, &command);
+    let answered = ask(server, &command, caller);
     News::Message(answered.map_or_else(|error| error, |(answer, _)| answer.messages.join("; ")))
 }

@@ -21,8 +21,8 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use sluice_http::escape::escaped_lines;
 use sluice_report::command::Command;
 
-use crate::control;
-use crate::control::client::ServerOptions;
+use crate::control::Caller;
+use crate::control::client::{ServerOptions, ask};
 use model::{Model, Snapshot};
 use poller::{Order, Poller};
 use screen::{Input, Screen};
@@ -42,7 +42,7 @@ Without --server it shows the only server that this user runs, or the one with t
 /// `sluice top`.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Top {
+pub struct Top {
     #[command(flatten)]
     server: ServerOptions,
     /// Seconds between two questions to the server.
@@ -76,23 +76,23 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// One line: no server was found, or there is no terminal.
-pub(crate) fn run(options: &Top, print: fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
+pub fn run(options: &Top, caller: Caller) -> Result<ExitCode, String> {
     let server = &options.server;
     // First without the screen, so that a message about a missing server stays readable.
-    let (answer, text) = control::client::ask(server, &Command::Top)?;
+    let (answer, text) = ask(server, &Command::Top, caller)?;
     if options.json {
-        print(&text)?;
+        (caller.print)(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let snapshot = Snapshot::of(answer).map_err(|message| format!("the server answers: {message}"))?;
     let mut model = Model::new(options.filter.clone());
     model.take(snapshot, Instant::now());
     if options.once {
-        print(&escaped_lines(&view::text(&model)))?;
+        (caller.print)(&escaped_lines(&view::text(&model)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let interval = Duration::from_secs_f64(options.interval);
-    let mut poller = Poller::start(options.server.clone(), interval);
+    let mut poller = Poller::start(options.server.clone(), caller, interval);
     let mut screen = Screen::open()?;
     let result = run_until_quit(&mut model, &mut poller, &mut screen, server);
     // Before any message.

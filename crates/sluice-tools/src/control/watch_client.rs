@@ -14,10 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use sluice_http::escape::{escaped_lines, is_deceptive};
-use sluice_report::command::CommandResult;
+use sluice_report::command::{COMMAND_BYTES_MAX, CommandResult};
 use sluice_watch::{End as WatchEnd, Item, Items, Spec};
 
-use super::COMMAND_BYTES_MAX;
+use super::Caller;
 use super::client::{ANSWER_TIMEOUT, ServerOptions};
 use super::watching::{WatchFormat, Watching};
 use super::waterfall::Waterfall;
@@ -53,7 +53,7 @@ Examples:
 /// The command line of `sluice watch`.
 #[derive(Args, Debug)]
 #[command(after_help = HELP, after_long_help = long_help())]
-pub(crate) struct Options {
+pub struct WatchOptions {
     /// The items to show: a list of items and groups; a - before a name removes it [default: usual].
     #[arg(short, long, value_name = "LIST", value_parser = option("items"), allow_hyphen_values = true)]
     items: Vec<String>,
@@ -138,7 +138,7 @@ fn long_help() -> String {
     text
 }
 
-impl Options {
+impl WatchOptions {
     fn spec(&self) -> Result<Spec, String> {
         let items = self.items.iter().map(|value| ("items", value));
         let triggers = self.trigger.iter().map(|value| ("trigger", value));
@@ -182,9 +182,9 @@ impl Options {
 ///
 /// # Errors
 /// One line: no server was found, the watch was refused, the server ended, or the file cannot be written.
-pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
+pub fn run(options: &WatchOptions, caller: Caller) -> Result<ExitCode, String> {
     let spec = options.spec()?;
-    let (socket, stream) = options.server.connect()?;
+    let (socket, stream) = options.server.connect(caller)?;
     let named = |error: io::Error| format!("{}: {error}", socket.display());
     let watching = Watching::Watch {
         format: options.format(),
@@ -463,7 +463,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        options: Options,
+        options: WatchOptions,
     }
 
     fn spec(arguments: &[&str]) -> Result<String, String> {

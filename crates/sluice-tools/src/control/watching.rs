@@ -4,7 +4,7 @@
 //! sluice watch ── watch_client ─▶ {"command":"watch","spec":{…}}
 //!                              ◀─ {"ok":true}           one line, as of any command
 //!                              ◀─ -- watching …         until the watch ends, or the client closes the connection
-//!                              ◀─ 14:05:08.672341 …     written by watch_stream
+//!                              ◀─ 14:05:08.672341 …     written by the program's `watch_stream`
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use sluice_watch::{End, Notice, Spec};
 /// The command that begins a watch.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-pub(super) enum Watching {
+pub enum Watching {
     /// Send events as they happen, after the answer.
     Watch {
         /// The format of the events.
@@ -28,7 +28,7 @@ pub(super) enum Watching {
 /// How events are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum WatchFormat {
+pub enum WatchFormat {
     /// For people: a line for each event, and more if its text has several.
     #[default]
     Text,
@@ -38,7 +38,8 @@ pub(super) enum WatchFormat {
 
 impl WatchFormat {
     /// A notice as a line, with its newline.
-    pub(super) fn line(self, notice: &Notice) -> String {
+    #[must_use]
+    pub fn line(self, notice: &Notice) -> String {
         match self {
             WatchFormat::Text => format!("{notice}\n"),
             WatchFormat::Json => format!("{}\n", serde_json::to_string(notice).unwrap_or_default()),

@@ -7,7 +7,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState};
-use sluice_report::requests::{Request, State as RequestState};
+use sluice_report::requests::{ActiveRequest, State as RequestState};
 use sluice_report::text::number;
 
 use super::model::{Model, Pane, ProcessLine, ProcessOrder, RequestOrder};
@@ -150,7 +150,7 @@ fn draw_requests(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     );
 }
 
-fn request_row(request: &Request) -> Row<'static> {
+fn request_row(request: &ActiveRequest) -> Row<'static> {
     let client = request
         .client
         .rsplit_once(':')

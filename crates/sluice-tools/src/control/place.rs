@@ -16,10 +16,11 @@ use sluice_settings::StateDirectory;
 const VARIABLE: &str = "SLUICE_RUNTIME_DIR";
 
 /// The variable that names another directory for what is kept over a restart.
-pub(crate) const STATE_VARIABLE: &str = "SLUICE_STATE_DIR";
+pub const STATE_VARIABLE: &str = "SLUICE_STATE_DIR";
 
 /// The directory for the sockets of this user. It need not exist.
-pub(crate) fn directory() -> PathBuf {
+#[must_use]
+pub fn directory() -> PathBuf {
     if let Some(named) = std::env::var_os(VARIABLE)
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
@@ -41,7 +42,8 @@ pub(crate) fn directory() -> PathBuf {
 
 /// The directory for the state that a server of this user keeps over a restart. It need not exist. `None` if no state is kept, or there is no
 /// place for it.
-pub(crate) fn state_directory(settings: &StateDirectory) -> Option<PathBuf> {
+#[must_use]
+pub fn state_directory(settings: &StateDirectory) -> Option<PathBuf> {
     match settings {
         StateDirectory::Off => None,
         StateDirectory::Path(path) => Some(path.clone()),
@@ -69,12 +71,14 @@ fn usual_state_directory(is_root: bool, variable: impl Fn(&str) -> Option<OsStri
 }
 
 /// The file with the last rating of the machine by this user.
-pub(crate) fn rating_file() -> PathBuf {
+#[must_use]
+pub fn rating_file() -> PathBuf {
     directory().join("rating.json")
 }
 
 /// The socket of the server with this process id.
-pub(super) fn socket_of(directory: &Path, pid: u32) -> PathBuf {
+#[must_use]
+pub fn socket_of(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
@@ -82,7 +86,7 @@ pub(super) fn socket_of(directory: &Path, pid: u32) -> PathBuf {
 ///
 /// # Errors
 /// One line: it cannot be made, or others have access to it.
-pub(crate) fn create(directory: &Path) -> Result<(), String> {
+pub fn create(directory: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             return Err(format!("{}: {error}", directory.display()));

@@ -14,7 +14,7 @@ use sluice_report::command::{Command, CommandResult, ServerReport};
 use sluice_settings::ControlSocket;
 
 use super::found::{self, Running};
-use super::{place, render};
+use super::{Caller, place, render};
 
 /// The socket that packages and the deployment guide use.
 const SYSTEM_SOCKET: &str = "/run/sluice/control.sock";
@@ -32,20 +32,21 @@ Only the user of a server and root can give it commands. The exit status is 0 if
 /// The command line of each of these commands.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Options {
+pub struct CommandOptions {
+    /// The server.
     #[command(flatten)]
-    pub(crate) server: ServerOptions,
+    pub server: ServerOptions,
     /// Print the answer as JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// The server that a command is for. Without either, it is the only one that this user runs.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct ServerOptions {
+pub struct ServerOptions {
     /// The server: its process id, or the path of its socket (key `control` of `[server]`).
     #[arg(long, value_name = "PID|SOCKET")]
-    pub(crate) server: Option<String>,
+    pub server: Option<String>,
     /// The server that runs this configuration file, or has its control socket.
     #[arg(short = 'c', long = "config", value_name = "FILE", conflicts_with = "server")]
     config: Option<PathBuf>,
@@ -56,9 +57,9 @@ impl ServerOptions {
     ///
     /// # Errors
     /// One line: no server was found, or it does not listen.
-    pub(crate) fn connect(&self) -> Result<(PathBuf, UnixStream), String> {
+    pub(super) fn connect(&self, caller: Caller) -> Result<(PathBuf, UnixStream), String> {
         match &self.config {
-            Some(file) => of_configuration(file),
+            Some(file) => of_configuration(file, caller),
             None => find(self.server.as_deref()),
         }
     }
@@ -75,17 +76,17 @@ impl ServerOptions {
 ///
 /// # Errors
 /// One line: no server was found, or it did not answer.
-pub(crate) fn run(command: &Command, options: &Options, print: fn(&str) -> Result<(), String>) -> Result<bool, String> {
-    let (answer, text) = ask(&options.server, command)?;
+pub fn run(command: &Command, options: &CommandOptions, caller: Caller) -> Result<bool, String> {
+    let (answer, text) = ask(&options.server, command, caller)?;
     if options.json {
-        print(&text)?;
+        (caller.print)(&text)?;
         return Ok(answer.ok);
     }
     let mut shown: String = answer.messages.iter().map(|line| format!("{line}\n")).collect();
     if let Some(state) = &answer.state {
         shown.push_str(&render::render(state));
     }
-    print(&escaped_lines(&shown))?;
+    (caller.print)(&escaped_lines(&shown))?;
     Ok(answer.ok)
 }
 
@@ -93,8 +94,12 @@ pub(crate) fn run(command: &Command, options: &Options, print: fn(&str) -> Resul
 ///
 /// # Errors
 /// One line: no server was found, or it did not answer.
-pub(crate) fn ask(server: &ServerOptions, command: &Command) -> Result<(CommandResult, String), String> {
-    let (socket, stream) = server.connect()?;
+pub(crate) fn ask(
+    server: &ServerOptions,
+    command: &Command,
+    caller: Caller,
+) -> Result<(CommandResult, String), String> {
+    let (socket, stream) = server.connect(caller)?;
     let text = exchange(stream, command).map_err(|error| format!("{}: {error}", socket.display()))?;
     let answer =
         serde_json::from_str(&text).map_err(|error| format!("{}: not an answer: {error}", socket.display()))?;
@@ -166,10 +171,10 @@ fn of_pid(directory: &Path, pid: u32) -> Result<(PathBuf, UnixStream), String> {
 }
 
 /// The server that runs a configuration file: the file names its socket, or the server says so itself.
-fn of_configuration(file: &Path) -> Result<(PathBuf, UnixStream), String> {
+fn of_configuration(file: &Path, caller: Caller) -> Result<(PathBuf, UnixStream), String> {
     let shown = file.display();
     let wanted = file.canonicalize().map_err(|error| format!("{shown}: {error}"))?;
-    let named = sluice_config::control_socket(file)?;
+    let named = (caller.named_socket)(file)?;
     let refusal = match &named.socket {
         Some(ControlSocket::Path(socket)) => match connect(socket) {
             Ok(stream) => return Ok((socket.clone(), stream)),

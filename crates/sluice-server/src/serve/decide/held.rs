@@ -1,0 +1,109 @@
+//! The decision of a request that waits at the gate: for a password, an agent or a throttle.
+//!
+//! The way through the routes is kept, a file is not: it would be open for as long as its client likes, and what was known of it would be old
+//! when it is sent. So it is looked up again afterwards, at the place that the decision led to. Not here: the wait (`carry_out`).
+
+use sluice_files::lookup::{Files, PathForm};
+use sluice_http::fault::{Absent, ClientFault, Fault};
+use sluice_settings::rule::Adjustments;
+use sluice_settings::{CacheUse, Precompressed};
+
+use crate::dispatch::Site;
+use crate::dispatch::resolve::Resolved;
+use crate::serve::decide::directory::ServedPath;
+use crate::serve::decide::{Answer, Decision, RouteQuestion};
+
+/// The decision of a request while it waits.
+pub(crate) struct HeldDecision {
+    adjustments: Adjustments,
+    answer: HeldAnswer,
+    handler: Option<&'static str>,
+}
+
+enum HeldAnswer {
+    /// An answer that does not depend on a file.
+    Made(Result<Answer, Fault>),
+    File(HeldFile),
+}
+
+/// The place of a file below a directory of the site.
+struct HeldFile {
+    /// The number of the route that sends the file. `None` for the root of the site.
+    route: Option<usize>,
+    /// The path below the directory.
+    relative: String,
+    cache_use: CacheUse,
+    precompressed: Option<Precompressed>,
+}
+
+impl Decision<'_> {
+    /// The decision as a request holds it, after the log has noted the way to it. `asked` is the path that the client asked for.
+    pub(crate) fn hold(self, site: &Site, asked: &str) -> HeldDecision {
+        let answer = match (self.answer, &self.served) {
+            (Ok(Answer::File(_)), Some(served)) => match HeldFile::new(site, served, asked, &self.adjustments) {
+                Some(file) => HeldAnswer::File(file),
+                None => HeldAnswer::Made(Err(Fault::unexpected("a file without a directory"))),
+            },
+            (answer, _) => HeldAnswer::Made(answer),
+        };
+        HeldDecision {
+            adjustments: self.adjustments,
+            answer,
+            handler: self.handler,
+        }
+    }
+}
+
+impl HeldDecision {
+    /// The decision after the wait. A file is looked up again; it may have changed, or be gone.
+    pub(crate) fn release(self, site: &Site, asked: &RouteQuestion<'_>) -> Decision<'static> {
+        Decision {
+            adjustments: self.adjustments,
+            answer: match self.answer {
+                HeldAnswer::Made(answer) => answer,
+                HeldAnswer::File(file) => file.look_up(site, asked),
+            },
+            handler: self.handler,
+            served: None,
+        }
+    }
+}
+
+impl HeldFile {
+    /// `None` if the path leads to no directory of files.
+    fn new(site: &Site, served: &ServedPath<'_>, asked: &str, adjustments: &Adjustments) -> Option<HeldFile> {
+        let resolved = &served.resolution().resolved;
+        let (_, relative) = resolved.directory(served.path(asked))?;
+        Some(HeldFile {
+            route: match resolved {
+                Resolved::Route(route, ..) => Some(site.routes.iter().position(|other| std::ptr::eq(other, *route))?),
+                Resolved::Root(_) | Resolved::Nowhere => None,
+            },
+            relative: relative.to_owned(),
+            cache_use: adjustments.cache.unwrap_or(site.cache),
+            precompressed: site.compression.files(adjustments.compress),
+        })
+    }
+
+    fn look_up(&self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, Fault> {
+        let kind = self.route.and_then(|number| site.routes[number].kind());
+        let directory = match self.route {
+            Some(_) => kind.and_then(|kind| kind.directory()),
+            None => site.root.as_ref(),
+        };
+        let files = Files {
+            directory: directory.ok_or_else(|| Fault::unexpected("files without a directory"))?,
+            records: kind.and_then(|kind| kind.records()),
+            cache: asked.cache,
+            cache_use: self.cache_use,
+            types: &site.types,
+            compression: &site.compression,
+            precompressed: self.precompressed,
+            tracer: asked.tracer,
+        };
+        let attributes = &asked.attributes;
+        let found = files.look_up(&self.relative, PathForm::Any, attributes.method, attributes.fields)?;
+        let absent = || ClientFault::NotFound(Absent::File((&*self.relative).into())).into();
+        found.map(Answer::File).ok_or_else(absent)
+    }
+}
