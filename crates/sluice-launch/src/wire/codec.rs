@@ -9,9 +9,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
+/// Bytes of most messages, at most.
+const USUAL_BYTES: usize = 256;
+
 /// Makes a message.
 pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(message, Vec::with_capacity(256))
+    encode_long(message, 0)
+}
+
+/// Makes a message that has so many bytes more than most, so that its memory is allocated once.
+pub(crate) fn encode_long(message: &impl Serialize, bytes: usize) -> Vec<u8> {
+    postcard::to_extend(message, Vec::with_capacity(USUAL_BYTES + bytes))
         .expect("its values are plain, and memory is all that it needs")
 }
 

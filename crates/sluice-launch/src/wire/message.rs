@@ -23,7 +23,7 @@ use crate::end::proc_state::Observation;
 use crate::end::session::Company;
 use crate::start::outcome::{End, StartError};
 use crate::start::program::Program;
-use crate::wire::codec::{Malformed, decode, encode};
+use crate::wire::codec::{Malformed, decode, encode, encode_long};
 use crate::wire::message_socket::MESSAGE_BYTES_MAX;
 use crate::wire::program_wire::{self, PlainProgram};
 
@@ -119,11 +119,15 @@ pub(crate) fn pack_launch<'a>(
     mark: &str,
 ) -> std::io::Result<(Packed, Vec<BorrowedFd<'a>>)> {
     let fds = program_wire::descriptors(program);
-    let bytes = encode(&PlainRequest::Launch(number, Box::new(PlainProgram::of(program, mark))));
+    let plain = Box::new(PlainProgram::of(program, mark));
+    let bytes = encode_long(&PlainRequest::Launch(number, plain), program.environment.len());
     if bytes.len() <= MESSAGE_BYTES_MAX {
         return Ok((Packed { bytes, file: None }, fds));
     }
-    let file = program_wire::store(&encode(&PlainProgram::of(program, mark)))?;
+    let file = program_wire::store(&encode_long(
+        &PlainProgram::of(program, mark),
+        program.environment.len(),
+    ))?;
     let packed = Packed {
         bytes: encode(&PlainRequest::LaunchFile(number)),
         file: Some(file),

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use crate::end::pidfd::{Exit, Signal};
 use crate::start::outcome::StartError;
 use crate::users::run_as::{RunAs, SameUser};
+use crate::wire::codec;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Reply, Request};
 use crate::wire::message_socket::{FDS_MAX, MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
+use crate::wire::program_wire::PlainProgram;
 use crate::wire::remote::RemoteLauncher;
 use crate::wire::service::{Service, ServiceError, ServiceSettings};
 use crate::{LauncherSettings, Mailbox, ProcessLimits, Program, Stdin};
@@ -190,6 +192,19 @@ fn values_beyond_their_bounds_are_refused() {
         let files = vec![tempfile::tempfile().unwrap().into()];
         let read = Request::read(&start_message(&program), files);
         assert_eq!(read.err(), refused.map(Malformed));
+    }
+}
+
+#[test]
+fn a_program_with_too_many_arguments_is_refused() {
+    for (count, refused) in [
+        (1 << 16, None),
+        ((1 << 16) + 1, Some(Malformed("the kind, or a value"))),
+    ] {
+        let mut program = program(&["/bin/true"]);
+        program.arguments = vec![CString::default(); count];
+        let message = codec::encode(&PlainProgram::of(&program, ""));
+        assert_eq!(codec::decode::<PlainProgram<'_>>(&message).err(), refused, "{count}");
     }
 }
 
