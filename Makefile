@@ -148,10 +148,10 @@ test-build:
 server:
 	@[ "$(SERVER_IS_BUILT)" = 1 ] || $(CARGO) build --locked --bin sluice
 
-# Unit, property and integration tests; the last with the real binary, and four at once, because most of the time they wait. Of examples in doc
-# comments there is one, in sluice-membuf; rustdoc would read every other crate for nothing.
+# Unit, property and integration tests; the last with the real binary. Of examples in doc comments there is one, in sluice-membuf; rustdoc would read
+# every other crate for nothing.
 test-rust:
-	@RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --locked --workspace --tests
+	@$(CARGO) test --locked --workspace --tests
 	@$(CARGO) test --locked --package sluice-membuf --doc
 
 # What packages contain, without building one.
