@@ -139,7 +139,7 @@ impl RequestBody {
         self
     }
 
-    /// Discards, in a task of the worker, what is not read of the body.
+    /// Discards the unread rest of the body, in a task of the worker.
     #[must_use]
     pub fn discarding_rest(mut self, tasks: &Tasks) -> RequestBody {
         self.discarding = Some(tasks.clone());

@@ -122,7 +122,7 @@ impl Removal {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Records a failure. A file that no longer exists is none.
+    /// Records a failure. A file that no longer exists is not a failure.
     fn note(&mut self, result: io::Result<()>) {
         if let Err(error) = result
             && error.kind() != io::ErrorKind::NotFound

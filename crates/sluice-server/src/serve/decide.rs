@@ -25,16 +25,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Uri;
+use sluice_files::directory::Directory;
 use sluice_files::file_cache::FileCache;
 use sluice_files::listing::page::ListingRequest;
+use sluice_files::lookup::Files;
+use sluice_files::records::Records;
 use sluice_files::response::Selected;
 use sluice_files::send_file::{SendDirectories, SendFile};
 use sluice_gateway::ReplyHead;
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 use sluice_script::route::{Script, ScriptRoute};
-use sluice_settings::Mode;
 use sluice_settings::rule::{Access, Adjustments, CertificateUse, RequestAttributes};
+use sluice_settings::{CacheUse, Mode, Precompressed};
 use sluice_watch::Tracer;
 
 use crate::dispatch::Site;
@@ -56,6 +59,38 @@ pub(crate) struct RouteQuestion<'a> {
     pub variants: Variants,
     /// The tracer of the exchange, for the events of files.
     pub tracer: &'a Tracer,
+}
+
+/// The terms of the routes on which a file is sent.
+#[derive(Clone, Copy)]
+struct FileTerms {
+    cache_use: CacheUse,
+    precompressed: Option<Precompressed>,
+}
+
+impl<'a> RouteQuestion<'a> {
+    /// The files of a directory of the site, as this request may get them.
+    fn files<'f>(
+        &self,
+        site: &'f Site,
+        directory: &'f Directory,
+        records: Option<&'f Records>,
+        terms: FileTerms,
+    ) -> Files<'f>
+    where
+        'a: 'f,
+    {
+        Files {
+            directory,
+            records,
+            cache: self.cache,
+            cache_use: terms.cache_use,
+            types: &site.types,
+            compression: &site.compression,
+            precompressed: terms.precompressed,
+            tracer: self.tracer,
+        }
+    }
 }
 
 /// The thing that a request is about.

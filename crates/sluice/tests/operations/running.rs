@@ -219,18 +219,15 @@ fn a_thousand_requests_in_progress_are_shown_and_do_not_delay_others() {
     begun.line();
     let clients: Vec<_> = (1..REQUESTS).map(|_| begin(&server, "/cgiplus-bin/slow")).collect();
     assert!(wait_until(|| top(&server)["requests"]["total"] == REQUESTS));
-    let mut times = Vec::new();
     for _ in 0..10 {
         let shown = top(&server);
         assert_eq!(shown["requests"]["requests"].as_array().unwrap().len(), REQUESTS);
         assert_eq!(pool(&shown, "slow")["waiting"], REQUESTS - 1);
         let asked = Instant::now();
         assert_eq!(server.get("/health.txt").status, 200);
-        times.push(asked.elapsed());
+        let time = asked.elapsed();
+        assert!(time < Duration::from_secs(2), "{time:?}");
     }
-    // A busy machine delays one of them, the server would delay all.
-    times.sort_unstable();
-    assert!(times[5] < Duration::from_secs(2), "{times:?}");
     drop(clients);
     assert!(wait_until(|| top(&server)["requests"]["total"] == 1));
     gate.open();

@@ -19,7 +19,7 @@ use crate::dispatch::Site;
 use crate::dispatch::found_script::script_at;
 use crate::dispatch::resolve::{Resolution, Trace};
 use crate::serve::decide::fallback::{FallbackUse, is_read};
-use crate::serve::decide::{Answer, Decision, EarlierPath, RouteQuestion, Variants};
+use crate::serve::decide::{Answer, Decision, EarlierPath, FileTerms, RouteQuestion, Variants};
 use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
@@ -76,16 +76,11 @@ impl AskedPath<'_> {
             Variants::Offered => adjustments.compress,
             Variants::Ignored => Some(false),
         };
-        Files {
-            directory,
-            records: resolution.resolved.records(),
-            cache: self.asked.cache,
+        let terms = FileTerms {
             cache_use: adjustments.cache.unwrap_or(site.cache),
-            types: &site.types,
-            compression: &site.compression,
             precompressed: site.compression.files(compress),
-            tracer: self.asked.tracer,
-        }
+        };
+        self.asked.files(site, directory, resolution.resolved.records(), terms)
     }
 }
 

@@ -3,15 +3,14 @@
 //! The way through the routes is kept, a file is not: it would be open for as long as its client likes, and what was known of it would be old
 //! when it is sent. So it is looked up again afterwards, at the place that the decision led to. Not here: the wait (`carry_out`).
 
-use sluice_files::lookup::{Files, PathForm};
+use sluice_files::lookup::PathForm;
 use sluice_http::fault::{Absent, ClientFault, Fault};
 use sluice_settings::rule::Adjustments;
-use sluice_settings::{CacheUse, Precompressed};
 
 use crate::dispatch::Site;
 use crate::dispatch::resolve::Resolved;
 use crate::serve::decide::directory::ServedPath;
-use crate::serve::decide::{Answer, Decision, RouteQuestion};
+use crate::serve::decide::{Answer, Decision, FileTerms, RouteQuestion};
 
 /// The decision of a request while it waits.
 pub(crate) struct HeldDecision {
@@ -31,8 +30,7 @@ struct HeldFile {
     route: Option<usize>,
     /// The path below the directory.
     relative: String,
-    cache_use: CacheUse,
-    precompressed: Option<Precompressed>,
+    terms: FileTerms,
 }
 
 impl Decision<'_> {
@@ -81,8 +79,10 @@ impl HeldFile {
                 Resolved::Root(_) | Resolved::Nowhere => None,
             },
             relative: relative.to_owned(),
-            cache_use: adjustments.cache.unwrap_or(site.cache),
-            precompressed: site.compression.files(adjustments.compress),
+            terms: FileTerms {
+                cache_use: adjustments.cache.unwrap_or(site.cache),
+                precompressed: site.compression.files(adjustments.compress),
+            },
         })
     }
 
@@ -92,16 +92,8 @@ impl HeldFile {
             Some(_) => kind.and_then(|kind| kind.directory()),
             None => site.root.as_ref(),
         };
-        let files = Files {
-            directory: directory.ok_or_else(|| Fault::unexpected("files without a directory"))?,
-            records: kind.and_then(|kind| kind.records()),
-            cache: asked.cache,
-            cache_use: self.cache_use,
-            types: &site.types,
-            compression: &site.compression,
-            precompressed: self.precompressed,
-            tracer: asked.tracer,
-        };
+        let directory = directory.ok_or_else(|| Fault::unexpected("files without a directory"))?;
+        let files = asked.files(site, directory, kind.and_then(|kind| kind.records()), self.terms);
         let attributes = &asked.attributes;
         let found = files.look_up(&self.relative, PathForm::Any, attributes.method, attributes.fields)?;
         let absent = || ClientFault::NotFound(Absent::File((&*self.relative).into())).into();
