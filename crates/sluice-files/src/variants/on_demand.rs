@@ -214,8 +214,9 @@ impl<'a> Planning<'a> {
     fn is_kept(&self, cache: &Cache, directory: &Directory, name: &str) -> bool {
         match self {
             Planning::Cached(cached) => {
+                // Another worker may have read the same version at the same time: its entry has replaced this one.
                 let present = cache.peek(directory, name);
-                present.is_some_and(|present| Arc::ptr_eq(&present, cached))
+                present.is_some_and(|present| present.has_version_of(cached))
             }
             Planning::Unread(_) => true,
             Planning::NotKept(_) => false,
