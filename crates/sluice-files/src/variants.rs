@@ -271,6 +271,33 @@ mod tests {
         (was_pending, encoding.map(|value| value.to_str().unwrap().to_owned()))
     }
 
+    /// Two workers may read a file at the same time; the entry of the one is then replaced by that of the other.
+    #[tokio::test]
+    async fn variant_is_compressed_of_an_entry_that_another_one_of_its_version_has_replaced() {
+        let (_root, directory) = directory(&b"some text ".repeat(1000));
+        let cache = FileCache::new(&CacheSettings::default());
+        let files = Files {
+            directory: &directory,
+            records: None,
+            cache: Some(&cache),
+            cache_use: CacheUse::On,
+            types: &Types::new(&FileSettings::default()),
+            compression: &Compression::new(&CompressionSettings::default()),
+            precompressed: Some(Precompressed::OnDemand),
+            tracer: &Tracer::NONE,
+        };
+        let plain = HeaderMap::new();
+        let look_up = |fields: &HeaderMap| files.select("a.txt", files.find("a.txt").unwrap(), fields);
+        let (first, second) = (look_up(&plain), look_up(&plain));
+        assert!(first.respond("a.txt", &Method::GET, &plain).unwrap().is_ok());
+        let found = files.find("a.txt").unwrap();
+        assert!(second.respond("a.txt", &Method::GET, &plain).unwrap().is_ok());
+        let fields = HeaderMap::from_iter([(header::ACCEPT_ENCODING, "gzip".parse().unwrap())]);
+        let selected = files.select("a.txt", found, &fields);
+        let responded = selected.respond("a.txt", &Method::GET, &fields).unwrap();
+        assert!(responded.is_err(), "it is being compressed");
+    }
+
     #[tokio::test]
     async fn variant_is_compressed_once_for_all_requests_and_cached() {
         let (_root, directory) = directory(&b"some text ".repeat(1000));
