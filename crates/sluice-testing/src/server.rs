@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
@@ -319,7 +320,11 @@ impl Drop for Server {
         if std::thread::panicking() {
             self.kill_all();
         } else if !self.has_ended {
-            self.assert_healthy();
+            // A server that is not well must not outlive its test.
+            if let Err(failure) = catch_unwind(AssertUnwindSafe(|| self.assert_healthy())) {
+                self.kill_all();
+                resume_unwind(failure);
+            }
             self.stop_well();
         }
     }
