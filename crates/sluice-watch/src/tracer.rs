@@ -52,9 +52,9 @@ pub(crate) struct Inner {
     /// The connection of an exchange.
     connection: Tracer,
     is_connection: bool,
-    /// What some candidate wants to be noted.
+    /// The items that at least one candidate wants.
     wanted: Cell<Items>,
-    /// What must not be shown.
+    /// The kinds of values that are not shown.
     masks: Masks,
     timing: RefCell<Timing>,
     /// Holders of a `Hold`.
@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     has_ended: Cell<bool>,
     /// A connection that has sent everything, and has had no exchange since.
     is_idle: Cell<bool>,
-    /// What must be masked wherever it stands.
+    /// The values that are masked wherever they stand.
     hidden: RefCell<HiddenSecrets>,
     state: RefCell<State>,
 }
@@ -212,7 +212,7 @@ impl Tracer {
         inner.add(item, module, content);
     }
 
-    /// What must not be shown of it. `None` if nobody watches.
+    /// The masks of the exchange; `None` if nobody watches.
     #[must_use]
     pub fn masks(&self) -> Option<&Masks> {
         self.inner().map(|inner| &inner.masks)

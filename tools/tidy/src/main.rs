@@ -1,11 +1,9 @@
 //! The rules of this source tree that the compiler does not check.
 //!
-//! `cargo run -p tidy` checks the checkout around it; `cargo run -p tidy figures` prints figures about it, and
-//! `cargo run -p tidy prune` shortens the lists of what may stay (`allowed`). Each other file
+//! `cargo run -p tidy` checks the checkout around it; `cargo run -p tidy figures` prints figures about it. Each other file
 //! holds one kind of rule, its checker, and small samples that break it. A finding names file and line, what is wrong and
 //! what to do. Here: the table of the rules. Nothing of the server is needed, so this runs before it is built.
 
-mod allowed;
 mod cycles;
 mod decision;
 mod doc_comments;
@@ -26,7 +24,6 @@ mod words;
 use std::path::Path;
 use std::process::ExitCode;
 
-use allowed::Finding;
 use glossary::Glossary;
 use source::Text;
 use tree::Tree;
@@ -54,7 +51,7 @@ const OWN: &str = "tools/tidy/";
 type Check = fn(&Tree) -> Vec<String>;
 
 /// The rules.
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 20] = [
     ("crates depend only on lower floors", |tree| {
         tree.manifests().iter().flat_map(floors::check).collect()
     }),
@@ -130,6 +127,9 @@ const CHECKS: [(&str, Check); 19] = [
     ("few files name a mode of scripts", |tree| {
         tree.sources.iter().flat_map(decision::check_modes).collect()
     }),
+    ("a doc comment begins with a noun or a verb", |tree| {
+        tree.sources.iter().flat_map(doc_comments::check).collect()
+    }),
     ("examples in doc comments are run", |tree| {
         tree.sources.iter().flat_map(doc_comments::check_examples).collect()
     }),
@@ -144,15 +144,6 @@ const CHECKS: [(&str, Check); 19] = [
         texts.flat_map(|text| docs::check_private(text, &private)).collect()
     }),
 ];
-
-/// The findings of one rule, with the keys of their entries.
-type ListedCheck = fn(&Tree) -> Vec<Finding>;
-
-/// The rules that are broken already, each with the name of its list (`allowed`).
-const LISTED_CHECKS: [(&str, &str, ListedCheck); 1] =
-    [("a doc comment begins with a noun or a verb", "doc-comments", |tree| {
-        tree.sources.iter().flat_map(doc_comments::check).collect()
-    })];
 
 #[expect(
     clippy::print_stdout,
@@ -171,19 +162,12 @@ fn main() -> ExitCode {
             println!("{}", figures::table(&tree.sources, &words));
             return ExitCode::SUCCESS;
         }
-        Some("prune") => {
-            prune(&tree);
-            return ExitCode::SUCCESS;
-        }
         Some(other) => {
-            println!("tidy: {other}: say nothing, figures or prune");
+            println!("tidy: {other}: say nothing, or figures");
             return ExitCode::FAILURE;
         }
     }
     let mut found: Vec<(&str, Vec<String>)> = CHECKS.iter().map(|(rule, check)| (*rule, check(&tree))).collect();
-    for (rule, list, check) in LISTED_CHECKS {
-        found.push((rule, allowed::check(&tree.text(&list_path(list)), &check(&tree))));
-    }
     found.retain(|(_, findings)| !findings.is_empty());
     for (rule, findings) in &found {
         println!("tidy: {rule}:\n{}\n", findings.join("\n"));
@@ -192,19 +176,6 @@ fn main() -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    }
-}
-
-fn list_path(list: &str) -> String {
-    format!("tools/tidy/allowed/{list}.list")
-}
-
-/// Removes the entries that nothing needs from every list.
-fn prune(tree: &Tree) {
-    for (_, list, check) in LISTED_CHECKS {
-        let path = list_path(list);
-        let text = allowed::pruned(&tree.text(&path), &check(tree));
-        std::fs::write(tree.root().join(path), text).expect("a list that can be written");
     }
 }
 

@@ -78,7 +78,7 @@ enum Kind {
 #[derive(Clone, Copy)]
 pub(crate) struct BeginRequest {
     pub kind: BufferKind,
-    /// Its size; `None` or 0 for the default.
+    /// The size of the buffer; `None` or 0 for the default.
     pub bytes: Option<u64>,
     /// The limit on its size.
     pub bytes_max: u64,
@@ -100,9 +100,9 @@ struct Part {
 /// Whether the script waits for the answer to a callout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answering {
-    /// It does.
+    /// The script waits.
     Wanted,
-    /// It does not.
+    /// The script goes on at once.
     Unwanted,
 }
 

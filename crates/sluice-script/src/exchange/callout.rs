@@ -44,14 +44,14 @@ pub(crate) struct Callouts {
     pub lifetime: Option<Option<Duration>>,
     /// FAILED: why the reply must not be taken for a complete one.
     pub failure: Option<String>,
-    /// What an authentication agent has said of the user. `None` if the script is not asked for that.
+    /// The verdict of an authentication agent about the user; `None` if the script is no agent.
     pub agent: Option<AgentAnswer>,
     /// The client has disconnected.
     pub is_client_gone: bool,
 }
 
 impl Callouts {
-    /// Nothing was asked yet.
+    /// The state before the first callout.
     pub(crate) fn new(
         map: Arc<dyn Map>,
         process: Arc<Process>,

@@ -298,7 +298,7 @@ fn wrong_mode(route: &ScriptRoute, relay: &Relay) -> Option<Fault> {
     Some(relay.fault(Violation::WrongMode(how, advice)))
 }
 
-/// What WATCH shows of a head that is complete.
+/// The text of WATCH for a complete head.
 fn head_text(reply: &Reply) -> String {
     let (kind, head) = match reply {
         Reply::LocalRedirect(target) => return format!("local redirect to {target}"),

@@ -45,7 +45,7 @@ use crate::scripts::Scripts;
 /// Chunks that a background task discards before the other tasks of the worker get their turn.
 const CHUNKS_MAX: usize = 32;
 
-/// What happens to the process of an exchange.
+/// The fate of an exchange's process.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// The reply is complete: the process may end by itself, or goes back to its pool.

@@ -37,7 +37,7 @@ use crate::scripts::Scripts;
 /// The method of requests that no client has sent (WASD's proctor).
 pub const METHOD: &str = "PROCTOR";
 
-/// What a worker needs to start the processes of a route.
+/// Starts the processes of a route on one worker.
 pub struct Starter {
     /// The script processes of the worker.
     pub scripts: Rc<Scripts>,
@@ -51,11 +51,11 @@ pub struct Starter {
 
 /// Why a process that was started in advance cannot serve.
 enum Failure {
-    /// It was not started, or its reply to PROCTOR was none.
+    /// The process was not started, or its answer to PROCTOR is no reply.
     Fault(Fault),
-    /// It did not end that reply in this time.
+    /// The reply to PROCTOR did not end in this time.
     Endless(Duration),
-    /// It cannot get another request.
+    /// The process cannot get another request.
     Unusable,
 }
 

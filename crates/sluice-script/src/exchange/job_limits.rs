@@ -23,7 +23,7 @@ impl Job {
         }
     }
 
-    /// As whom a process is to run: the launcher decides.
+    /// The user whom the settings name for a process; the launcher decides.
     pub(crate) fn run_as(&self) -> Result<RunAs, Fault> {
         Ok(match &self.settings().confinement.user {
             ScriptUser::Usual => RunAs::Usual,
@@ -32,7 +32,7 @@ impl Job {
         })
     }
 
-    /// What else a process may use and reach; `None` if the route restricts nothing.
+    /// The restrictions of a process besides its resource limits; `None` if the route has none.
     pub(crate) fn confinement(&self) -> Result<Option<Arc<launch::Confinement>>, Fault> {
         let Some(confinement) = &self.route.confinement else {
             return Ok(None);

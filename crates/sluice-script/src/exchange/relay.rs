@@ -80,7 +80,7 @@ pub(crate) struct Relay {
     pub channels: Box<Channels>,
     pub scanner: Box<Scanner>,
     pub callouts: Callouts,
-    /// What WATCH shows of it.
+    /// The texts for WATCH about the exchange.
     pub events: ScriptEvents,
     pump: Option<Pump>,
     /// There was a body: the script may have left some of it unread in its input.

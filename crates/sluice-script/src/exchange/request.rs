@@ -50,7 +50,7 @@ pub struct ScriptRequest {
     pub progress: Rc<Progress>,
 }
 
-/// What an authentication agent is asked, besides the user of the request.
+/// The question to an authentication agent, besides the user of the request.
 #[derive(Clone)]
 pub struct AgentQuestion {
     /// AUTH_PASSWORD: the password or token.
@@ -87,7 +87,7 @@ impl ScriptRequest {
         self.endpoints.client.ip()
     }
 
-    /// What no event of WATCH may show, wherever it stands: a script may print its variables.
+    /// The values that no event of WATCH may show, wherever they stand: a script may print its variables.
     pub(crate) fn secrets(&self, masks: &Masks) -> Secrets {
         let fields = self.fields.iter();
         let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));

@@ -35,7 +35,7 @@ impl Relay {
         self
     }
 
-    /// What a callout inserts into the output. Notes what it waits for.
+    /// Carries out a callout about the region: the bytes that it adds to the output, if any, or the wait for a part to be free.
     pub(super) fn region_of(&mut self, request: &CalloutRequest) -> Result<Option<ReplyEvent>, Fault> {
         match request.request {
             Callout::BufferRegion(part) => self.take_region(part).map(Some),

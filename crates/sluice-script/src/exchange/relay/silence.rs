@@ -190,7 +190,7 @@ impl Relay {
         }
     }
 
-    /// What the script is expected to write next.
+    /// The next part of the reply that the script is expected to write.
     fn awaited(&self) -> Awaited {
         match () {
             () if self.callouts.is_client_gone => Awaited::EndWithoutClient,

@@ -19,9 +19,9 @@
 /// Whether a process has served requests before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// It was started for this request.
+    /// Started for this request.
     New,
-    /// It has.
+    /// Has served requests.
     Used,
 }
 
