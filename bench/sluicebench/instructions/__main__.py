@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import signal
 import sys
 from collections.abc import Sequence
@@ -33,6 +34,9 @@ COUNTED_AGAIN = 2
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parse(arguments)
+    if platform.machine() != "x86_64":
+        print("Instructions are counted on x86-64 only: skipped on this machine.")
+        return 0
     # What was started is then stopped, as after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     run.go_first()

@@ -6,8 +6,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::Failure;
-use crate::client::Target;
+use crate::count::Failure;
+use crate::count::client::Target;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{Endianness, Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKind};
 
-use crate::Failure;
-use crate::clock::{ClockCall, clock_calls};
+use crate::count::Failure;
+use crate::count::clock::{ClockCall, clock_calls};
 
 /// Functions that copy; the compilers call them by these names.
 const COPY: [&str; 4] = ["memcpy", "memmove", "__memcpy_chk", "__memmove_chk"];

@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::Failure;
-use crate::space::word;
+use crate::count::Failure;
+use crate::count::space::word;
 
 /// By how much the clock is slower: a request of 50 µs takes some 50 to 500 ms here.
 const SLOWER: i128 = 1000;

@@ -16,10 +16,10 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::Failure;
-use crate::clock::{CLOCK_INSTRUCTIONS, SlowClock};
-use crate::space::{Executed, Meaning, Space, word};
-use crate::thread::{Cause, Thread};
+use crate::count::Failure;
+use crate::count::clock::{CLOCK_INSTRUCTIONS, SlowClock};
+use crate::count::space::{Executed, Meaning, Space, word};
+use crate::count::thread::{Cause, Thread};
 
 /// How long all threads must be asleep until a request counts as finished. More than a script takes to end after its reply, and than the
 /// server collects lines of its log (10 ms).

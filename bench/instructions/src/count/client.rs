@@ -13,8 +13,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::Failure;
-use crate::http2::Http2;
+use crate::count::Failure;
+use crate::count::http2::Http2;
 
 /// Longest wait for a byte: a server that is stepped needs some seconds for a large reply.
 const WAIT: Duration = Duration::from_secs(60);
