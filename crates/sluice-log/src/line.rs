@@ -149,16 +149,22 @@ fn without_port(host: &[u8]) -> &[u8] {
     &host[..end.unwrap_or(host.len())]
 }
 
-/// Bytes that need no escape between quotes: printable ASCII except `"` and `\\`.
-const IS_PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0x20;
-    while byte < 0x7f {
-        plain[byte] = byte != b'"' as usize && byte != b'\\' as usize;
-        byte += 1;
-    }
-    plain
-};
+/// Bytes that are searched at once for one that needs an escape: the width of a vector register.
+const SEARCHED_BYTES: usize = 16;
+
+/// Whether a byte stands between quotes as it is: printable ASCII except `"` and `\`.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\'
+}
+
+/// The place of the first byte that needs an escape. Most texts have none, so whole blocks are looked at without a branch for each byte.
+fn first_to_escape(bytes: &[u8]) -> Option<usize> {
+    let (blocks, _) = bytes.as_chunks::<SEARCHED_BYTES>();
+    let is_block_plain = |block: &[u8; SEARCHED_BYTES]| block.iter().fold(true, |plain, byte| plain & is_plain(*byte));
+    let plain = blocks.iter().take_while(|block| is_block_plain(block)).count() * SEARCHED_BYTES;
+    let at = bytes[plain..].iter().position(|byte| !is_plain(*byte))?;
+    Some(plain + at)
+}
 
 /// Appends text, with escapes for newlines and quotes.
 struct Text<'a>(&'a mut Vec<u8>);
@@ -286,7 +292,7 @@ impl Text<'_> {
     /// printable.
     fn quoted(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
-        while let Some(at) = rest.iter().position(|byte| !IS_PLAIN[usize::from(*byte)]) {
+        while let Some(at) = first_to_escape(rest) {
             self.push(&rest[..at]);
             match rest[at] {
                 byte @ (b'"' | b'\\') => self.push(&[b'\\', byte]),
@@ -392,6 +398,21 @@ pub(crate) mod tests {
             (header::COOKIE, b"c=1"),
         ];
         assert_eq!(written(format, &fields, |_| {}), expected, "{format}");
+    }
+
+    #[test]
+    fn a_byte_that_needs_an_escape_is_found_at_every_place() {
+        for length in 0..50 {
+            let plain = vec![b'~'; length];
+            assert_eq!(first_to_escape(&plain), None);
+            for at in 0..length {
+                for byte in [b'"', b'\\', 0x1f, 0x7f, 0xff] {
+                    let mut bytes = plain.clone();
+                    bytes[at] = byte;
+                    assert_eq!(first_to_escape(&bytes), Some(at), "{byte} of {length}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ use std::ptr;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use memchr::memchr;
+
 use crate::confine::cgroup::Cgroups;
 use crate::confine::privileges::has_bounding_set;
 use crate::confine::temporary::TemporaryDirectories;
@@ -309,14 +311,15 @@ fn environment_pointers(environment: &[u8], temporary: Option<&Temporary>) -> Re
     let mut pointers = Vec::with_capacity(64);
     let variable = temporary.map(|temporary| temporary.variable.as_slice());
     pointers.extend(variable.map(|variable| variable.as_ptr().cast()));
-    for entry in environment.split_inclusive(|&byte| byte == 0) {
-        let is_entry = entry.ends_with(&[0]) && entry.first() != Some(&b'=') && entry.contains(&b'=');
-        if !is_entry {
-            return Err(LaunchError {
-                stage: Stage::Environment,
-                errno: libc::EINVAL,
-            });
-        }
+    let mut rest = environment;
+    while !rest.is_empty() {
+        let entry = memchr(0, rest).map(|end| &rest[..=end]);
+        let is_entry = |entry: &&[u8]| memchr(b'=', entry).is_some_and(|at| at > 0);
+        let entry = entry.filter(is_entry).ok_or(LaunchError {
+            stage: Stage::Environment,
+            errno: libc::EINVAL,
+        })?;
+        rest = &rest[entry.len()..];
         if variable.is_none() || !entry.starts_with(b"TMPDIR=") {
             pointers.push(entry.as_ptr().cast());
         }

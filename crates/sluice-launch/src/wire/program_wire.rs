@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use memchr::memmem;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -200,7 +201,7 @@ fn is_mark(mark: &str, environment: &[u8]) -> bool {
     let is_random = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'-');
     MARK_BYTES.contains(&mark.len())
         && mark.bytes().all(is_random)
-        && environment.windows(mark.len()).any(|bytes| bytes == mark.as_bytes())
+        && memmem::find(environment, mark.as_bytes()).is_some()
 }
 
 /// The seals of a memory file that nobody can change any more.
