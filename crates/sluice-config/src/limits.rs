@@ -146,8 +146,8 @@ pub(super) static LIMITS: Section<Limits> = Section {
             default: Value("\"256MiB\""),
             text: "Memory for parts of responses that wait for their clients, divided evenly among the workers, at least 1MiB \
                    for each. From half of it on, less is \
-                   read ahead for each client. When it is used up, the connection whose bytes have used most memory for longest is \
-                   aborted. Cached files are not counted. A change takes effect when the server is restarted.",
+                   read ahead for each client. When it is used up, a connection is aborted: the one whose waiting bytes have the \
+                   largest sum of waiting times. Cached files are not counted. A change takes effect when the server is restarted.",
             example: "\"1GiB\"",
         },
         Key {

@@ -283,6 +283,20 @@ mod tests {
         assert_eq!(refused.visitor_text(), Some("Moved out."));
         assert_eq!(refused.to_string(), "refused by the route at sluice.toml:7");
 
+        let too_many = |user: &str| {
+            let (user, wait) = (user.into(), Duration::from_millis(298_100));
+            Fault::from(ClientFault::TooManyFailures(Box::new(RefusedUser { user, wait }))).to_string()
+        };
+        assert_eq!(
+            too_many("eve"),
+            "too many wrong passwords for user \"eve\" from this client's address: \
+             the server verifies no password of \"eve\" from there for 299 s"
+        );
+        assert_eq!(
+            too_many(""),
+            "too many wrong tokens from this client's address: the server verifies no token from there for 299 s"
+        );
+
         let method = Fault::from(ClientFault::method_not_allowed(&Method::PUT, &[Method::GET]));
         assert_eq!(method.status(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(method.allow(), Some(&[Method::GET][..]));

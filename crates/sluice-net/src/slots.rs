@@ -127,7 +127,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// The connection whose response bytes have used most memory for longest.
+    /// The connection whose waiting response bytes have the largest sum of waiting times, by the clock of the budget.
     pub(crate) fn most_waiting(&self) -> Option<Rc<Connection>> {
         let taken = self.taken.borrow();
         let candidates = taken.values().map(|taken| &taken.connection).filter(|connection| {

@@ -142,7 +142,7 @@ impl WorkerNet {
     }
 
     /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the
-    /// connection is aborted whose bytes have used most memory for longest.
+    /// connection is aborted whose waiting bytes have the largest sum of waiting times.
     pub async fn keep_send_budget(&self) {
         loop {
             self.send_budget.exceeded().await;

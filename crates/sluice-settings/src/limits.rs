@@ -50,7 +50,7 @@ pub struct Limits {
     /// 0 every client that closes its sending side has left. Checked once a second. (`sluice_net::half_close`)
     pub half_close_timeout: Duration,
     /// Bytes of memory for responses that wait for clients, divided evenly among the workers. From half of it on, responses
-    /// wait in small chunks; beyond it the connection is aborted whose bytes have used most memory for longest. The default
+    /// wait in small chunks; beyond it the connection is aborted whose waiting bytes have the largest sum of waiting times. The default
     /// is 25 KiB for each of 10,000 connections, which is more than a slow one then has. (`sluice_net::send_budget`)
     pub send_memory_bytes_max: usize,
     /// Bytes of all stored request bodies together, in memory and in files. Beyond it: 503. The default is that of four bodies of

@@ -14,6 +14,8 @@ mod floors;
 mod glossary;
 mod heads;
 mod imports;
+mod key_tables;
+mod keys;
 mod needs;
 mod sizes;
 mod source;
@@ -25,6 +27,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use glossary::Glossary;
+use key_tables::KeyTables;
 use source::Text;
 use tree::Tree;
 
@@ -51,7 +54,7 @@ const OWN: &str = "tools/tidy/";
 type Check = fn(&Tree) -> Vec<String>;
 
 /// The rules.
-const CHECKS: [(&str, Check); 20] = [
+const CHECKS: [(&str, Check); 21] = [
     ("crates depend only on lower floors", |tree| {
         tree.manifests().iter().flat_map(floors::check).collect()
     }),
@@ -113,6 +116,12 @@ const CHECKS: [(&str, Check); 20] = [
         let sources = sources.filter(|text| !text.path.starts_with(OWN));
         let sources: String = sources.map(|text| docs::with_joined_strings(&text.text)).collect();
         docs::check_messages(&tree.text("docs/troubleshooting.md"), &sources)
+    }),
+    ("keys of the configuration in pages exist", |tree| {
+        let tables = KeyTables::new(&tree.text(keys::REFERENCE));
+        let words = keys::known_words(&tree.sources, tree.texts(&["c", "h", "php", "pl", "py", "sh"]));
+        let pages = tree.texts(&["md"]);
+        pages.flat_map(|page| keys::check(page, &tables, &words)).collect()
     }),
     ("the architecture page is short", |tree| {
         docs::check_length(&tree.text("ARCHITECTURE.md")).into_iter().collect()

@@ -368,7 +368,7 @@ fn routes_are_described_in_columns() {
         "  /*                set         server removed, x-a: 1, expires max-age=3600, not logged
   /*                refuse 409  no, when method PUT or DELETE, client other than 10.0.0.0/8, header cookie \"!*\", query a \"b*\"
   regex ^/u/(\\d+)$  rewrite     /user?id=$1
-  /up/*             set         expires off, bodies up to 4194304 bytes, bodies silent for up to 60s
+  /up/*             set         expires off, bodies up to 4MiB, bodies silent for up to 1m
   /*                files       /etc/sluice/a\n"
     );
 }

@@ -433,11 +433,12 @@ impl Display for RefusedUser {
         match &*self.user {
             "" => write!(
                 out,
-                "too many wrong tokens from this address: no other is verified for {wait} s"
+                "too many wrong tokens from this client's address: the server verifies no token from there for {wait} s"
             ),
             user => write!(
                 out,
-                "too many wrong passwords for user {} from this address: no other is verified for {wait} s",
+                "too many wrong passwords for user {0} from this client's address: \
+                 the server verifies no password of {0} from there for {wait} s",
                 Quoted(user)
             ),
         }

@@ -462,10 +462,7 @@ fn without_slash(path: &Path) -> PathBuf {
 fn error(fault: &Fault) -> ExplainedAnswer {
     ExplainedAnswer::Error {
         status: fault.status().as_u16(),
-        text: match fault.visitor_text() {
-            Some(text) => format!("{fault}: {text}"),
-            None => fault.to_string(),
-        },
+        text: fault.to_string(),
     }
 }
 

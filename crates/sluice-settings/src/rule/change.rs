@@ -8,6 +8,7 @@ use sluice_http::request_body::BodyLimits;
 
 use crate::cache::CacheUse;
 use crate::limits::Limits;
+use crate::notation::{format_duration, format_size};
 use crate::rule::access::Access;
 use crate::rule::head_change::HeadChanges;
 use crate::rule::throttle::{LimitUse, RateSettings, ThrottleSettings};
@@ -194,11 +195,23 @@ impl BodyBounds {
             bytes_per_second_min,
         } = self;
         let lines = [
-            bytes_max.map(|bytes| format!("bodies up to {bytes} bytes")),
-            timeout.map(|time| format!("bodies silent for up to {time:?}")),
-            bytes_per_second_min.map(|bytes| format!("bodies at {bytes} bytes a second or more")),
+            bytes_max.map(|bytes| format!("bodies up to {}", size_in_words(bytes))),
+            timeout.map(|time| format!("bodies silent for up to {}", format_duration(time))),
+            bytes_per_second_min.map(|bytes| match bytes {
+                0 => "bodies at any rate".to_owned(),
+                bytes => format!("bodies at {} a second or more", size_in_words(bytes)),
+            }),
         ];
         lines.into_iter().flatten()
+    }
+}
+
+/// A size as the configuration writes it; a number without a unit is followed by the word `bytes`.
+fn size_in_words(bytes: u64) -> String {
+    let size = format_size(bytes);
+    match size.parse::<u64>() {
+        Ok(_) => format!("{size} bytes"),
+        Err(_) => size,
     }
 }
 
@@ -212,5 +225,40 @@ impl CertificateUse {
             (Some(CertificateUse::Optional), Some(CertificateUse::Optional)) => Some(CertificateUse::Optional),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_bodies_are_described_as_the_configuration_writes_them() {
+        let lines = |bytes_max, seconds, bytes_per_second_min| -> Vec<String> {
+            let bounds = BodyBounds {
+                bytes_max: Some(bytes_max),
+                timeout: Some(Duration::from_secs(seconds)),
+                bytes_per_second_min: Some(bytes_per_second_min),
+            };
+            bounds.lines().collect()
+        };
+        assert_eq!(
+            lines(4 << 30, 120, 4096),
+            [
+                "bodies up to 4GiB",
+                "bodies silent for up to 2m",
+                "bodies at 4KiB a second or more"
+            ]
+        );
+        assert_eq!(
+            lines(1000, 90, 500),
+            [
+                "bodies up to 1000 bytes",
+                "bodies silent for up to 90s",
+                "bodies at 500 bytes a second or more"
+            ]
+        );
+        assert_eq!(lines(0, 1, 0)[2], "bodies at any rate");
+        assert_eq!(BodyBounds::default().lines().count(), 0);
     }
 }

@@ -168,11 +168,12 @@ fn conditions_see_the_given_request_attributes() {
     let setup = setup();
     let (lines, is_served) = explain(&setup, &["/admin/", "--client", "192.0.2.7"]);
     let answer = explained(&lines, "answer");
+    let line = answer.strip_prefix("403, refused by the route at sluice.toml:");
+    // The cause only: the text of the error page is in the configuration.
     assert!(
-        !is_served && answer.starts_with("403, refused by the route at sluice.toml:"),
+        !is_served && line.is_some_and(|line| line.parse::<u32>().is_ok()),
         "{answer}"
     );
-    assert!(answer.ends_with(": From inside only."), "{answer}");
     let (lines, _) = explain(&setup, &["/admin/", "--client", "10.1.1.1"]);
     assert!(
         lines
