@@ -23,6 +23,7 @@ use tokio::time::sleep_until;
 
 use crate::credentials::Credentials;
 use crate::failures::{DELAY_LEAST, FailureLimit, Failures, PasswordId, Sender, Who};
+use crate::fair_queue::{Origin, Rank};
 use crate::hash::StoredHash;
 use crate::rules::User;
 use crate::store::UserStore;
@@ -32,6 +33,9 @@ use crate::waiting::{Verification, Waiting};
 
 /// Verified passwords that are remembered. When there are more, those that are rarely used are removed.
 const REMEMBERED_MAX: usize = 20_000;
+
+/// Users who have logged in lately, each from an address, that are remembered. When there are more, those that log in rarely are removed.
+const RETURNING_MAX: usize = 20_000;
 
 /// A hash for a file without users: argon2id as `sluice passwd` makes it.
 const NO_USERS: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2x1aWNlLXNhbHQtMDE$6iyQhXMlDUnCRJYSOHU4Lg4oXvCaWxFjZFnHPcNGzLE";
@@ -52,6 +56,8 @@ struct Shared {
     verified: Cache<Mac, Verified>,
     failures: Failures,
     waiting: Waiting,
+    /// Users who have logged in lately, by the number of their counter of wrong passwords.
+    returning: Cache<u64, ()>,
 }
 
 type Mac = PasswordId;
@@ -153,6 +159,7 @@ impl AccessControl {
                 verified: Cache::new(REMEMBERED_MAX),
                 failures: Failures::default(),
                 waiting: Waiting::default(),
+                returning: Cache::new(RETURNING_MAX),
             }),
             verifier: Verifier::default(),
         })
@@ -178,15 +185,17 @@ impl AccessControl {
             generation: ticket.generation,
         };
         let begun = ticket.begun;
+        let origin = Origin::new(question.client, ticket.rank());
         let (answer, is_first) = self.shared.waiting.join(of, ticket);
         if is_first {
-            self.verifier.submit(Box::new(HashPassword {
+            let job = Box::new(HashPassword {
                 shared: Arc::clone(&self.shared),
                 of,
                 store: Arc::clone(question.store),
                 credentials: question.credentials,
                 is_done: Cell::new(false),
-            }))?;
+            });
+            self.verifier.submit(origin, job)?;
         }
         Ok(Attempt::Pending(PendingUser { begun, answer }))
     }
@@ -261,9 +270,17 @@ fn counted_name(name: &str) -> String {
 }
 
 impl Ticket {
+    fn rank(&self) -> Rank {
+        match self.shared.returning.get(&self.sender.user()) {
+            Some(()) => Rank::Returning,
+            None => Rank::Other,
+        }
+    }
+
     /// Remembers that the credentials are right.
     pub fn right(&self, user: &User) {
         self.shared.failures.forget(self.sender);
+        self.shared.returning.insert(self.sender.user(), ());
         if !self.lifetime.is_zero() {
             let verified = Verified {
                 user: user.clone(),

@@ -95,6 +95,11 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
+    /// The number of the counter of the user, from the address.
+    pub(crate) fn user(self) -> u64 {
+        self.user
+    }
+
     fn counters(self) -> [u64; 2] {
         [self.user, self.address]
     }

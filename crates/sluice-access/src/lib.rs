@@ -14,6 +14,7 @@ mod apr1;
 pub mod control;
 pub mod credentials;
 pub mod failures;
+mod fair_queue;
 pub mod hash;
 pub mod rate;
 pub mod rules;

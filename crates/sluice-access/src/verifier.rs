@@ -1,14 +1,15 @@
-//! Threads that hash passwords, so that no event loop does: few threads, and a bounded queue.
+//! Threads that hash passwords, so that no event loop does: few threads, and a bounded queue (`fair_queue`).
 //!
 //! ```text
 //! worker ─▶ queue (bounded) ─▶ thread ─▶ answer, over a channel that the worker's task awaits
 //! ```
 //! The threads start with the first password, and end with the last handle. A job whose client has left is not done.
 
-use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
+
+use crate::fair_queue::{FairQueue, Origin};
 
 /// Passwords that wait. More are refused (503): each takes some hundredths of a second to a second of one thread.
 const QUEUE_MAX: usize = 256;
@@ -38,7 +39,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Box<dyn Job>>,
+    queue: FairQueue<Box<dyn Job>>,
     threads: usize,
     idle: usize,
     is_closed: bool,
@@ -52,14 +53,19 @@ impl Verifier {
     /// Puts a job into the queue.
     ///
     /// # Errors
-    /// The queue is full.
-    pub(crate) fn submit(&self, job: Box<dyn Job>) -> Result<(), QueueFull> {
+    /// The queue is full, and the network of the job has its share of it.
+    pub(crate) fn submit(&self, origin: Origin, job: Box<dyn Job>) -> Result<(), QueueFull> {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.queue.len() >= QUEUE_MAX {
             state.queue.retain(|job| !job.is_abandoned());
         }
+        // Dropped after the lock, because others learn that it was not done.
+        let mut displaced = None;
         if state.queue.len() >= QUEUE_MAX {
-            return Err(QueueFull);
+            displaced = state.queue.displace(origin);
+            if displaced.is_none() {
+                return Err(QueueFull);
+            }
         }
         if state.idle <= state.queue.len() && state.threads < threads_max() {
             let shared = Arc::downgrade(&self.shared);
@@ -75,8 +81,10 @@ impl Verifier {
                 Err(_) => {}
             }
         }
-        state.queue.push_back(job);
+        state.queue.push(origin, job);
         self.shared.changed.notify_one();
+        drop(state);
+        drop(displaced);
         Ok(())
     }
 }
@@ -112,7 +120,7 @@ impl Shared {
             if state.is_closed {
                 return None;
             }
-            if let Some(job) = state.queue.pop_front() {
+            if let Some(job) = state.queue.pop() {
                 return Some(job);
             }
             state.idle += 1;
@@ -127,6 +135,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::fair_queue::Rank;
 
     struct Test {
         run: Box<dyn FnOnce() + Send>,
@@ -150,38 +159,71 @@ mod tests {
         })
     }
 
-    #[test]
-    fn the_queue_is_bounded_and_a_panic_does_not_end_it() {
-        let verifier = Verifier::default();
+    fn origin(network: u8) -> Origin {
+        Origin::new([192, 0, network, 1].into(), Rank::Other)
+    }
+
+    /// Has all threads wait until the sender is dropped.
+    fn hold(verifier: &Verifier) -> mpsc::Sender<()> {
         let (opened, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         let (begun, begins) = mpsc::channel();
-        // Each thread waits at the gate.
         for _ in 0..threads_max() {
             let (gate, begun) = (Arc::clone(&gate), begun.clone());
             let wait = move || {
                 begun.send(()).unwrap();
                 let _ = gate.lock().unwrap().recv();
             };
-            verifier.submit(job(wait)).unwrap();
+            verifier.submit(origin(1), job(wait)).unwrap();
         }
         (0..threads_max()).for_each(|_| begins.recv().unwrap());
+        opened
+    }
+
+    #[test]
+    fn forty_networks_that_fill_the_queue_keep_no_other_network_from_it() {
+        let verifier = Verifier::default();
+        let opened = hold(&verifier);
+        let (done, ends) = mpsc::channel();
+        for network in (10..50).cycle().take(400) {
+            let done = done.clone();
+            // Those that are displaced are dropped, as is the last one of each network that has its share.
+            let _ = verifier.submit(origin(network), job(move || done.send(0).unwrap()));
+        }
+        assert!(verifier.submit(origin(10), job(|| {})).is_err());
+        let right = done.clone();
+        verifier.submit(origin(2), job(move || right.send(1).unwrap())).unwrap();
+        drop((opened, done));
+        let order: Vec<u8> = ends.iter().collect();
+        assert_eq!(order.len(), QUEUE_MAX);
+        // After one password of each network at most, and those that other threads hash meanwhile.
+        let at = order.iter().position(|one| *one == 1).unwrap();
+        assert!(at <= 40 + threads_max(), "{at}");
+    }
+
+    #[test]
+    fn the_queue_is_bounded_and_a_panic_does_not_end_it() {
+        let verifier = Verifier::default();
+        let opened = hold(&verifier);
         for _ in 0..QUEUE_MAX - 1 {
-            verifier.submit(job(|| {})).unwrap();
+            verifier.submit(origin(1), job(|| {})).unwrap();
         }
         let abandoned = Test {
             run: Box::new(|| panic!("an abandoned job ran")),
             is_abandoned: true,
         };
-        verifier.submit(Box::new(abandoned)).unwrap();
-        verifier.submit(job(|| panic!("a job that fails"))).unwrap();
-        assert!(verifier.submit(job(|| {})).is_err());
+        verifier.submit(origin(1), Box::new(abandoned)).unwrap();
+        verifier.submit(origin(1), job(|| panic!("a job that fails"))).unwrap();
+        assert!(verifier.submit(origin(1), job(|| {})).is_err());
         drop(opened);
         let (done, ends) = mpsc::channel();
-        while let Err(QueueFull) = verifier.submit(job({
-            let done = done.clone();
-            move || done.send(()).unwrap()
-        })) {
+        while let Err(QueueFull) = verifier.submit(
+            origin(1),
+            job({
+                let done = done.clone();
+                move || done.send(()).unwrap()
+            }),
+        ) {
             thread::yield_now();
         }
         ends.recv().unwrap();

@@ -32,3 +32,4 @@ pub mod request_stream;
 pub mod stored_body;
 pub mod target;
 pub mod tasks;
+pub mod watch_pause;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body;
 use sluice_watch::mask::{BodyMask, Masks};
-use sluice_watch::{Direction, Item, Tracer};
+use sluice_watch::{Direction, Item, Items, Scanned, Tracer};
 use tokio::time::{Instant, Sleep};
 
 use crate::counter::Counter;
@@ -25,6 +25,7 @@ use crate::progress::Progress;
 use crate::received::Receiver;
 use crate::request_stream::Incoming;
 use crate::tasks::Tasks;
+use crate::watch_pause::WatchPause;
 
 /// Bytes of an unread body that are read for the sake of the connection. With more to come, the connection is closed.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
@@ -74,7 +75,9 @@ pub struct BodyLimits {
 /// The notes of a body for WATCH.
 struct WatchedBody {
     tracer: Tracer,
-    mask: BodyMask,
+    /// `None` once it has missed bytes that nobody was shown.
+    mask: Option<BodyMask>,
+    pause: WatchPause,
 }
 
 /// The part of the server that events of a body name.
@@ -82,9 +85,20 @@ const MODULE: &str = "body";
 
 impl WatchedBody {
     fn note(&mut self, chunk: &[u8]) {
-        let mask = |copy: &mut [u8]| self.mask.apply(copy);
-        self.tracer
-            .note_copy(Item::RequestBody, MODULE, Direction::Received, chunk, mask);
+        let Some(mask) = &mut self.mask else { return };
+        let mask = |copy: &mut [u8]| mask.apply(copy);
+        let scanned = self
+            .tracer
+            .note_copy(Item::RequestBody, MODULE, Direction::Received, &[chunk], mask);
+        if scanned == Scanned::Part {
+            self.mask = None;
+        }
+    }
+
+    /// Waits until more bytes may be scanned.
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let wait = || self.tracer.bytes_wait(Items::of(&[Item::RequestBody]));
+        self.pause.poll(context, || self.mask.as_ref().and_then(|_| wait()))
     }
 }
 
@@ -112,8 +126,11 @@ impl RequestBody {
     #[must_use]
     pub fn watched(mut self, tracer: &Tracer, mask: impl FnOnce(&Masks) -> BodyMask) -> RequestBody {
         if let Some(masks) = tracer.masks().filter(|_| tracer.wants(Item::RequestBody)) {
-            let (tracer, mask) = (tracer.clone(), mask(masks));
-            self.watched = Some(Box::new(WatchedBody { tracer, mask }));
+            self.watched = Some(Box::new(WatchedBody {
+                tracer: tracer.clone(),
+                mask: Some(mask(masks)),
+                pause: WatchPause::default(),
+            }));
         }
         self
     }
@@ -215,6 +232,9 @@ impl RequestBody {
     }
 
     fn poll_checked(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
+        if let Some(watched) = &mut self.watched {
+            ready!(watched.poll_pause(context));
+        }
         loop {
             let Some(incoming) = &mut self.incoming else {
                 return Poll::Ready(None);

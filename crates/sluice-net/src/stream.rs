@@ -35,6 +35,9 @@ const STATUS_LINE: &[u8] = b"HTTP/1.";
 /// The interim response to `Expect: 100-continue`, as hyper writes it.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// Bytes that are written at once at most while WATCH scans them.
+const WATCHED_BYTES_MAX: usize = 64 << 10;
+
 /// Copying fewer bytes than this is faster than a system call of their own.
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
 
@@ -290,6 +293,16 @@ impl ClientStream {
             .note_read(&self.connection, read, bytes, at);
     }
 
+    /// Waits while WATCH has scanned enough bytes.
+    fn poll_watch_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.watched_bytes {
+            Some(watched_bytes) if self.connection.watched().is_watched() => {
+                watched_bytes.poll_pause(&self.connection, context)
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
     /// Reads as `poll_read_next` does, but no more than is left of the turn. Then other connections have theirs.
     fn poll_read_in_turn(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.turn.room(buffer.remaining()) {
@@ -310,6 +323,7 @@ impl ClientStream {
 
     fn poll_read_next(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.unread.is_empty() {
+            ready!(self.poll_watch_pause(context));
             let before = buffer.filled().len();
             let read = self.transport.poll_read(context, buffer);
             if self.connection.watched().is_watched() {
@@ -330,6 +344,17 @@ impl ClientStream {
         if self.status_line_sent > 0 {
             return self.poll_write_status_line(context, chunks);
         }
+        ready!(self.poll_watch_pause(context));
+        if self.connection.watched().is_watched()
+            && let Some(first) = first_bytes(chunks, WATCHED_BYTES_MAX)
+        {
+            return self.poll_write_counted(context, &first);
+        }
+        self.poll_write_counted(context, chunks)
+    }
+
+    /// Writes as much of the chunks as fits, and counts it.
+    fn poll_write_counted(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
         if !is_interim(chunks) {
             self.written_in = connection.exchanges().begun();
@@ -432,6 +457,18 @@ impl AsyncRead for SharedStream {
     }
 }
 
+/// The first so many bytes of the chunks. `None` if they have no more.
+fn first_bytes<'a>(chunks: &'a [IoSlice<'_>], bytes_max: usize) -> Option<Vec<IoSlice<'a>>> {
+    let bytes: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+    let mut left = bytes_max;
+    let first = chunks.iter().map(|chunk| {
+        let taken = left.min(chunk.len());
+        left -= taken;
+        IoSlice::new(&chunk[..taken])
+    });
+    (bytes > bytes_max).then(|| first.collect())
+}
+
 /// Whether the bytes end with the interim response that hyper writes, and probes may have sent its beginning.
 fn is_interim(chunks: &[IoSlice<'_>]) -> bool {
     matches!(chunks, [chunk] if !chunk.is_empty() && CONTINUE.ends_with(chunk))
@@ -485,5 +522,26 @@ impl AsyncWrite for SharedStream {
     /// Does nothing: `ClientStream::close` closes the socket, because it knows whether to reset it or to linger.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_of_chunks_are_those_of_the_chunks() {
+        let chunks = [
+            IoSlice::new(b"abc"),
+            IoSlice::new(b""),
+            IoSlice::new(b"defg"),
+            IoSlice::new(b"h"),
+        ];
+        for bytes_max in 0..8 {
+            let first = first_bytes(&chunks, bytes_max).unwrap();
+            let joined: Vec<u8> = first.iter().flat_map(|chunk| chunk.iter().copied()).collect();
+            assert_eq!(joined, b"abcdefgh"[..bytes_max]);
+        }
+        assert!(first_bytes(&chunks, 8).is_none());
     }
 }

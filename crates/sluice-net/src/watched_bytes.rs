@@ -12,10 +12,11 @@
 //! Not here: how frames are read (`frames`), what is secret in messages (`sluice_watch::mask`), who watches (`sluice_watch`).
 
 use std::io::{self, IoSlice};
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
+use sluice_http::watch_pause::WatchPause;
 use sluice_watch::mask::{HeadMask, Masks};
-use sluice_watch::{Direction, Item, Tracer};
+use sluice_watch::{Direction, Item, Items, Scanned, Tracer};
 
 use crate::connection::Connection;
 use crate::frames::FrameReader;
@@ -33,7 +34,14 @@ pub(crate) struct WatchedBytes {
     sent: Side,
     /// The number of exchanges after which the connection was last noted as kept.
     kept_after: u32,
+    pause: WatchPause,
 }
+
+/// The items for which the bytes of a connection are scanned.
+const OF_CONNECTION: Items = Items::of(&[Item::Octets, Item::Http2]);
+
+/// Work for a frame that is noted, in bytes that could be scanned meanwhile.
+const FRAME_CHARGE: usize = 256;
 
 /// Where the next bytes of a direction stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +75,17 @@ enum Side {
 }
 
 impl WatchedBytes {
+    /// Waits until more bytes of the connection may be scanned.
+    pub(crate) fn poll_pause(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+        // Bytes that are not scanned need not wait.
+        let is_wanted = |tracer: &Tracer| Wanted::of(connection, tracer).is_some();
+        let tracer = connection.watched().tracer();
+        ready!(self.pause.poll(context, || {
+            tracer.bytes_wait(OF_CONNECTION).filter(|_| is_wanted(&tracer))
+        }));
+        Poll::Ready(())
+    }
+
     /// Notes what the client has sent. `at` is the position of the first byte.
     pub(crate) fn note_read(
         &mut self,
@@ -112,8 +131,7 @@ impl WatchedBytes {
                     (true, Position::Unknown) => None,
                 };
                 self.received.begin(&tracer, &wanted, Direction::Received, begin);
-                self.received
-                    .note(&tracer, &wanted, Direction::Received, bytes.to_vec());
+                self.received.note(&tracer, Direction::Received, &[bytes]);
             }
         }
     }
@@ -125,13 +143,16 @@ impl WatchedBytes {
             self.sent = Side::Missed;
             return;
         };
-        let mut bytes = Vec::with_capacity(count);
-        for chunk in chunks {
-            let left = count - bytes.len();
-            bytes.extend_from_slice(&chunk[..left.min(chunk.len())]);
-        }
+        let mut left = count;
+        let parts = chunks.iter().map(|chunk| {
+            let part = &chunk[..left.min(chunk.len())];
+            left -= part.len();
+            part
+        });
+        let parts: Vec<&[u8]> = parts.collect();
         let is_boundary = at == Position::Boundary;
-        let is_response = !wanted.is_http2 && is_boundary && bytes.starts_with(STATUS_LINE);
+        let is_response =
+            !wanted.is_http2 && is_boundary && parts.first().is_some_and(|part| part.starts_with(STATUS_LINE));
         if is_response {
             // Whatever the mask took the last bytes for: a response to HEAD ends with its head.
             self.sent = wanted.messages();
@@ -141,7 +162,7 @@ impl WatchedBytes {
             true => is_boundary.then(|| Side::Http2(FrameReader::at_frame())),
         };
         self.sent.begin(&tracer, &wanted, Direction::Sent, begin);
-        self.sent.note(&tracer, &wanted, Direction::Sent, bytes);
+        self.sent.note(&tracer, Direction::Sent, &parts);
     }
 
     /// Notes that a connection of HTTP/1 waits for its next request, once after each.
@@ -222,15 +243,19 @@ impl Side {
         }
     }
 
-    /// Notes bytes.
-    fn note(&mut self, tracer: &Tracer, wanted: &Wanted, direction: Direction, mut bytes: Vec<u8>) {
+    /// Notes bytes. Those that nobody is shown are neither copied nor masked, and then the next ones are those of a side that was missed.
+    fn note(&mut self, tracer: &Tracer, direction: Direction, parts: &[&[u8]]) {
         match self {
-            Side::Missed | Side::Noted => return,
-            Side::Http1(mask) => mask.apply(&mut bytes),
-            Side::Http2(reader) => note_frames(reader, tracer, direction, &bytes),
-        }
-        if wanted.octets {
-            tracer.note_bytes(Item::Octets, "net", direction, || bytes);
+            Side::Missed | Side::Noted => {}
+            Side::Http1(mask) => {
+                let scanned = tracer.note_copy(Item::Octets, "net", direction, parts, |bytes| mask.apply(bytes));
+                if scanned == Scanned::Part {
+                    *self = Side::Noted;
+                }
+            }
+            Side::Http2(reader) => parts
+                .iter()
+                .for_each(|part| note_frames(reader, tracer, direction, part)),
         }
     }
 }
@@ -239,7 +264,9 @@ impl Side {
 fn note_frames(reader: &mut FrameReader, tracer: &Tracer, direction: Direction, bytes: &[u8]) {
     let had_preface = !reader.has_no_preface();
     for frame in reader.read(bytes) {
-        tracer.note(Item::Http2, "http2", || format!("{} {frame}", direction.name()));
+        tracer.note_charged(Item::Http2, "http2", FRAME_CHARGE, || {
+            format!("{} {frame}", direction.name())
+        });
     }
     if had_preface && reader.has_no_preface() {
         tracer.note(Item::Http2, "http2", || {
@@ -281,11 +308,14 @@ mod tests {
 
     impl Watched {
         fn new(items: &[Item]) -> Watched {
-            let hub = Hub::new();
-            let spec = Spec {
+            Watched::of(Spec {
                 items: Items::of(items),
                 ..Spec::default()
-            };
+            })
+        }
+
+        fn of(spec: Spec) -> Watched {
+            let hub = Hub::new();
             let watch = hub.watch(spec).unwrap();
             let connection = Connection::alone();
             let tracer = WorkerHub::new(&hub).connection(&Tracer::NONE, TracedAttributes::default);
@@ -377,6 +407,49 @@ mod tests {
         watched.sent(&[head, b"body"], head.len() + 2, Position::Boundary);
         watched.sent(&[b"dy"], 2, Position::Unknown);
         assert_eq!(watched.shown(), "HTTP/1.1 200 OK\\r\\nSet-Cookie:****\\r\\n\\r\\nbody");
+    }
+
+    #[test]
+    fn octets_beyond_those_shown_are_not_scanned_and_those_searched_wait_for_their_turn() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let large = vec![b'x'; 1 << 20];
+        let mut shown = Watched::of(Spec {
+            items: Items::of(&[Item::Octets]),
+            octets_max: 20,
+            ..Spec::default()
+        });
+        shown.sent(
+            &[b"HTTP/1.1 200 OK\r\n\r\n", &large],
+            19 + large.len(),
+            Position::Boundary,
+        );
+        assert!(matches!(shown.watched_bytes.sent, Side::Noted));
+        assert!(
+            shown
+                .watched_bytes
+                .poll_pause(&shown.connection, &mut context)
+                .is_ready()
+        );
+        assert_eq!(shown.shown(), "HTTP/1.1 200 OK\\r\\n\\r\\nx");
+        let mut searched = Watched::of(Spec {
+            trigger: Some(sluice_watch::Trigger {
+                bytes: Some("needle".into()),
+                ..Default::default()
+            }),
+            ..Spec::default()
+        });
+        searched.sent(&[&large], large.len(), Position::Boundary);
+        assert!(
+            searched
+                .watched_bytes
+                .poll_pause(&searched.connection, &mut context)
+                .is_pending()
+        );
     }
 
     #[test]

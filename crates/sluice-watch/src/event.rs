@@ -40,6 +40,9 @@ pub enum Content {
     },
 }
 
+/// Bytes that an event takes besides: the counts of its `Arc`, the heads of its two allocations, and its place in a queue.
+const EVENT_OVERHEAD: usize = 16 + 2 * 16 + size_of::<Arc<Event>>();
+
 /// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,13 +65,13 @@ impl Direction {
 }
 
 impl Event {
-    /// The memory that it occupies in a queue, bytes, approximately.
+    /// The memory that it occupies in a queue, bytes: the event and its content as they were allocated, and its place in the queue.
     #[must_use]
     pub fn size(&self) -> usize {
-        size_of::<Event>()
-            + match &self.content {
-                Content::Text(text) => text.len(),
-                Content::Bytes { bytes, .. } => bytes.len(),
-            }
+        let content = match &self.content {
+            Content::Text(text) => text.capacity(),
+            Content::Bytes { bytes, .. } => bytes.capacity(),
+        };
+        size_of::<Event>() + content + EVENT_OVERHEAD
     }
 }

@@ -5,8 +5,9 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::allowance::Allowance;
 use crate::filter::{FilterMatch, TracedAttributes, TracedRequest};
 use crate::mask::Masks;
 use crate::spec::Spec;
@@ -167,6 +168,10 @@ pub struct WorkerHub {
     copy: RefCell<Copy>,
     /// Subjects that the passing of time can decide.
     waiting: RefCell<Vec<Weak<Inner>>>,
+    /// Bytes that the worker scans for watches.
+    allowance: Rc<Allowance>,
+    /// Bytes of events that it shows to pages.
+    shown: Allowance,
 }
 
 #[derive(Debug, Default)]
@@ -183,6 +188,8 @@ impl WorkerHub {
             hub: Arc::clone(hub),
             copy: RefCell::default(),
             waiting: RefCell::default(),
+            allowance: Rc::new(Allowance::new()),
+            shown: Allowance::new(),
         }
     }
 
@@ -190,6 +197,22 @@ impl WorkerHub {
     #[must_use]
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
+    }
+
+    /// The bytes that the worker may scan for watches.
+    pub(crate) fn allowance(&self) -> &Rc<Allowance> {
+        &self.allowance
+    }
+
+    /// Makes the text of events that take so many bytes, for a page of the worker.
+    pub fn show<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        self.shown.scan(bytes, work)
+    }
+
+    /// How long a page waits, because the worker has made enough texts for pages. `None` if it need not.
+    #[must_use]
+    pub fn show_wait(&self) -> Option<Duration> {
+        self.shown.wait(Instant::now())
     }
 
     /// Whether anybody watches. One relaxed load.
@@ -276,7 +299,7 @@ impl WorkerHub {
         }
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
         let late = LateJoin {
-            hub: &self.hub,
+            worker: self,
             began,
             attributes,
         };
@@ -304,7 +327,7 @@ impl WorkerHub {
             return Tracer::NONE;
         }
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
-        let tracer = Tracer::begin(&self.hub, self.hub.next_number(), parent, attributes, candidates);
+        let tracer = Tracer::begin(self, parent, attributes, candidates);
         if depends_on_time && parent.is_some() {
             self.wait(&tracer);
         }

@@ -179,6 +179,26 @@ impl Items {
         ("all", Items::ALL),
     ];
 
+    /// Names that WATCH of WASD has, and the items that show the same. `script` and `authorization` are names of both.
+    pub const OF_WASD: [(&'static str, Items); 13] = [
+        ("request-header", Items::of(&[Item::RequestHead])),
+        ("response-header", Items::of(&[Item::ResponseHead])),
+        ("path-mapping", Items::of(&[Item::Mapping])),
+        ("error", Items::of(&[Item::Errors])),
+        ("cgi", Items::of(&[Item::Variables])),
+        (
+            "dcl",
+            Items::of(&[Item::Process, Item::Cgiplusin, Item::Mailbox, Item::Callouts]),
+        ),
+        ("network-activity", Items::of(&[Item::Connection])),
+        ("network-data", Items::of(&[Item::Octets])),
+        ("network-octets", Items::of(&[Item::Octets])),
+        ("http/2", Items::of(&[Item::Http2])),
+        ("ssl", Items::of(&[Item::Tls])),
+        ("logging", Items::of(&[Item::Log])),
+        ("authorisation", Items::of(&[Item::Authorization])),
+    ];
+
     /// The set of these items.
     #[must_use]
     pub const fn of(items: &[Item]) -> Items {
@@ -207,6 +227,12 @@ impl Items {
     #[must_use]
     pub const fn union(self, other: Items) -> Items {
         Items(self.0 | other.0)
+    }
+
+    /// The items that both have.
+    #[must_use]
+    pub const fn intersection(self, other: Items) -> Items {
+        Items(self.0 & other.0)
     }
 
     /// The items that the other set does not have.
@@ -289,6 +315,7 @@ impl FromStr for Items {
             };
             let group = Items::GROUPS
                 .iter()
+                .chain(&Items::OF_WASD)
                 .find(|(group, _)| *group == name)
                 .map(|group| group.1);
             let item = || Item::ALL.into_iter().find(|item| item.name() == name);
@@ -345,6 +372,23 @@ mod tests {
         assert!(!"-mapping".parse::<Items>().unwrap().contains(Item::Mapping));
         assert!("-mapping".parse::<Items>().unwrap().contains(Item::Timing));
         assert_eq!("all".parse::<Items>().unwrap().iter().count(), Item::ALL.len());
+    }
+
+    #[test]
+    fn the_names_that_wasd_has_are_known() {
+        for (name, expected) in [
+            ("network-octets", "octets"),
+            ("dcl,-cgiplusin", "process,mailbox,callouts"),
+            ("cgi,request-header", "request-head,variables"),
+        ] {
+            assert_eq!(name.parse::<Items>().unwrap().to_string(), expected);
+        }
+        let names = Items::OF_WASD.map(|(name, _)| name);
+        assert!(
+            names
+                .iter()
+                .all(|name| Item::ALL.iter().all(|item| item.name() != *name))
+        );
     }
 
     #[test]

@@ -21,10 +21,12 @@
 //! | [`Timing`], [`Phase`] | where the time of a request went |
 //! | [`mask`], [`Secrets`] | what must not be shown |
 //!
-//! While nobody watches, an exchange costs one relaxed load, and each place that could note an event one comparison. A watcher never
-//! delays a request: what its queue cannot hold is lost, and it learns how much.
+//! While nobody watches, an exchange costs one relaxed load, and each place that could note an event one comparison. A watcher that reads slowly
+//! delays no request: what its queue cannot hold is lost, and it learns how much. Bytes that are shown or searched pause when the worker has scanned
+//! enough of them (`allowance`), so that other requests do not wait.
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod automaton;
 mod candidate;
 mod event;
@@ -59,5 +61,5 @@ pub use secrets::{SecretMask, Secrets};
 pub use spec::{Spec, Trigger};
 pub use stage::Stage;
 pub use timing::{Moment, NotATiming, Phase, Timing};
-pub use tracer::{Hold, Tracer};
+pub use tracer::{Hold, Scanned, Tracer};
 pub use watch::{Taken, Watch};

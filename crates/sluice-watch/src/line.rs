@@ -18,6 +18,9 @@ const INDENT: usize = 49;
 /// Bytes in a row of a hex dump.
 const ROW_BYTES: usize = 16;
 
+/// Columns of such a row: the offset, the digits, the text.
+const ROW_COLUMNS: usize = 7 + 3 * ROW_BYTES + 2 + ROW_BYTES;
+
 /// An event, written as one or several lines, each with its newline.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a>(pub &'a Event);
@@ -76,15 +79,15 @@ fn write_time(f: &mut fmt::Formatter<'_>, at: SystemTime) -> fmt::Result {
 /// Bytes as rows of 16: offset, hexadecimal, text.
 #[must_use]
 pub fn hex_dump(bytes: &[u8]) -> String {
-    let mut text = String::new();
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    let mut text = String::with_capacity(bytes.len().div_ceil(ROW_BYTES) * (ROW_COLUMNS + 1));
     for (index, row) in bytes.chunks(ROW_BYTES).enumerate() {
         let _ = write!(text, "{:06x} ", index * ROW_BYTES);
-        for at in 0..ROW_BYTES {
-            let _ = match row.get(at) {
-                Some(byte) => write!(text, " {byte:02x}"),
-                None => write!(text, "   "),
-            };
+        for byte in row {
+            text.extend([' ', digit(byte >> 4), digit(*byte)]);
         }
+        (row.len()..ROW_BYTES).for_each(|_| text.push_str("   "));
         let shown = |byte: &u8| {
             if byte.is_ascii_graphic() || *byte == b' ' {
                 char::from(*byte)
@@ -92,7 +95,9 @@ pub fn hex_dump(bytes: &[u8]) -> String {
                 '.'
             }
         };
-        let _ = writeln!(text, "  {}", row.iter().map(shown).collect::<String>());
+        text.push_str("  ");
+        text.extend(row.iter().map(shown));
+        text.push('\n');
     }
     text
 }

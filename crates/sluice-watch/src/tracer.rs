@@ -1,17 +1,20 @@
 //! The tracer: how a connection or an exchange records events for WATCH.
 //!
 //! Here: the record, the place of an exchange for a watch that begins later, and who is shown the events. Not here: what a watch asks for
-//! (`spec`, `filter`), and its queue (`watch`).
+//! (`spec`, `filter`), its queue (`watch`), and how bytes are noted (`bytes`).
+
+mod bytes;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::candidate::{Candidate, OctetsRoom};
-use crate::event::{Content, Direction, Event};
+use crate::allowance::Allowance;
+use crate::candidate::Candidate;
+use crate::event::{Content, Event};
 use crate::filter::{FilterMatch, TracedAttributes};
-use crate::hub::Hub;
+use crate::hub::WorkerHub;
 use crate::item::{Item, Items};
 use crate::mask::Masks;
 use crate::ring::Ring;
@@ -19,6 +22,8 @@ use crate::secrets::{HiddenSecrets, Secrets};
 use crate::stage::Stage;
 use crate::timing::{Phase, Timing};
 use crate::watch::Queue;
+
+pub use bytes::Scanned;
 
 /// The tracer: how a connection or an exchange records events for WATCH. Records nothing while nobody watches: each note costs one comparison then.
 ///
@@ -39,7 +44,7 @@ const MODULE: &str = "watch";
 
 /// An exchange in progress that a watch joins.
 pub(crate) struct LateJoin<'a> {
-    pub(crate) hub: &'a Hub,
+    pub(crate) worker: &'a WorkerHub,
     pub(crate) began: Instant,
     pub(crate) attributes: TracedAttributes,
 }
@@ -64,6 +69,7 @@ pub(crate) struct Inner {
     is_idle: Cell<bool>,
     /// The values that are masked wherever they stand.
     hidden: RefCell<HiddenSecrets>,
+    allowance: Rc<Allowance>,
     state: RefCell<State>,
 }
 
@@ -79,8 +85,7 @@ impl Tracer {
     pub const NONE: Tracer = Tracer(None);
 
     pub(crate) fn begin(
-        hub: &Arc<Hub>,
-        number: u64,
+        worker: &WorkerHub,
         connection: Option<&Tracer>,
         attributes: TracedAttributes,
         candidates: Vec<Arc<Queue>>,
@@ -88,7 +93,7 @@ impl Tracer {
         if let Some(connection) = connection.and_then(Tracer::inner) {
             connection.is_idle.set(false);
         }
-        let inner = Inner::new(hub, number, connection, Instant::now(), attributes);
+        let inner = Inner::new(worker, connection, Instant::now(), attributes);
         inner.state.borrow_mut().candidates = candidates.into_iter().map(Candidate::new).collect();
         inner.decide();
         Tracer(Some(Rc::new(Trace {
@@ -128,9 +133,13 @@ impl Tracer {
         summary: impl FnOnce(&Masks) -> String,
     ) {
         let Some(place) = &self.0 else { return };
-        let LateJoin { hub, began, attributes } = late;
+        let LateJoin {
+            worker,
+            began,
+            attributes,
+        } = late;
         let inner = place.watched.get_or_init(|| {
-            let inner = Inner::new(hub, hub.next_number(), Some(&Tracer::NONE), began, attributes);
+            let inner = Inner::new(worker, Some(&Tracer::NONE), began, attributes);
             inner.timing.borrow_mut().add(Phase::Unwatched, began.elapsed());
             inner
         });
@@ -168,48 +177,6 @@ impl Tracer {
         if let Some(inner) = self.wanting(item) {
             inner.add(item, module, Content::Text(text()));
         }
-    }
-
-    /// Notes bytes, masked; `bytes` is called only if somebody may want them.
-    pub fn note_bytes(&self, item: Item, module: &'static str, direction: Direction, bytes: impl FnOnce() -> Vec<u8>) {
-        if let Some(inner) = self.wanting(item) {
-            let (bytes, omitted) = (bytes(), 0);
-            inner.add(
-                item,
-                module,
-                Content::Bytes {
-                    direction,
-                    bytes,
-                    omitted,
-                },
-            );
-        }
-    }
-
-    /// Notes bytes, copied and then masked by `mask`. No more is copied than somebody may still be shown.
-    pub fn note_copy(
-        &self,
-        item: Item,
-        module: &'static str,
-        direction: Direction,
-        bytes: &[u8],
-        mask: impl FnOnce(&mut [u8]),
-    ) {
-        let Some(inner) = self.wanting(item) else { return };
-        let room = OctetsRoom::of(&inner.state.borrow().candidates, item);
-        if room.copied == 0 {
-            return;
-        }
-        let mut copy = bytes[..bytes.len().min(room.copied)].to_vec();
-        mask(&mut copy);
-        copy.truncate(room.shown);
-        let omitted = bytes.len() - copy.len();
-        let content = Content::Bytes {
-            direction,
-            bytes: copy,
-            omitted,
-        };
-        inner.add(item, module, content);
     }
 
     /// The masks of the exchange; `None` if nobody watches.
@@ -444,15 +411,10 @@ impl State {
 
 impl Inner {
     /// A tracer without candidates. An exchange has a `connection`, even if nobody watches that.
-    fn new(
-        hub: &Hub,
-        number: u64,
-        connection: Option<&Tracer>,
-        began: Instant,
-        attributes: TracedAttributes,
-    ) -> Rc<Inner> {
+    fn new(worker: &WorkerHub, connection: Option<&Tracer>, began: Instant, attributes: TracedAttributes) -> Rc<Inner> {
+        let hub = worker.hub();
         Rc::new(Inner {
-            number,
+            number: hub.next_number(),
             began,
             id: attributes.id.as_deref().map(Arc::from),
             connection: connection.cloned().unwrap_or_default(),
@@ -464,6 +426,7 @@ impl Inner {
             has_ended: Cell::default(),
             is_idle: Cell::default(),
             hidden: RefCell::default(),
+            allowance: Rc::clone(worker.allowance()),
             state: RefCell::new(State {
                 attributes,
                 candidates: Vec::new(),

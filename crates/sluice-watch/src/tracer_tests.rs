@@ -8,6 +8,8 @@ use crate::{
     Tracer, Trigger, Watch, WorkerHub,
 };
 
+mod bounds;
+
 struct Server {
     hub: Arc<Hub>,
     worker: WorkerHub,
@@ -359,69 +361,6 @@ fn a_watch_that_begins_later_joins_a_kept_connection() {
     exchange.end();
     assert_eq!(texts(&take(&late)), ["seen"]);
     assert!(take(&early).events.is_empty());
-}
-
-#[test]
-fn bytes_are_bounded_per_request() {
-    let server = Server::new();
-    let watch = server.watch(Spec {
-        octets_max: 10,
-        ..all()
-    });
-    let exchange = server.exchange(&server.connection(), "/");
-    for _ in 0..3 {
-        exchange.note_bytes(Item::Mailbox, "script", Direction::Sent, || vec![b'x'; 8]);
-    }
-    let lengths: Vec<_> = take(&watch).events.iter().map(|event| event.content.clone()).collect();
-    let bytes = |length: usize, omitted| Content::Bytes {
-        direction: Direction::Sent,
-        bytes: vec![b'x'; length],
-        omitted,
-    };
-    assert_eq!(lengths, [bytes(8, 0), bytes(2, 6)]);
-}
-
-#[test]
-fn a_watcher_that_reads_nothing_learns_what_it_lost() {
-    let server = Server::new();
-    let watch = server.watch(all());
-    let exchange = server.exchange(&server.connection(), "/");
-    for _ in 0..100 {
-        note(&exchange, &"x".repeat(100_000));
-    }
-    let taken = take(&watch);
-    assert_eq!(taken.events.len() as u64 + taken.lost, 100);
-    assert!(taken.lost > 0);
-    note(&exchange, "again");
-    assert_eq!((texts(&take(&watch)), take(&watch).lost), (vec!["again"], 0));
-}
-
-#[test]
-fn the_ring_of_an_undecided_request_is_bounded() {
-    let server = Server::new();
-    let mut spec = all();
-    spec.filter.status = Some(Pattern::new("500"));
-    let watch = server.watch(spec);
-    let exchange = server.exchange(&server.connection(), "/");
-    for index in 0..10_000 {
-        note(&exchange, &index.to_string());
-    }
-    exchange.know(|attributes| attributes.status = Some(500));
-    let taken = take(&watch);
-    assert_eq!(taken.events.len() as u64 + taken.lost, 10_000);
-    assert_eq!(texts(&taken).last(), Some(&"9999"));
-    exchange.end();
-    drop(exchange);
-    assert_eq!(server.hub.ring_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
-}
-
-#[test]
-fn the_number_of_watches_is_bounded() {
-    let server = Server::new();
-    let watches: Vec<Watch> = (0..16).map(|_| server.watch(all())).collect();
-    assert!(server.hub.watch(all()).is_err());
-    drop(watches);
-    assert!(server.hub.watch(all()).is_ok());
 }
 
 #[test]

@@ -13,6 +13,12 @@ use crate::spec::Spec;
 /// Bytes of events that wait for a watcher at most.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of events that wait for a page at most. There can be more pages than terminals, and browsers read on.
+const PAGE_QUEUE_BYTES_MAX: usize = 2 << 20;
+
+/// Bytes of events that a watcher takes at once, unless one event has more: it makes a longer text of them.
+const TAKEN_BYTES_MAX: usize = 32 << 10;
+
 /// A watcher's queue, filled by the workers. Dropping the watcher's [`Watch`] ends it.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -34,21 +40,33 @@ pub(crate) enum Watcher {
     Page,
 }
 
+impl Watcher {
+    /// Bytes of events that wait for it at most.
+    const fn queue_bytes_max(self) -> usize {
+        match self {
+            Watcher::Terminal => QUEUE_BYTES_MAX,
+            Watcher::Page => PAGE_QUEUE_BYTES_MAX,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
     lost: u64,
+    /// Some of `lost` came after those that wait.
+    has_gap: bool,
     is_ended: bool,
     waker: Option<Waker>,
 }
 
-/// The events since the last call.
+/// The first events since the last call, bounded.
 #[derive(Debug, Default)]
 pub struct Taken {
     /// The events, in their order.
     pub events: Vec<Arc<Event>>,
-    /// Events that were lost before these, because the watcher was too slow.
+    /// Events that were lost after these, because the watcher was too slow.
     pub lost: u64,
     /// No more will come: the one request that was to be shown has ended, or the server ends.
     pub is_ended: bool,
@@ -89,8 +107,10 @@ impl Queue {
         if state.is_ended {
             return;
         }
-        if state.bytes + event.size() > QUEUE_BYTES_MAX {
+        // Once some were lost, those that came before are taken first, so that the watcher learns where they are missing.
+        if state.has_gap || state.bytes + event.size() > self.watcher.queue_bytes_max() {
             state.lost += 1;
+            state.has_gap = true;
         } else {
             state.bytes += event.size();
             state.events.push_back(Arc::clone(event));
@@ -129,13 +149,24 @@ impl Queue {
 }
 
 impl State {
-    fn take(&mut self) -> Taken {
-        self.bytes = 0;
-        Taken {
-            events: self.events.drain(..).collect(),
-            lost: std::mem::take(&mut self.lost),
-            is_ended: self.is_ended,
+    /// Takes the first events: so many bytes of them, and one in any case.
+    fn take(&mut self, bytes_max: usize) -> Taken {
+        let mut taken = Taken::default();
+        let mut bytes = 0;
+        while let Some(event) = self.events.front() {
+            if bytes > 0 && bytes + event.size() > bytes_max {
+                break;
+            }
+            bytes += event.size();
+            taken.events.extend(self.events.pop_front());
         }
+        self.bytes -= bytes;
+        if self.events.is_empty() {
+            taken.lost = std::mem::take(&mut self.lost);
+            self.has_gap = false;
+            taken.is_ended = self.is_ended;
+        }
+        taken
     }
 }
 
@@ -157,10 +188,10 @@ impl Watch {
         &self.queue.spec
     }
 
-    /// Takes what has happened, waiting until something has. For a task; the last caller is woken.
+    /// Takes the first of what has happened, waiting until something has. For a task; the last caller is woken.
     pub fn poll_take(&self, context: &Context<'_>) -> Poll<Taken> {
         let mut state = self.queue.lock();
-        let taken = state.take();
+        let taken = state.take(TAKEN_BYTES_MAX);
         if taken.is_empty() {
             state.waker = Some(context.waker().clone());
             return Poll::Pending;
@@ -168,12 +199,12 @@ impl Watch {
         Poll::Ready(taken)
     }
 
-    /// Takes what has happened, waiting until something has or the deadline has passed. For a thread.
+    /// Takes all that has happened, waiting until something has or the deadline has passed. For a thread.
     #[must_use]
     pub fn take_until(&self, deadline: Instant) -> Taken {
         let mut state = self.queue.lock();
         loop {
-            let taken = state.take();
+            let taken = state.take(usize::MAX);
             let left = deadline.saturating_duration_since(Instant::now());
             if !taken.is_empty() || left.is_zero() {
                 return taken;
@@ -188,7 +219,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.queue.end();
         // Workers may still have the queue.
-        self.queue.lock().take();
+        self.queue.lock().events = VecDeque::new();
         self.hub.remove(self.queue.number);
     }
 }

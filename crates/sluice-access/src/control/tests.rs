@@ -77,6 +77,28 @@ fn a_right_password_is_remembered_until_the_files_change() {
 }
 
 #[test]
+fn the_passwords_of_who_has_logged_in_from_an_address_are_hashed_first() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("users"), format!("ann:{OPEN_SESAME}\n")).unwrap();
+    fs::write(directory.path().join("groups"), "").unwrap();
+    let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
+    let rank = |name: &str, client: &str| {
+        let mut question = question(&store, "another");
+        question.credentials.name = name.to_owned();
+        question.client = client.parse().unwrap();
+        match control.check(&question) {
+            Check::Unknown(ticket) => ticket.rank(),
+            Check::Known(_) | Check::Refused(_) => panic!("it is unknown"),
+        }
+    };
+    assert_eq!(rank("ann", "192.0.2.1"), Rank::Other);
+    assert!(matches!(outcome(&control, &store, "open sesame"), Outcome::Right(_)));
+    assert_eq!(rank("ann", "192.0.2.1"), Rank::Returning);
+    assert_eq!(rank("ann", "192.0.2.2"), Rank::Other, "another address");
+    assert_eq!(rank("bob", "192.0.2.1"), Rank::Other, "another user");
+}
+
+#[test]
 fn wrong_passwords_and_unknown_users_have_the_same_outcome_and_are_refused_at_last() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("users"), format!("bob:{OPEN_SESAME}\n")).unwrap();

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::{Probe, Program};
 use sluice_watch::mask::{self, HeadMask, Masks};
-use sluice_watch::{Direction, Hold, Item, Secrets, Stage, Tracer};
+use sluice_watch::{Direction, Hold, Item, Scanned, Secrets, Stage, Tracer};
 
 use crate::process::observed_process::{ObservedProcess, SilenceTimer, time_text};
 
@@ -263,9 +263,12 @@ impl ScriptEvents {
         watched.counts.mailbox.update(|all| all + bytes.len() as u64);
         watched.silence.borrow_mut().restart();
         let mask = |copy: &mut [u8]| watched.output.borrow_mut().apply(copy);
-        watched
+        let scanned = watched
             .tracer
-            .note_copy(Item::Mailbox, watched.module, Direction::Sent, bytes, mask);
+            .note_copy(Item::Mailbox, watched.module, Direction::Sent, &[bytes], mask);
+        if scanned == Scanned::Part {
+            watched.output.replace(HeadMask::within_of(&watched.masks));
+        }
     }
 
     /// Notes lines that the script has written to its standard error.

@@ -14,10 +14,11 @@ use http_body::{Body, Frame, SizeHint};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::protocol::Protocol;
+use sluice_http::watch_pause::WatchPause;
 use sluice_net::active_exchange::ActiveExchange;
 use sluice_net::chunk::{Chunk, ChunkMemory, ChunkPosition};
-use sluice_watch::Stage;
 use sluice_watch::mask::BodyMask;
+use sluice_watch::{Scanned, Stage};
 
 use crate::serve::exchange::Exchange;
 use crate::serve::watched;
@@ -56,10 +57,19 @@ pub(crate) struct Finish {
     exchange: Option<Box<Exchange>>,
     under_way: ActiveExchange,
     memory: ChunkMemory,
-    /// The mask of the body for WATCH, if somebody is shown it.
-    mask: Option<Box<BodyMask>>,
+    /// `None` if nobody watches.
+    watched: Option<Box<WatchedResponse>>,
     /// Whether the client can detect a truncated body, by Content-Length, the last chunk, or the end of an HTTP/2 stream.
     is_delimited: bool,
+}
+
+/// State of a response that somebody watches.
+#[derive(Default)]
+struct WatchedResponse {
+    /// `None` if nobody is shown the body, or once it has missed bytes of it.
+    mask: Option<BodyMask>,
+    /// While the worker has scanned enough bytes.
+    pause: WatchPause,
 }
 
 impl Finish {
@@ -67,7 +77,7 @@ impl Finish {
         mut body: ResponseBody,
         exchange: Box<Exchange>,
         mut under_way: ActiveExchange,
-        mask: Option<Box<BodyMask>>,
+        mask: Option<BodyMask>,
     ) -> Finish {
         under_way.wait_on_client();
         if under_way.peer().tls_info().is_some() {
@@ -84,7 +94,12 @@ impl Finish {
             exchange: Some(exchange),
             under_way,
             memory,
-            mask,
+            watched: mask.map(|mask| {
+                Box::new(WatchedResponse {
+                    mask: Some(mask),
+                    pause: WatchPause::default(),
+                })
+            }),
         }
     }
 
@@ -120,7 +135,12 @@ impl Body for Finish {
             this.abort(&fault);
             return Poll::Ready(Some(Err(fault)));
         }
-        let chunk_bytes_max = ready!(this.under_way.poll_room(context));
+        let mut chunk_bytes_max = ready!(this.under_way.poll_room(context));
+        if let Some(exchange) = this.exchange.as_ref().filter(|exchange| !exchange.tracer.is_none()) {
+            let pause = &mut this.watched.get_or_insert_default().pause;
+            ready!(pause.poll(context, || watched::response_wait(exchange)));
+            chunk_bytes_max = chunk_bytes_max.min(watched::CHUNK_BYTES_MAX);
+        }
         this.body.limit_chunks(chunk_bytes_max);
         let chunk = this.body.poll_chunk(context);
         if chunk.is_pending() {
@@ -135,8 +155,11 @@ impl Body for Finish {
             Some(Ok(chunk)) => {
                 if let Some(exchange) = &mut this.exchange {
                     exchange.count(chunk.len());
-                    if let Some(mask) = &mut this.mask {
-                        watched::response_body(exchange, mask, &chunk);
+                    if let Some(watched) = &mut this.watched
+                        && let Some(mask) = &mut watched.mask
+                        && watched::response_body(exchange, mask, &chunk) == Scanned::Part
+                    {
+                        watched.mask = None;
                     }
                 }
                 let position = match this.body {

@@ -5,6 +5,7 @@
 //! `request_limits`), and who is shown an event (`sluice_watch`).
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use http::{HeaderMap, Response, header};
 use sluice_gateway::SEND_FILE_FIELDS;
@@ -12,7 +13,7 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Culprit, Fault};
 use sluice_log::STATUS_CLIENT_LEFT;
 use sluice_watch::mask::{BodyMask, Masks};
-use sluice_watch::{Direction, Item};
+use sluice_watch::{Direction, Item, Items, Scanned};
 
 use crate::fault_log::Logged;
 use crate::serve::exchange::{Exchange, RequestLine};
@@ -114,21 +115,31 @@ pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBod
     tracer.know(|facts| facts.status = Some(status.as_u16()));
 }
 
+/// Bytes of a chunk of a watched response at most: the work for one is bounded.
+pub(crate) const CHUNK_BYTES_MAX: usize = 64 << 10;
+
 /// The mask of the response's body, if somebody is shown it.
-pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<Box<BodyMask>> {
+pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<BodyMask> {
     let masks = exchange
         .tracer
         .masks()
         .filter(|_| exchange.tracer.wants(Item::ResponseBody))?;
-    Some(Box::new(body_mask(masks, fields)))
+    Some(body_mask(masks, fields))
 }
 
 /// A chunk of the body that the connection gets.
-pub(crate) fn response_body(exchange: &Exchange, mask: &mut BodyMask, bytes: &[u8]) {
+pub(crate) fn response_body(exchange: &Exchange, mask: &mut BodyMask, bytes: &[u8]) -> Scanned {
     let copy = |copy: &mut [u8]| mask.apply(copy);
     exchange
         .tracer
-        .note_copy(Item::ResponseBody, module::RESPONSE, Direction::Sent, bytes, copy);
+        .note_copy(Item::ResponseBody, module::RESPONSE, Direction::Sent, &[bytes], copy)
+}
+
+/// How long the next chunk waits, because the worker has scanned enough bytes for watches. Output of a script becomes chunks, so it waits, too.
+pub(crate) fn response_wait(exchange: &Exchange) -> Option<Duration> {
+    exchange
+        .tracer
+        .bytes_wait(Items::of(&[Item::Mailbox, Item::ResponseBody]))
 }
 
 /// A fault, and what the server log says of it.

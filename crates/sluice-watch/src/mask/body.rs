@@ -4,7 +4,7 @@
 //! first bytes: `curl -d` sends anything as a form. Not here: what is secret (`masks`).
 
 use crate::mask::json::JsonMask;
-use crate::mask::masks::{Masks, NAME_BYTES_MAX};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_as_in};
 use crate::mask::pairs::PairMask;
 use crate::mask::parts::PartsMask;
 use crate::mask::xml::XmlMask;
@@ -119,8 +119,7 @@ impl BodyMask {
                 for layer in layers {
                     copy.copy_from_slice(&plain);
                     layer.apply(&mut copy);
-                    let masked = bytes.iter_mut().zip(&copy).filter(|(_, other)| **other == b'*');
-                    masked.for_each(|(byte, _)| *byte = b'*');
+                    mask_as_in(bytes, &copy);
                 }
             }
         }
@@ -164,7 +163,17 @@ impl FormMask {
     }
 
     fn apply(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.state == State::Shown {
+                let is_end = |byte: &u8| matches!(*byte, b'&' | b'\r' | b'\n' | b';');
+                at = bytes[at..]
+                    .iter()
+                    .position(is_end)
+                    .map_or(bytes.len(), |found| at + found);
+            }
+            let Some(byte) = bytes.get_mut(at) else { break };
+            at += 1;
             // Some programs separate by `;`. Within a secret it is part of it.
             let ends_pair = matches!(*byte, b'&' | b'\r' | b'\n') || (*byte == b';' && self.state != State::Masked);
             match self.state {

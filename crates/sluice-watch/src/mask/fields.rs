@@ -46,7 +46,13 @@ impl FieldMask {
 
     /// Masks the next bytes.
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.state == State::Shown {
+                at = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |found| at + found);
+            }
+            let Some(byte) = bytes.get_mut(at) else { break };
+            at += 1;
             let is_newline = *byte == b'\n';
             if self.state == State::AfterMasked {
                 self.state = match *byte {

@@ -213,7 +213,32 @@ fn is_scheme(word: &[u8]) -> bool {
 
 /// A letter of a name in a text; `[` is of names such as `user[password]`.
 pub(super) fn may_be_in_name(letter: char) -> bool {
-    letter.is_alphanumeric() || "_-.%+[]*~$!()".contains(letter)
+    letter.is_alphanumeric() || NAME_PUNCTUATION.contains(letter)
+}
+
+/// The bytes that may be in a name: those of `may_be_in_name`, and all of a letter beyond ASCII.
+pub(super) const NAME_BYTES: [bool; 256] = {
+    let mut table = [true; 256];
+    let mut byte: u8 = 0;
+    while byte.is_ascii() {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || is_in(NAME_PUNCTUATION, byte);
+        byte += 1;
+    }
+    table
+};
+
+/// The punctuation in names.
+const NAME_PUNCTUATION: &str = "_-.%+[]*~$!()";
+
+const fn is_in(text: &str, byte: u8) -> bool {
+    let mut at = 0;
+    while at < text.len() {
+        if text.as_bytes()[at] == byte {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 /// A letter that a value in a query cannot have (RFC 3986 §3.4), or that separates it from the next one.
@@ -272,6 +297,13 @@ fn digit(byte: u8) -> u8 {
     match byte {
         b'0'..=b'9' => byte - b'0',
         _ => (byte | 0x20) - b'a' + 10,
+    }
+}
+
+/// Masks the bytes that another mask has masked in a copy. In a loop without branches, which the compiler turns into one over many bytes at once.
+pub(super) fn mask_as_in(bytes: &mut [u8], copy: &[u8]) {
+    for (byte, other) in bytes.iter_mut().zip(copy) {
+        *byte = if *other == b'*' { b'*' } else { *byte };
     }
 }
 

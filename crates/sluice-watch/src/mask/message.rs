@@ -6,7 +6,7 @@
 
 use crate::mask::body::BodyMask;
 use crate::mask::fields::FieldMask;
-use crate::mask::masks::Masks;
+use crate::mask::masks::{Masks, mask_as_in};
 use crate::mask::pairs::PairMask;
 
 /// Bytes of a line of a head that are compared.
@@ -60,11 +60,8 @@ impl HeadMask {
         self.pairs.apply(&mut in_pairs);
         self.bodies.apply(&mut in_bodies);
         self.fields.apply(bytes);
-        for (byte, others) in bytes.iter_mut().zip(in_pairs.iter().zip(&in_bodies)) {
-            if let (b'*', _) | (_, b'*') = others {
-                *byte = b'*';
-            }
-        }
+        mask_as_in(bytes, &in_pairs);
+        mask_as_in(bytes, &in_bodies);
     }
 }
 

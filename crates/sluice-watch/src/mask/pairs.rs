@@ -1,6 +1,6 @@
 //! The secrets in `name=value`, wherever it stands: queries in targets and Referer, parameters, forms.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes, may_be_in_name};
+use crate::mask::masks::{Masks, NAME_BYTES, NAME_BYTES_MAX};
 
 /// The mask of pairs. A value ends where one of a query does, or at the quotation mark with which it has begun: `token="…"`, `password: \"…\"`.
 #[derive(Clone, Debug)]
@@ -44,11 +44,42 @@ impl PairMask {
     }
 
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
-        mask_bytes(bytes, |byte| {
-            let (state, is_masked) = self.after(byte);
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.is_outside() {
+                let found = memchr::memchr2(b'=', b':', &bytes[at..]);
+                let end = found.map_or(bytes.len(), |found| at + found);
+                self.skip(&bytes[at..end]);
+                at = end;
+            }
+            let Some(byte) = bytes.get_mut(at) else { break };
+            let (state, is_masked) = self.after(*byte);
             self.state = state;
-            is_masked
-        });
+            if is_masked {
+                *byte = b'*';
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether only the end of a name can change something.
+    fn is_outside(&self) -> bool {
+        self.state == State::Shown && self.named.is_none() && !self.is_value_secret
+    }
+
+    /// Notes bytes without the end of a name: only the name that they end with matters.
+    fn skip(&mut self, bytes: &[u8]) {
+        let of_name = bytes
+            .iter()
+            .rev()
+            .take_while(|byte| NAME_BYTES[usize::from(**byte)])
+            .count();
+        let name = &bytes[bytes.len() - of_name..];
+        if of_name < bytes.len() {
+            self.name.clear();
+        }
+        let room = NAME_BYTES_MAX - self.name.len();
+        self.name.extend_from_slice(&name[..name.len().min(room)]);
     }
 
     /// The state after a byte, and whether the byte is masked.
@@ -81,8 +112,7 @@ impl PairMask {
                     _ => State::Before(Separator::Colon),
                 }
             }
-            0x80.. => self.add_to_name(byte),
-            _ if may_be_in_name(char::from(byte)) => self.add_to_name(byte),
+            _ if NAME_BYTES[usize::from(byte)] => self.add_to_name(byte),
             _ => {
                 self.name.clear();
                 State::Shown
@@ -98,7 +128,7 @@ impl PairMask {
         let Some(named) = &mut self.named else { return };
         match byte {
             b'"' | b'\'' if named.is_empty() => {}
-            _ if may_be_in_name(char::from(byte)) && named.len() < NAME_BYTES_MAX => named.push(byte),
+            _ if NAME_BYTES[usize::from(byte)] && named.len() < NAME_BYTES_MAX => named.push(byte),
             _ => {
                 self.is_value_secret |= self.masks.is_secret(named);
                 self.named = None;

@@ -46,8 +46,15 @@ impl PartsMask {
     }
 
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
-        for at in 0..bytes.len() {
-            let byte = bytes[at];
+        let mut next = 0;
+        while next < bytes.len() {
+            if let (State::Body(None), false) = (self.state, self.is_secret) {
+                // Nothing happens before the next line.
+                next = memchr::memchr(b'\n', &bytes[next..]).map_or(bytes.len(), |found| next + found);
+            }
+            let at = next;
+            let Some(&byte) = bytes.get(at) else { break };
+            next += 1;
             match self.state {
                 State::Body(matched) => {
                     if self.is_secret && !matches!(byte, b'\r' | b'\n') {

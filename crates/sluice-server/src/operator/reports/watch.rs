@@ -9,6 +9,7 @@
 
 use std::fmt::Write;
 use std::future::poll_fn;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
@@ -18,6 +19,7 @@ use sluice_pages::frame::Link;
 use sluice_pages::watch::{Asked, WatchGroup, WatchItem, WatchPage};
 use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Taken, Watch};
 
+use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Basis, Values};
 use crate::operator::reports::event_stream::{Events, Kind, respond_with};
 use crate::operator::reports::page::{Collected, Content, Page, PageResponse, Wanted, ready};
@@ -123,6 +125,7 @@ fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
         log,
         kind,
         basis,
+        context: Rc::clone(&ask.context),
     };
     let mut response = respond_with(kind, &ask.context, |events| shown.send(events));
     response.extensions_mut().insert(CarriesWatch);
@@ -141,6 +144,7 @@ struct Shown {
     log: WatchLog,
     kind: Kind,
     basis: Basis,
+    context: Rc<Context>,
 }
 
 impl Shown {
@@ -150,13 +154,20 @@ impl Shown {
         self.notice(&out, &Notice::Watching(self.watch.spec().to_string()));
         loop {
             out.taken().await;
+            while let Some(wait) = self.context.front.watches().show_wait() {
+                tokio::time::sleep(wait).await;
+            }
             let taken = tokio::select! {
                 biased;
                 () = self.basis.replaced() => return self.end(&out, End::Replaced),
                 taken = poll_fn(|task| self.watch.poll_take(task)) => taken,
             };
             self.log.count(&taken);
-            self.send_taken(&out, &taken);
+            let bytes = taken.events.iter().map(|event| event.size()).sum();
+            self.context
+                .front
+                .watches()
+                .show(bytes, || self.send_taken(&out, &taken));
             if taken.is_ended {
                 let end = End::of(self.watch.spec(), self.log.has_shown());
                 return self.end(&out, end);

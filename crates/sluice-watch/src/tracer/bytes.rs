@@ -1,0 +1,99 @@
+//! Bytes that a connection or an exchange notes for WATCH: no more of them is copied, masked and searched than somebody may be shown, and each byte is
+//! charged to the allowance of the worker.
+//!
+//! Not here: what somebody may be shown (`candidate`), and how much a worker may scan (`allowance`).
+
+use std::time::{Duration, Instant};
+
+use crate::candidate::OctetsRoom;
+use crate::event::{Content, Direction};
+use crate::item::{Item, Items};
+use crate::tracer::Tracer;
+
+/// Whether a mask has seen all bytes of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// The mask has seen all of them.
+    All,
+    /// The mask has missed some, because nobody is shown them.
+    Part,
+}
+
+impl Tracer {
+    /// Notes bytes, masked; `bytes` is called only if somebody may want them.
+    pub fn note_bytes(&self, item: Item, module: &'static str, direction: Direction, bytes: impl FnOnce() -> Vec<u8>) {
+        let Some(inner) = self.wanting(item) else { return };
+        let bytes = bytes();
+        inner.allowance.scan(bytes.len(), || {
+            let content = Content::Bytes {
+                direction,
+                bytes,
+                omitted: 0,
+            };
+            inner.add(item, module, content);
+        });
+    }
+
+    /// Notes bytes, copied and then masked by `mask`. No more is copied than somebody may still be shown. The bytes are those of several parts,
+    /// one after the other.
+    ///
+    /// `Scanned::Part` says that the mask has not seen all of them: it does not know where the next ones stand.
+    pub fn note_copy(
+        &self,
+        item: Item,
+        module: &'static str,
+        direction: Direction,
+        parts: &[&[u8]],
+        mask: impl FnOnce(&mut [u8]),
+    ) -> Scanned {
+        let length = parts.iter().map(|part| part.len()).sum();
+        let Some(inner) = self.wanting(item) else {
+            return Scanned::Part;
+        };
+        let room = OctetsRoom::of(&inner.state.borrow().candidates, item);
+        let copied = room.copied.min(length);
+        if copied > 0 {
+            inner.allowance.scan(copied, || {
+                let mut copy = Vec::with_capacity(copied);
+                for part in parts {
+                    copy.extend_from_slice(&part[..part.len().min(copied - copy.len())]);
+                }
+                mask(&mut copy);
+                copy.truncate(room.shown);
+                let omitted = length - copy.len();
+                let content = Content::Bytes {
+                    direction,
+                    bytes: copy,
+                    omitted,
+                };
+                inner.add(item, module, content);
+            });
+        }
+        match copied < length {
+            true => Scanned::Part,
+            false => Scanned::All,
+        }
+    }
+
+    /// Notes an event for which the worker does as much as for so many bytes: a frame that was read, for example.
+    pub fn note_charged(&self, item: Item, module: &'static str, bytes: usize, text: impl FnOnce() -> String) {
+        if let Some(inner) = self.wanting(item) {
+            inner
+                .allowance
+                .scan(bytes, || inner.add(item, module, Content::Text(text())));
+        }
+    }
+
+    /// How long its bytes must wait, because the worker has scanned enough bytes for watches. `None` if they need not, or if no byte of these items
+    /// is scanned any more.
+    #[must_use]
+    pub fn bytes_wait(&self, items: Items) -> Option<Duration> {
+        let inner = self.inner()?;
+        let wait = inner.allowance.wait(Instant::now())?;
+        let candidates = &inner.state.borrow().candidates;
+        let mut wanted = inner.wanted.get().intersection(items).iter();
+        wanted
+            .any(|item| OctetsRoom::of(candidates, item).copied > 0)
+            .then_some(wait)
+    }
+}
