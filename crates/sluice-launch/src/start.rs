@@ -5,8 +5,10 @@
 pub(crate) mod channels;
 pub(crate) mod child;
 pub(crate) mod clone;
+pub(crate) mod environment;
 pub(crate) mod launch_error;
 pub(crate) mod launcher;
+pub(crate) mod launcher_thread;
 pub(crate) mod outcome;
 pub(crate) mod own_process;
 pub(crate) mod passed_fds;

@@ -10,3 +10,4 @@ pub(crate) mod process_resources;
 pub(crate) mod program_wire;
 pub(crate) mod remote;
 pub(crate) mod service;
+pub(crate) mod waiting;

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,12 +21,12 @@ use crate::confine::temporary::TemporaryDirectories;
 use crate::start::channels::{self, Channels};
 use crate::start::child::{self, Plan};
 use crate::start::clone::{Cloner, SignalSet, Undone};
+use crate::start::environment::{environment_pointers, owner_variables};
 use crate::start::launch_error::{LaunchError, Stage};
-use crate::start::prepared::{Means, Prepared, Temporary};
+use crate::start::launcher_thread::isolate_thread;
+use crate::start::prepared::{Means, Prepared};
 use crate::start::program::{Program, Started};
 use crate::start::reserved_fds::ReservedFds;
-use crate::users::accounts::account_by_number;
-use crate::users::run_as::RunAs;
 
 /// Whether programs with another user could get capabilities; otherwise the launcher has given them up before its first start.
 static HAS_BOUNDING_SET: LazyLock<bool> = LazyLock::new(has_bounding_set);
@@ -269,83 +269,6 @@ impl Queue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Blocks signals and drops ambient capabilities on this thread, because its children must not inherit them.
-fn isolate_thread() {
-    // A signal that arrives between the clone and the child's reset of dispositions would run the server's handler in
-    // the child. They are blocked permanently, not around each clone: other threads receive the process's signals. The
-    // C library leaves out the two that it needs itself. SIGCHLD without a handler stays unblocked: the kernel then
-    // discards it, but a blocked one interrupts another thread at the end of each script (`sig_ignored` in kernel/signal.c).
-    // SAFETY: a signal set is plain data; both calls write and read this one only.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        if has_default_effect(libc::SIGCHLD) {
-            libc::sigdelset(&raw mut all, libc::SIGCHLD);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
-    }
-    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server, pass to every
-    // executed program (capabilities(7)). A kernel without them returns an error, which needs no handling.
-    // SAFETY: takes numbers only, and concerns this thread only.
-    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
-}
-
-/// Whether a signal has its default effect in this process.
-fn has_default_effect(signal: libc::c_int) -> bool {
-    // SAFETY: an action is plain data, which the kernel writes.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_DFL
-    }
-}
-
-/// The list that execve(2) takes: a pointer to each entry, then a null pointer.
-///
-/// An entry that is not `NAME=value` and a NUL is refused with `EINVAL`. That includes an empty entry, the sign of a
-/// NUL inside a value. A directory for temporary files takes the place of another TMPDIR.
-fn environment_pointers(environment: &[u8], temporary: Option<&Temporary>) -> Result<Vec<*const c_char>, LaunchError> {
-    let mut pointers = Vec::with_capacity(64);
-    let variable = temporary.map(|temporary| temporary.variable.as_slice());
-    pointers.extend(variable.map(|variable| variable.as_ptr().cast()));
-    for entry in environment.split_inclusive(|&byte| byte == 0) {
-        let is_entry = entry.ends_with(&[0]) && entry.first() != Some(&b'=') && entry.contains(&b'=');
-        if !is_entry {
-            return Err(LaunchError {
-                stage: Stage::Environment,
-                errno: libc::EINVAL,
-            });
-        }
-        if variable.is_none() || !entry.starts_with(b"TMPDIR=") {
-            pointers.push(entry.as_ptr().cast());
-        }
-    }
-    pointers.push(ptr::null());
-    Ok(pointers)
-}
-
-/// HOME, USER and LOGNAME of a program that runs as the owner of its file, because only this process knows the owner. Variables that its
-/// environment has are kept.
-fn owner_variables(program: &Program) -> Vec<CString> {
-    let (RunAs::Owner(_), Some(user)) = (&program.run_as, &program.credentials) else {
-        return Vec::new();
-    };
-    let values = match account_by_number(user.uid) {
-        Some(account) => vec![
-            ("HOME=", account.home),
-            ("USER=", account.name.clone()),
-            ("LOGNAME=", account.name),
-        ],
-        None => vec![("HOME=", b"/".to_vec())],
-    };
-    let entries = || program.environment.split(|byte| *byte == 0);
-    let missing = values
-        .iter()
-        .filter(|(start, _)| !entries().any(|entry| entry.starts_with(start.as_bytes())));
-    missing
-        .filter_map(|(start, value)| CString::new([start.as_bytes(), value].concat()).ok())
-        .collect()
 }
 
 fn failed(stage: Stage, error: &io::Error) -> LaunchError {
