@@ -15,3 +15,5 @@ pub(crate) mod passed_fds;
 pub(crate) mod prepared;
 pub(crate) mod program;
 pub(crate) mod reserved_fds;
+pub(crate) mod start_queue;
+pub(crate) mod watched_start;

@@ -6,6 +6,7 @@ pub(crate) mod codec;
 pub(crate) mod leftover_processes;
 pub(crate) mod message;
 pub(crate) mod message_socket;
+pub(crate) mod pending_starts;
 pub(crate) mod process_resources;
 pub(crate) mod program_wire;
 pub(crate) mod remote;

@@ -23,11 +23,12 @@ use crate::confine::network;
 use crate::confine::priority::Priority;
 use crate::confine::privileges;
 use crate::confine::root_and_tmp::{self, PrivateTmp};
-use crate::end::pidfd;
+use crate::end::pidfd::{self, Signal};
 use crate::end::rlimit_mark;
 use crate::start::clone::{Cloner, SIGNAL_MAX, SignalSet, Undone};
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::reserved_fds::SCRIPT_DESCRIPTORS;
+use crate::start::watched_start::{Watched, WatchedStart};
 use crate::syscall::checked;
 use crate::users::credentials::Credentials;
 
@@ -68,15 +69,22 @@ pub(crate) struct Plan<'a> {
 /// Starts a process; returns its pid and pidfd when its program runs.
 ///
 /// The caller must be a launcher thread with all signals blocked, and the pointers in `plan` must be valid.
-pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedFd), LaunchError> {
+pub(crate) fn start(
+    plan: &Plan<'_>,
+    cloner: &mut Cloner,
+    watched: &WatchedStart,
+) -> Result<(i32, OwnedFd), LaunchError> {
+    watched.begin();
     // SAFETY: `child` takes a plan, and never returns. This thread is suspended until the child has left this memory,
     // so `plan` and everything it points to outlive their use.
     let cloned = unsafe {
-        cloner.clone(child, plan.cgroup.map(|(directory, _)| directory), |undone| {
+        let cgroup = plan.cgroup.map(|(directory, _)| directory);
+        cloner.clone(child, cgroup, watched.pidfd(), |undone| {
             plan.undone.set(undone);
             ptr::from_ref(plan).cast_mut().cast()
         })
     };
+    let seen = watched.end();
     let (pid, pidfd) = cloned.map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(0);
         // Only with CLONE_INTO_CGROUP (clone(2)); ENOENT and ENODEV if the cgroup was removed.
@@ -88,6 +96,15 @@ pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedF
         let stage = if is_of_cgroup { Stage::Cgroup } else { Stage::Clone };
         LaunchError { stage, errno }
     })?;
+    if seen == Watched::Killed {
+        // Its program may have begun at the last moment, and have started others.
+        let _ = pidfd::kill_group(pid, Signal::Kill);
+        pidfd::reap_failed(pidfd.as_fd());
+        return Err(LaunchError {
+            stage: Stage::Deadline,
+            errno: libc::ETIMEDOUT,
+        });
+    }
     // SAFETY: the child that wrote it has left this memory.
     match unsafe { plan.failure.get().read_volatile() } {
         None => Ok((pid, pidfd)),
