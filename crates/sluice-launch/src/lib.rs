@@ -36,8 +36,8 @@ pub use end::pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, re
 pub use end::proc_state::{Observation, ObservedChild, ObservedFile};
 pub use end::session::{Company, Survivors, company, end_session, is_exiting};
 pub use start::launch_error::{LaunchError, Stage};
-pub use start::launcher::{Launcher, LauncherSettings};
-pub use start::outcome::{End, StartError};
+pub use start::launcher::{Launcher, LauncherHealth, LauncherSettings, START_TIMEOUT};
+pub use start::outcome::{End, LateCause, LateStart, StartError};
 pub use start::own_process::{IgnoredSignals, allow_core_dumps, is_root, prepare_process};
 pub use start::passed_fds::take_passed_descriptors;
 pub use start::program::{Mailbox, Program, Started, Stdin};
@@ -45,6 +45,7 @@ pub use users::accounts::{Account, account_by_name, account_by_number, group_by_
 pub use users::credentials::Credentials;
 pub use users::own_user::own_user;
 pub use users::run_as::{Refusal, RunAs, SameUser, UserPolicy};
+pub use users::share::Share;
 pub use users::user_policy::{CurrentUsers, NamedUser, OwnerPolicy, ScriptUsers};
 pub use wire::message::MESSAGES_VERSION;
 pub use wire::message_socket::launcher_sockets;

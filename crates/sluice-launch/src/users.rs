@@ -7,4 +7,5 @@ pub(crate) mod credentials;
 pub(crate) mod own_user;
 pub(crate) mod owned_script;
 pub(crate) mod run_as;
+pub(crate) mod share;
 pub(crate) mod user_policy;

@@ -54,6 +54,7 @@ impl LauncherPlan {
         ServiceSettings {
             launcher: LauncherSettings {
                 threads: self.threads,
+                start_timeout: sluice_launch::START_TIMEOUT,
                 cgroups: self
                     .controllers
                     .and_then(|controllers| script_cgroups::open_cgroups(&controllers)),

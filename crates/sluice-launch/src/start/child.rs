@@ -23,11 +23,12 @@ use crate::confine::network;
 use crate::confine::priority::Priority;
 use crate::confine::privileges;
 use crate::confine::root_and_tmp::{self, PrivateTmp};
-use crate::end::pidfd;
+use crate::end::pidfd::{self, Signal};
 use crate::end::rlimit_mark;
 use crate::start::clone::{Cloner, SIGNAL_MAX, SignalSet, Undone};
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::reserved_fds::SCRIPT_DESCRIPTORS;
+use crate::start::watched_start::{Watched, WatchedStart};
 use crate::syscall::checked;
 use crate::users::credentials::Credentials;
 
@@ -68,15 +69,22 @@ pub(crate) struct Plan<'a> {
 /// Starts a process; returns its pid and pidfd when its program runs.
 ///
 /// The caller must be a launcher thread with all signals blocked, and the pointers in `plan` must be valid.
-pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedFd), LaunchError> {
+pub(crate) fn start(
+    plan: &Plan<'_>,
+    cloner: &mut Cloner,
+    watched: &WatchedStart,
+) -> Result<(i32, OwnedFd), LaunchError> {
+    watched.begin();
     // SAFETY: `child` takes a plan, and never returns. This thread is suspended until the child has left this memory,
     // so `plan` and everything it points to outlive their use.
     let cloned = unsafe {
-        cloner.clone(child, plan.cgroup.map(|(directory, _)| directory), |undone| {
+        let cgroup = plan.cgroup.map(|(directory, _)| directory);
+        cloner.clone(child, cgroup, watched.pidfd(), |undone| {
             plan.undone.set(undone);
             ptr::from_ref(plan).cast_mut().cast()
         })
     };
+    let seen = watched.end();
     let (pid, pidfd) = cloned.map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(0);
         // Only with CLONE_INTO_CGROUP (clone(2)); ENOENT and ENODEV if the cgroup was removed.
@@ -88,6 +96,15 @@ pub(crate) fn start(plan: &Plan<'_>, cloner: &mut Cloner) -> Result<(i32, OwnedF
         let stage = if is_of_cgroup { Stage::Cgroup } else { Stage::Clone };
         LaunchError { stage, errno }
     })?;
+    if seen == Watched::Killed {
+        // Its program may have begun at the last moment, and have started others.
+        let _ = pidfd::kill_group(pid, Signal::Kill);
+        pidfd::reap_failed(pidfd.as_fd());
+        return Err(LaunchError {
+            stage: Stage::Deadline,
+            errno: libc::ETIMEDOUT,
+        });
+    }
     // SAFETY: the child that wrote it has left this memory.
     match unsafe { plan.failure.get().read_volatile() } {
         None => Ok((pid, pidfd)),
@@ -119,13 +136,13 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
 /// 2. Resource limits, while a server that is root may raise them. The cgroup, before anything is started or mounted.
 /// 3. Mounts, then the root, while the process may make them.
 /// 4. Priorities. The rules for files: their paths are opened below the new root, by the server's user.
-/// 5. The user. From here on the process has the privileges of the script. Then the working directory: the user must be able to enter it, because
-///    what is below it can be reached without the directories above.
-/// 6. `no_new_privs`, which no program can undo and which the next two require. Below another root, too: a set-user-ID program there would
-///    believe the files of that root. And after a change of user: otherwise whoever controls the server could have any program started, and
-///    so use set-user-ID programs. Then the rules for files are in force.
-/// 7. The parent-death signal, which a change of user clears.
-/// 8. The filters of system calls, last, because they could forbid the steps before.
+/// 5. `no_new_privs`, which no program can undo and which the next two require. Below another root, too: a set-user-ID program there would
+///    believe the files of that root. And before a change of user: otherwise whoever controls the server could have any program started, and
+///    so use set-user-ID programs. Then the rules for files are in force, and the filters of system calls, which permit the steps that follow.
+/// 6. The user, as late as possible: from here on the process has the privileges of the script, and whoever has that user may stop or kill it.
+///    A thread of the launcher waits for its exec, so what can be done before is done before (`watched_start` ends what is stopped here).
+/// 7. The working directory: the user must be able to enter it, because what is below it can be reached without the directories above.
+/// 8. The parent-death signal, which a change of user clears.
 fn become_program(plan: &Plan<'_>) -> LaunchError {
     let failed = |stage| move |errno| LaunchError { stage, errno };
     let prepare = || {
@@ -148,26 +165,27 @@ fn become_program(plan: &Plan<'_>) -> LaunchError {
         plan.priority.set().map_err(failed(Stage::Priority))?;
         let file_rules = plan.file_rules.map(PreparedRules::create).transpose();
         let file_rules = file_rules.map_err(failed(Stage::FileRules))?;
-        if let Some(credentials) = plan.credentials {
-            if plan.empties_bounding_set {
-                privileges::empty_bounding_set().map_err(failed(Stage::Privileges))?;
-            }
-            credentials.assume().map_err(failed(Stage::Credentials))?;
+        if plan.empties_bounding_set {
+            privileges::empty_bounding_set().map_err(failed(Stage::Privileges))?;
         }
-        enter_directory(plan).map_err(failed(Stage::Directory))?;
         if plan.is_offline || file_rules.is_some() || plan.chroot.is_some() || plan.credentials.is_some() {
             forbid_privileges().map_err(failed(Stage::Privileges))?;
         }
         if let Some(ruleset) = file_rules {
             file_rules::restrict(ruleset).map_err(failed(Stage::FileRules))?;
         }
-        set_parent_death_signal(plan).map_err(failed(Stage::ParentDeathSignal))?;
         if plan.file_rules.is_some_and(PreparedRules::forbids_changes) {
             attributes::forbid().map_err(failed(Stage::FileRules))?;
         }
         if plan.is_offline {
             network::forbid().map_err(failed(Stage::Network))?;
         }
+        set_umask(plan);
+        if let Some(credentials) = plan.credentials {
+            credentials.assume().map_err(failed(Stage::Credentials))?;
+        }
+        enter_directory(plan).map_err(failed(Stage::Directory))?;
+        set_parent_death_signal(plan).map_err(failed(Stage::ParentDeathSignal))?;
         execute(plan).map_err(failed(Stage::Exec))
     };
     match prepare() {
@@ -278,12 +296,14 @@ fn forbid_privileges() -> Result<(), i32> {
     checked(done).map(drop)
 }
 
-fn enter_directory(plan: &Plan<'_>) -> Result<(), i32> {
-    // SAFETY: the path is NUL-terminated. The working directory is the child's own (no CLONE_FS).
-    checked(unsafe { libc::syscall(libc::SYS_chdir, plan.directory) })?;
-    // SAFETY: takes a number, and cannot fail. The umask is the child's own, too.
+fn set_umask(plan: &Plan<'_>) {
+    // SAFETY: takes a number, and cannot fail. The umask is the child's own (no CLONE_FS).
     unsafe { libc::syscall(libc::SYS_umask, plan.umask) };
-    Ok(())
+}
+
+fn enter_directory(plan: &Plan<'_>) -> Result<(), i32> {
+    // SAFETY: the path is NUL-terminated. The working directory is the child's own, too.
+    checked(unsafe { libc::syscall(libc::SYS_chdir, plan.directory) }).map(drop)
 }
 
 /// Requests SIGKILL for the script when its launcher thread ends, which is when the server ends (PR_SET_PDEATHSIG,

@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The child's first function. It must not return.
 pub(crate) type ChildMain = extern "C" fn(*mut c_void) -> c_int;
@@ -93,7 +94,8 @@ impl Cloner {
     }
 
     /// Creates a child, in a cgroup if one is given, which calls `entry` with the result of `argument`; returns its pid and
-    /// pidfd after the child has left this memory. `argument` receives what the child must do itself.
+    /// pidfd after the child has left this memory. `argument` receives what the child must do itself. The kernel writes the pidfd to `place` before
+    /// the child runs, so that another thread can kill a child that does not leave.
     ///
     /// # Safety
     /// `entry` must be sound for that argument in a child that shares this memory, and must never return.
@@ -101,6 +103,7 @@ impl Cloner {
         &mut self,
         entry: ChildMain,
         cgroup: Option<BorrowedFd<'_>>,
+        place: &AtomicI32,
         argument: impl Fn(Undone) -> *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
         if self.has_clone3 {
@@ -109,7 +112,7 @@ impl Cloner {
                 is_outside_cgroup: false,
             });
             // SAFETY: the caller guarantees what `clone3` requires, which is the same.
-            match unsafe { self.clone3(entry, cgroup, argument) } {
+            match unsafe { self.clone3(entry, cgroup, place, argument) } {
                 // The kernel lacks the call or a flag, or a filter refuses it; that does not change.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::EPERM)) => {
                     // If the cgroup may be the reason, only this child is created without.
@@ -118,19 +121,18 @@ impl Cloner {
                 cloned => return cloned,
             }
         }
-        let mut pidfd: c_int = -1;
         let argument = argument(Undone {
             signals: SignalSet::ALL,
             is_outside_cgroup: true,
         });
         // SAFETY: the child runs on a stack of its own, and this thread is suspended meanwhile. CLONE_PIDFD writes one
-        // number, to `pidfd`. The caller guarantees the rest.
-        let pid = unsafe { libc::clone(entry, self.stack.top(), FLAGS | libc::SIGCHLD, argument, &raw mut pidfd) };
+        // number, to `place`. The caller guarantees the rest.
+        let pid = unsafe { libc::clone(entry, self.stack.top(), FLAGS | libc::SIGCHLD, argument, place.as_ptr()) };
         if pid < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just created it; nothing else owns it.
-        Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+        Ok((pid, unsafe { OwnedFd::from_raw_fd(place.load(Ordering::Relaxed)) }))
     }
 
     /// Creates a child as [`Cloner::clone`] does, by the system call `clone3`.
@@ -142,6 +144,7 @@ impl Cloner {
         &mut self,
         entry: ChildMain,
         cgroup: Option<BorrowedFd<'_>>,
+        place: &AtomicI32,
         argument: *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
         /// `CLONE_INTO_CGROUP` (clone(2)), Linux 5.7.
@@ -150,12 +153,11 @@ impl Cloner {
         const WORDS_WITHOUT_CGROUP: usize = 8;
         /// `CLONE_CLEAR_SIGHAND` (clone(2)); the value is the same on every 64-bit architecture.
         const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-        let mut pidfd: c_int = -1;
         let in_cgroup = if cgroup.is_some() { INTO_CGROUP } else { 0 };
         // struct clone_args (clone(2)).
         let arguments: [u64; 11] = [
             u64::from(FLAGS.cast_unsigned()) | CLEAR_SIGHAND | in_cgroup,
-            (&raw mut pidfd).expose_provenance() as u64,
+            place.as_ptr().expose_provenance() as u64,
             0, // child_tid
             0, // parent_tid
             u64::from(libc::SIGCHLD.cast_unsigned()),
@@ -171,7 +173,7 @@ impl Cloner {
             None => WORDS_WITHOUT_CGROUP * size_of::<u64>(),
         };
         let done: i64;
-        // SAFETY: the kernel reads the arguments and writes one number, to `pidfd`. In the parent the call changes rax,
+        // SAFETY: the kernel reads the arguments and writes one number, to `place`. In the parent the call changes rax,
         // rcx and r11. The child continues at the same instruction with the same registers, but with the top of its own
         // empty stack, which is aligned as the call requires; it calls `entry`, which does not return: the caller
         // guarantees that.
@@ -197,9 +199,7 @@ impl Cloner {
         match i32::try_from(done) {
             Ok(pid @ 1..) => {
                 // SAFETY: the kernel has just created it; nothing else owns it.
-                Ok((pid, unsafe {
-                    OwnedFd::from_raw_fd(ptr::from_ref(&pidfd).read_volatile())
-                }))
+                Ok((pid, unsafe { OwnedFd::from_raw_fd(place.load(Ordering::Relaxed)) }))
             }
             Ok(errno) => Err(io::Error::from_raw_os_error(-errno)),
             Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
@@ -212,6 +212,7 @@ impl Cloner {
         &mut self,
         _: ChildMain,
         _: Option<BorrowedFd<'_>>,
+        _: &AtomicI32,
         _: *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
         Err(io::Error::from_raw_os_error(libc::ENOSYS))
@@ -300,7 +301,7 @@ mod tests {
                 ptr::without_provenance_mut(7)
             };
             // SAFETY: `leave` takes any number, and never returns.
-            let (_, pidfd) = unsafe { cloner.clone(leave, None, argument) }.unwrap();
+            let (_, pidfd) = unsafe { cloner.clone(leave, None, &AtomicI32::new(-1), argument) }.unwrap();
             // It has exited: its parent was suspended until then.
             let exit = std::iter::repeat_with(|| reap(pidfd.as_fd()).unwrap()).flatten().next();
             assert_eq!(exit, Some(Exit::Code(7)));

@@ -52,6 +52,8 @@ pub enum Stage {
     Network,
     /// Executing the program.
     Exec,
+    /// The time in which it must reach the execution of its program; the launcher has killed it.
+    Deadline,
 }
 
 impl LaunchError {
@@ -110,6 +112,7 @@ impl fmt::Display for Stage {
             Stage::Credentials => "cannot change to its user",
             Stage::ParentDeathSignal => "cannot set its parent-death signal",
             Stage::Exec => "cannot execute the program",
+            Stage::Deadline => "it was killed before its exec, which it did not reach in time",
         })
     }
 }

@@ -4,8 +4,7 @@
 //! program and gets a callback.
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::VecDeque;
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,8 +13,7 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-
-use memchr::memchr;
+use std::time::{Duration, Instant};
 
 use crate::confine::cgroup::Cgroups;
 use crate::confine::privileges::has_bounding_set;
@@ -23,15 +21,28 @@ use crate::confine::temporary::TemporaryDirectories;
 use crate::start::channels::{self, Channels};
 use crate::start::child::{self, Plan};
 use crate::start::clone::{Cloner, SignalSet, Undone};
+use crate::start::environment::{environment_pointers, owner_variables};
 use crate::start::launch_error::{LaunchError, Stage};
-use crate::start::prepared::{Means, Prepared, Temporary};
+use crate::start::launcher_thread::isolate_thread;
+use crate::start::outcome::LateCause;
+use crate::start::prepared::{Means, Prepared};
 use crate::start::program::{Program, Started};
 use crate::start::reserved_fds::ReservedFds;
-use crate::users::accounts::account_by_number;
-use crate::users::run_as::RunAs;
+use crate::start::start_queue::{Label, SLOW_AFTER, StartQueue};
+use crate::start::watched_start::WatchedStart;
+use crate::users::own_user::own_uid;
+use crate::users::share::Share;
 
 /// Whether programs with another user could get capabilities; otherwise the launcher has given them up before its first start.
 static HAS_BOUNDING_SET: LazyLock<bool> = LazyLock::new(has_bounding_set);
+
+/// The time in which a start must reach its exec: a usual one takes a millisecond, and a second on a machine that swaps. One that takes longer is
+/// stopped by somebody (SIGSTOP), waits for a lease that somebody has on its file (45 s by default, proc_sys_fs(5)), or for a file system that does
+/// not answer.
+pub const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time between two checks of starts in progress.
+pub(crate) const CHECK_INTERVAL: Duration = SLOW_AFTER;
 
 /// A start, and what follows it.
 type Job = Box<dyn FnOnce(&mut Starter) + Send>;
@@ -42,8 +53,10 @@ pub struct LauncherSettings {
     /// The number of its threads. Recommended: half as many as there are cores, and at least two.
     ///
     /// One thread reaches most of the start rate of a machine, two nearly all of it, because the programs themselves
-    /// need the processor too. The second thread also keeps one slow disk from delaying every script.
+    /// need the processor too. The second thread also keeps one slow disk from delaying every script. Starts that hang get further threads.
     pub threads: usize,
+    /// The time after which a start is ended: [`START_TIMEOUT`]; a test may want a shorter one.
+    pub start_timeout: Duration,
     /// The cgroups of its processes; `None`: they stay in the server's cgroup.
     pub cgroups: Option<Arc<Cgroups>>,
     /// The directory below which are the directories for the temporary files of processes that have one of their own.
@@ -52,11 +65,37 @@ pub struct LauncherSettings {
 
 /// Starts script processes on its own threads.
 ///
-/// Dropping it finishes the queued starts and joins its threads. The script processes get SIGKILL when the thread that
-/// started them ends (PR_SET_PDEATHSIG), here or because the server died. So drop it last.
+/// Dropping it finishes the queued starts and joins its threads, but not those whose start hangs. The script processes get SIGKILL when the thread
+/// that started them ends (PR_SET_PDEATHSIG), here or because the server died. So drop it last.
 pub struct Launcher {
-    queue: Arc<Queue>,
-    threads: Vec<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    /// Each with its number.
+    threads: Mutex<Vec<(usize, JoinHandle<()>)>>,
+    null: Arc<OwnedFd>,
+    means: Arc<Means>,
+}
+
+/// The state that a launcher shares with its threads.
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    queue: StartQueue<Job>,
+    /// By the number of the thread.
+    watched: Vec<Arc<WatchedStart>>,
+    is_closed: bool,
+}
+
+/// Says whether a launcher goes on, for a thread that does not have it.
+#[derive(Clone)]
+pub struct LauncherHealth(Arc<Shared>);
+
+/// A start that could not be completed, and not be ended either, or that has found no place.
+pub(crate) struct LostStart {
+    pub(crate) label: Label,
+    pub(crate) why: LateCause,
 }
 
 impl Launcher {
@@ -67,6 +106,7 @@ impl Launcher {
     pub fn start(threads: usize) -> io::Result<Launcher> {
         Launcher::start_with(LauncherSettings {
             threads,
+            start_timeout: START_TIMEOUT,
             cgroups: None,
             temporary_files: std::env::temp_dir(),
         })
@@ -85,31 +125,56 @@ impl Launcher {
         if threads == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let means = Arc::new(Means {
-            cgroups: settings.cgroups,
-            temporary: TemporaryDirectories::below(&settings.temporary_files),
-        });
-        let null = Arc::new(channels::open_null()?);
-        let mut launcher = Launcher {
-            queue: Arc::default(),
-            threads: Vec::with_capacity(threads),
+        let launcher = Launcher {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State {
+                    queue: StartQueue::new(threads, settings.start_timeout, Instant::now()),
+                    watched: Vec::with_capacity(threads),
+                    is_closed: false,
+                }),
+                changed: Condvar::new(),
+            }),
+            threads: Mutex::new(Vec::with_capacity(threads)),
+            null: Arc::new(channels::open_null()?),
+            means: Arc::new(Means {
+                cgroups: settings.cgroups,
+                temporary: TemporaryDirectories::below(&settings.temporary_files),
+            }),
         };
-        for number in 0..threads {
-            let mut starter = Starter::prepare(&null, &means)?;
-            let queue = Arc::clone(&launcher.queue);
-            let thread = thread::Builder::new()
-                .name(format!("launcher-{number}"))
-                .spawn(move || {
-                    isolate_thread();
-                    while let Some(job) = queue.take() {
-                        // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic
-                        // hook has reported it; it is the caller's fault.
-                        let _ = panic::catch_unwind(AssertUnwindSafe(|| job(&mut starter)));
-                    }
-                })?;
-            launcher.threads.push(thread);
+        for _ in 0..threads {
+            launcher.add_thread()?;
         }
         Ok(launcher)
+    }
+
+    fn add_thread(&self) -> io::Result<()> {
+        let mut starter = Starter::prepare(&self.null, &self.means)?;
+        let number = {
+            let mut state = self.shared.lock();
+            state.watched.push(Arc::clone(&starter.watched));
+            state.queue.add_thread()
+        };
+        let shared = Arc::clone(&self.shared);
+        let spawned = thread::Builder::new()
+            .name(format!("launcher-{number}"))
+            .spawn(move || {
+                isolate_thread();
+                while let Some(job) = shared.take(number) {
+                    // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic
+                    // hook has reported it; it is the caller's fault.
+                    let _ = panic::catch_unwind(AssertUnwindSafe(|| job(&mut starter)));
+                }
+            });
+        match spawned {
+            Ok(thread) => {
+                lock(&self.threads).push((number, thread));
+                Ok(())
+            }
+            Err(error) => {
+                self.shared.lock().queue.end_thread(number);
+                Err(error)
+            }
+        }
     }
 
     /// Queues a program. A launcher thread starts it, then calls `done` with the process or the error.
@@ -118,24 +183,93 @@ impl Launcher {
     /// are limited. `done` should only pass the result on. Signals are blocked while it runs, so it must start neither
     /// threads nor processes. If it panics, the launcher continues.
     pub fn launch(&self, program: Program, done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static) {
-        self.enqueue(move |starter| done(starter.start(program)));
+        let uid = program.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
+        let label = Label {
+            number: 0,
+            share: Share::User(uid),
+        };
+        self.enqueue(label, move |starter| done(starter.start(program)));
     }
 
     /// Queues work for a launcher thread, as `launch` does.
-    pub(crate) fn enqueue(&self, job: impl FnOnce(&mut Starter) + Send + 'static) {
-        self.queue.lock().jobs.push_back(Box::new(job));
-        self.queue.changed.notify_one();
+    pub(crate) fn enqueue(&self, label: Label, job: impl FnOnce(&mut Starter) + Send + 'static) {
+        let job: Job = Box::new(job);
+        self.shared.lock().queue.push(label, Instant::now(), job);
+        self.shared.changed.notify_one();
+    }
+
+    /// Ends the starts that have taken too long, and has others take the places of their threads. Returns those that were given up, and those that
+    /// found no place. To be called every [`CHECK_INTERVAL`] while there are any starts. Does not wait for any of them.
+    pub(crate) fn check(&self) -> Vec<LostStart> {
+        let found = {
+            let mut state = self.shared.lock();
+            let found = state.queue.check(Instant::now());
+            for thread in &found.late {
+                state.watched[*thread].kill();
+            }
+            found
+        };
+        for _ in 0..found.needed_threads {
+            if let Err(error) = self.add_thread() {
+                // The starts wait for those that there are.
+                tracing::warn!("the launcher cannot have another thread for starts: {error}");
+                break;
+            }
+        }
+        self.shared.changed.notify_all();
+        let given_up = found.given_up.into_iter().map(|label| LostStart {
+            label,
+            why: LateCause::GivenUp,
+        });
+        let refused = found.refused.into_iter().map(|refused| {
+            drop(refused.job);
+            LostStart {
+                label: refused.label,
+                why: LateCause::NoPlace {
+                    hanging: refused.hanging,
+                },
+            }
+        });
+        given_up.chain(refused).collect()
+    }
+
+    /// Has every start in progress ended soon.
+    pub(crate) fn hurry(&self) {
+        self.shared.lock().queue.hurry();
+    }
+
+    /// Says later whether it goes on.
+    pub(crate) fn health(&self) -> LauncherHealth {
+        LauncherHealth(Arc::clone(&self.shared))
     }
 }
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        self.queue.lock().is_closed = true;
-        self.queue.changed.notify_all();
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        // If dropped inside `done`: a thread cannot join itself; it ends when the queue is empty.
         let current = thread::current().id();
-        for thread in self.threads.drain(..) {
-            // If dropped inside `done`: a thread cannot join itself; it ends when the queue is empty.
-            if thread.thread().id() != current {
+        let is_own = |(_, thread): &&(usize, JoinHandle<()>)| thread.thread().id() == current;
+        let own = threads.iter().find(is_own).map(|(number, _)| *number);
+        loop {
+            let state = self.shared.lock();
+            let is_awaited = |state: &mut State| state.queue.has_threads_beside(own);
+            let waited = self
+                .shared
+                .changed
+                .wait_timeout_while(state, CHECK_INTERVAL, is_awaited);
+            let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            drop(state);
+            if !waited.timed_out() {
+                break;
+            }
+            drop(self.check());
+        }
+        for (number, thread) in threads {
+            // One whose start hangs is left to itself, until the process ends.
+            if self.shared.lock().queue.has_ended(number) {
                 // The thread catches the panics of `done`, and does not panic otherwise.
                 let _ = thread.join();
             }
@@ -146,10 +280,52 @@ impl Drop for Launcher {
 impl fmt::Debug for Launcher {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Launcher")
-            .field("threads", &self.threads.len())
-            .field("waiting", &self.queue.lock().jobs.len())
+            .field("threads", &lock(&self.threads).len())
+            .field("waiting", &self.shared.lock().queue.waiting())
             .finish()
     }
+}
+
+impl LauncherHealth {
+    /// Whether starts go on: none hangs but those that were given up, and whose threads others have replaced.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        !self.0.lock().queue.is_stuck(Instant::now())
+    }
+}
+
+impl fmt::Debug for LauncherHealth {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("LauncherHealth")
+    }
+}
+
+impl Shared {
+    /// Ends the job of a thread, and waits for its next one; `None` when the launcher is closed and no job is left.
+    fn take(&self, thread: usize) -> Option<Job> {
+        let mut state = self.lock();
+        state.queue.finish(thread);
+        loop {
+            if let Some(job) = state.queue.take(thread, Instant::now()) {
+                return Some(job);
+            }
+            if state.is_closed && state.queue.is_empty() {
+                state.queue.end_thread(thread);
+                self.changed.notify_all();
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+/// Locks a value. Poisoning is ignored, because no holder can panic with it half-changed.
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The resources of one launcher thread, reused for every start.
@@ -157,6 +333,7 @@ impl fmt::Debug for Launcher {
 pub(crate) struct Starter {
     reserved: ReservedFds,
     cloner: Cloner,
+    watched: Arc<WatchedStart>,
     null: Arc<OwnedFd>,
     means: Arc<Means>,
     /// The server's process id.
@@ -168,6 +345,7 @@ impl Starter {
         Ok(Starter {
             reserved: ReservedFds::reserve(Arc::clone(null))?,
             cloner: Cloner::prepare()?,
+            watched: Arc::new(WatchedStart::new()),
             null: Arc::clone(null),
             means: Arc::clone(means),
             server: std::process::id().cast_signed(),
@@ -222,13 +400,13 @@ impl Starter {
             server: self.server,
             failure: UnsafeCell::new(None),
         };
-        let mut started = child::start(&plan, &mut self.cloner);
+        let mut started = child::start(&plan, &mut self.cloner, &self.watched);
         let is_cgroup_refused = matches!(&started, Err(error) if error.stage == Stage::Cgroup);
         let is_without_cgroup = is_cgroup_refused && prepared.can_do_without_cgroup();
         if is_without_cgroup {
             plan.cgroup = None;
             plan.failure = UnsafeCell::new(None);
-            started = child::start(&plan, &mut self.cloner);
+            started = child::start(&plan, &mut self.cloner, &self.watched);
         }
         let (pid, pidfd) = started?;
         Ok(Started {
@@ -244,113 +422,6 @@ impl Starter {
     }
 }
 
-/// The starts that wait for a launcher thread.
-#[derive(Default)]
-struct Queue {
-    state: Mutex<QueueState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct QueueState {
-    jobs: VecDeque<Job>,
-    is_closed: bool,
-}
-
-impl Queue {
-    /// Waits for the next job; `None` when the queue is closed and empty.
-    fn take(&self) -> Option<Job> {
-        let mut state = self
-            .changed
-            .wait_while(self.lock(), |state| state.jobs.is_empty() && !state.is_closed)
-            .unwrap_or_else(PoisonError::into_inner);
-        state.jobs.pop_front()
-    }
-
-    /// Locks the state. Poisoning is ignored, because no holder can panic with the queue half-changed.
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Blocks signals and drops ambient capabilities on this thread, because its children must not inherit them.
-fn isolate_thread() {
-    // A signal that arrives between the clone and the child's reset of dispositions would run the server's handler in
-    // the child. They are blocked permanently, not around each clone: other threads receive the process's signals. The
-    // C library leaves out the two that it needs itself. SIGCHLD without a handler stays unblocked: the kernel then
-    // discards it, but a blocked one interrupts another thread at the end of each script (`sig_ignored` in kernel/signal.c).
-    // SAFETY: a signal set is plain data; both calls write and read this one only.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        if has_default_effect(libc::SIGCHLD) {
-            libc::sigdelset(&raw mut all, libc::SIGCHLD);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
-    }
-    // Ambient capabilities, such as the right to bind port 80 that a service manager gave the server, pass to every
-    // executed program (capabilities(7)). A kernel without them returns an error, which needs no handling.
-    // SAFETY: takes numbers only, and concerns this thread only.
-    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
-}
-
-/// Whether a signal has its default effect in this process.
-fn has_default_effect(signal: libc::c_int) -> bool {
-    // SAFETY: an action is plain data, which the kernel writes.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_DFL
-    }
-}
-
-/// The list that execve(2) takes: a pointer to each entry, then a null pointer.
-///
-/// An entry that is not `NAME=value` and a NUL is refused with `EINVAL`. That includes an empty entry, the sign of a
-/// NUL inside a value. A directory for temporary files takes the place of another TMPDIR.
-fn environment_pointers(environment: &[u8], temporary: Option<&Temporary>) -> Result<Vec<*const c_char>, LaunchError> {
-    let mut pointers = Vec::with_capacity(64);
-    let variable = temporary.map(|temporary| temporary.variable.as_slice());
-    pointers.extend(variable.map(|variable| variable.as_ptr().cast()));
-    let mut rest = environment;
-    while !rest.is_empty() {
-        let entry = memchr(0, rest).map(|end| &rest[..=end]);
-        let is_entry = |entry: &&[u8]| memchr(b'=', entry).is_some_and(|at| at > 0);
-        let entry = entry.filter(is_entry).ok_or(LaunchError {
-            stage: Stage::Environment,
-            errno: libc::EINVAL,
-        })?;
-        rest = &rest[entry.len()..];
-        if variable.is_none() || !entry.starts_with(b"TMPDIR=") {
-            pointers.push(entry.as_ptr().cast());
-        }
-    }
-    pointers.push(ptr::null());
-    Ok(pointers)
-}
-
-/// HOME, USER and LOGNAME of a program that runs as the owner of its file, because only this process knows the owner. Variables that its
-/// environment has are kept.
-fn owner_variables(program: &Program) -> Vec<CString> {
-    let (RunAs::Owner(_), Some(user)) = (&program.run_as, &program.credentials) else {
-        return Vec::new();
-    };
-    let values = match account_by_number(user.uid) {
-        Some(account) => vec![
-            ("HOME=", account.home),
-            ("USER=", account.name.clone()),
-            ("LOGNAME=", account.name),
-        ],
-        None => vec![("HOME=", b"/".to_vec())],
-    };
-    let entries = || program.environment.split(|byte| *byte == 0);
-    let missing = values
-        .iter()
-        .filter(|(start, _)| !entries().any(|entry| entry.starts_with(start.as_bytes())));
-    missing
-        .filter_map(|(start, value)| CString::new([start.as_bytes(), value].concat()).ok())
-        .collect()
-}
-
 fn failed(stage: Stage, error: &io::Error) -> LaunchError {
     LaunchError {
         stage,
@@ -362,7 +433,6 @@ fn failed(stage: Stage, error: &io::Error) -> LaunchError {
 mod tests {
     use std::os::fd::AsFd;
     use std::path::Path;
-    use std::time::Duration;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -374,7 +444,13 @@ mod tests {
     fn launcher_threads_block_all_signals_but_the_end_of_a_child() {
         let launcher = Launcher::start(1).unwrap();
         let (sender, received) = std::sync::mpsc::channel();
-        launcher.enqueue(move |_| drop(sender.send(std::fs::read_to_string("/proc/thread-self/status"))));
+        let label = Label {
+            number: 0,
+            share: Share::User(0),
+        };
+        launcher.enqueue(label, move |_| {
+            drop(sender.send(std::fs::read_to_string("/proc/thread-self/status")));
+        });
         let status = received.recv_timeout(Duration::from_secs(30)).unwrap().unwrap();
         let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
         let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();

@@ -24,6 +24,33 @@ pub enum StartError {
     Lost,
     /// There was no launcher for too long.
     NoLauncher,
+    /// The start did not reach its exec in time.
+    Late(LateStart),
+}
+
+/// A start that took too long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateStart {
+    /// The user whose starts count together, in words.
+    pub user: String,
+    /// The time that a start may take.
+    pub timeout: Duration,
+    /// The end that it has had.
+    pub cause: LateCause,
+}
+
+/// The end of a start that took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LateCause {
+    /// The process was killed before its exec.
+    Killed,
+    /// The start has not ended, also not by SIGKILL.
+    GivenUp,
+    /// The start found no place, because so many of the same user hang.
+    NoPlace {
+        /// The number of those.
+        hanging: u32,
+    },
 }
 
 /// The end of a script process, and of all that it has started.
@@ -74,10 +101,10 @@ impl StartError {
         }
     }
 
-    /// Whether it may succeed soon: there is no launcher now.
+    /// Whether it may succeed soon: there is no launcher now, or the start took too long.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self, StartError::Lost | StartError::NoLauncher)
+        matches!(self, StartError::Lost | StartError::NoLauncher | StartError::Late(_))
     }
 }
 
@@ -87,10 +114,31 @@ impl fmt::Display for StartError {
             StartError::Failed(error) => error.fmt(out),
             StartError::Refused(refusal) => write!(out, "refused: {refusal}"),
             StartError::Lost => out.write_str("the launcher has ended during its start"),
+            StartError::Late(late) => late.fmt(out),
             StartError::NoLauncher => write!(
                 out,
                 "there has been no launcher for {} seconds",
                 LAUNCHER_TIMEOUT.as_secs()
+            ),
+        }
+    }
+}
+
+impl fmt::Display for LateStart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (user, seconds) = (&self.user, self.timeout.as_secs_f64());
+        match self.cause {
+            LateCause::Killed => write!(
+                out,
+                "the start as {user} did not reach its exec in {seconds} s and was ended: the process was stopped, or a lease is held on the file"
+            ),
+            LateCause::GivenUp => write!(
+                out,
+                "the start as {user} did not reach its exec in {seconds} s and cannot be ended: a file system does not answer"
+            ),
+            LateCause::NoPlace { hanging } => write!(
+                out,
+                "{hanging} starts as {user} hang, so no other one begins until one of them has ended"
             ),
         }
     }

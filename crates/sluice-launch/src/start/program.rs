@@ -41,6 +41,21 @@ pub struct Program {
     pub confinement: Option<Arc<Confinement>>,
 }
 
+impl Program {
+    /// Bytes of memory that it takes before its start, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let rules = self
+            .confinement
+            .iter()
+            .filter_map(|confinement| confinement.files.as_ref());
+        let lists = rules.flat_map(|rules| [&rules.read, &rules.write]);
+        let texts = lists.chain([&self.arguments]).flatten();
+        // Each text also has a place in its list, and what an allocation takes.
+        let bytes: usize = texts.map(|text| text.count_bytes() + 2 * size_of::<CString>()).sum();
+        size_of::<Program>() + self.path.count_bytes() + self.directory.count_bytes() + self.environment.len() + bytes
+    }
+}
+
 /// The source of a script's request body: descriptor 0.
 #[derive(Debug)]
 pub enum Stdin {

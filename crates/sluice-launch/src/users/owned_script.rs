@@ -31,12 +31,7 @@ pub(crate) struct OwnedScript {
 impl OwnedScript {
     /// Examines a script by its absolute path, which must be below one of the directories.
     pub(crate) fn examine(script: &CStr, directories: &[CString]) -> Result<OwnedScript, FailedCheck> {
-        let path = script.to_bytes();
-        let (permitted, below) = directories
-            .iter()
-            .filter_map(|directory| Some((directory, below(path, directory.to_bytes())?)))
-            .max_by_key(|(directory, _)| directory.to_bytes().len())
-            .ok_or(FailedCheck::Outside)?;
+        let (permitted, below) = permitted(script, directories).ok_or(FailedCheck::Outside)?;
         let names: Vec<&[u8]> = below
             .split(|byte| *byte == b'/')
             .filter(|name| !name.is_empty())
@@ -72,6 +67,23 @@ impl OwnedScript {
             directories: found.into_iter().map(entry).collect(),
         })
     }
+}
+
+/// The directory below one of the permitted ones that leads to a script, such as a home: the scripts below it are taken for those of one owner. The
+/// permitted directory itself if the script is there. `None` if it is below none of them. Opens no file.
+pub(crate) fn share_of_owner(script: &CStr, directories: &[CString]) -> Option<CString> {
+    let (permitted, below) = permitted(script, directories)?;
+    let mut names = below.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let first = names.next().filter(|_| names.next().is_some()).unwrap_or_default();
+    CString::new([permitted.to_bytes(), b"/", first].concat()).ok()
+}
+
+/// The longest permitted directory that a script is below, and the rest of its path.
+fn permitted<'a>(script: &'a CStr, directories: &'a [CString]) -> Option<(&'a CString, &'a [u8])> {
+    directories
+        .iter()
+        .filter_map(|directory| Some((directory, below(script.to_bytes(), directory.to_bytes())?)))
+        .max_by_key(|(directory, _)| directory.to_bytes().len())
 }
 
 /// The rest of a path below a directory.
@@ -164,6 +176,15 @@ mod tests {
                 Err(FailedCheck::Outside),
                 "{outside}"
             );
+        }
+        for (script, share) in [
+            ("/home/ann/cgi/a", Some(c"/home/ann")),
+            ("/home//ann/a", Some(c"/home/ann")),
+            ("/home/a", Some(c"/home/")),
+            ("/srv/a", None),
+        ] {
+            let script = CString::new(script).unwrap();
+            assert_eq!(share_of_owner(&script, &[c"/home".into()]).as_deref(), share);
         }
         let mut beside = home.path().as_os_str().to_owned();
         beside.push("-other/script");

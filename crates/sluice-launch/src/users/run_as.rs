@@ -9,6 +9,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::users::credentials::Credentials;
+use crate::users::own_user::own_uid;
+use crate::users::share::Share;
 
 /// The wished user of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +35,9 @@ pub trait UserPolicy: fmt::Debug + Send + Sync {
     /// # Errors
     /// The program may not run as the wished user.
     fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal>;
+
+    /// The share of a program that is to run so. Opens no file.
+    fn share(&self, run_as: &RunAs) -> Share;
 }
 
 /// The policy without other users: every program runs as the launcher.
@@ -49,6 +54,13 @@ impl UserPolicy for SameUser {
             RunAs::Owner(_) => Err(Refusal(
                 "this server runs no scripts as another user (the owner of the script)".to_owned(),
             )),
+        }
+    }
+
+    fn share(&self, run_as: &RunAs) -> Share {
+        match run_as {
+            RunAs::Usual => Share::User(own_uid()),
+            RunAs::User(_) | RunAs::Owner(_) => Share::Refused,
         }
     }
 }

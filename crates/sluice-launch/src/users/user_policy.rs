@@ -10,8 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::users::accounts::{Account, account_by_number};
 use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
-use crate::users::owned_script::{OwnedScript, OwnerAndMode};
+use crate::users::owned_script::{OwnedScript, OwnerAndMode, share_of_owner};
 use crate::users::run_as::{Refusal, RunAs, UserPolicy};
+use crate::users::share::Share;
 
 /// The permissions of group and others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -114,11 +115,30 @@ impl UserPolicy for CurrentUsers {
         let users = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         users.decide(run_as)
     }
+
+    fn share(&self, run_as: &RunAs) -> Share {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).share(run_as)
+    }
 }
 
 impl UserPolicy for ScriptUsers {
     fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
         self.user_of(run_as).map_err(|check| Refusal(check.text(run_as)))
+    }
+
+    fn share(&self, run_as: &RunAs) -> Share {
+        match run_as {
+            RunAs::Usual => Share::User(self.usual.as_ref().map_or_else(own_uid, |usual| usual.uid)),
+            RunAs::User(name) => {
+                let named = self.named.iter().find(|user| user.name == *name);
+                named.map_or(Share::Refused, |user| Share::User(user.credentials.uid))
+            }
+            RunAs::Owner(script) => {
+                let owners = self.owners.as_ref();
+                let share = owners.and_then(|owners| share_of_owner(script, &owners.directories));
+                share.map_or(Share::Refused, Share::Below)
+            }
+        }
     }
 }
 

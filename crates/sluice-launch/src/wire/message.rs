@@ -29,7 +29,7 @@ use crate::wire::program_wire::{self, PlainProgram};
 
 /// The version of these messages. `sluice upgrade` refuses a program with another one, because an old server process, which still ends its
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
-pub const MESSAGES_VERSION: u32 = 3;
+pub const MESSAGES_VERSION: u32 = 4;
 
 /// A message of the server.
 #[derive(Debug)]
@@ -241,6 +241,7 @@ mod tests {
     use crate::end::pidfd::{Exit, Usage};
     use crate::end::proc_state::{ObservedChild, ObservedFile};
     use crate::start::launch_error::{LaunchError, Stage};
+    use crate::start::outcome::{LateCause, LateStart};
     use crate::start::program::{Mailbox, Stdin};
     use crate::users::run_as::{Refusal, RunAs};
 
@@ -293,6 +294,11 @@ mod tests {
             stage: Stage::Exec,
             errno: 2,
         });
+        let late = LateStart {
+            user: "u".to_owned(),
+            timeout: Duration::from_secs(1),
+            cause: LateCause::NoPlace { hanging: 2 },
+        };
         let end = End {
             exit: Exit::Signal(9),
             usage: Usage {
@@ -330,6 +336,7 @@ mod tests {
             pack_started(1, 2),
             pack_not_started(1, &failed),
             pack_not_started(1, &StartError::Refused(Refusal("r".to_owned()))),
+            pack_not_started(1, &StartError::Late(late)),
             pack_ended(1, &end),
             pack_observed(1, Some(&observation)),
             pack_accompanied(1, Company::Unknown),
@@ -345,7 +352,7 @@ mod tests {
         });
         assert_eq!(
             (MESSAGES_VERSION, format!("{hash:016x}").as_str()),
-            (3, "5586206af1e5c7a2"),
+            (4, "5c539fe3acee64f7"),
             "the messages have changed: raise MESSAGES_VERSION, and write both here"
         );
     }

@@ -3,6 +3,7 @@
 //! Not here: how the descendants are found (`session`, `cgroup`), and when the process is ended (`service`).
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::temporary::TemporaryDirectory;
@@ -11,6 +12,7 @@ use crate::end::session::Survivors;
 use crate::start::outcome::End;
 use crate::start::program::Started;
 use crate::wire::leftover_processes::{end_left_processes, may_have_left_processes};
+use crate::wire::waiting::await_exit;
 
 /// A script process with what it has outside of its own memory. It must be reaped before it is dropped.
 #[derive(Debug)]
@@ -60,6 +62,20 @@ impl Belongings {
     /// seconds at most.
     pub(crate) fn end_descendants(&self) -> Result<(), Survivors> {
         end_left_processes(self.cgroup.as_ref(), self.pid, &self.mark)
+    }
+
+    /// Kills the process with all that it has started, waits for its end until this moment, and reaps it. `None` if it has not ended: it waits for
+    /// a disk.
+    pub(crate) fn end_now(&self, until: Option<Instant>) -> Option<End> {
+        self.signal(Signal::Kill);
+        if !await_exit(self.pidfd.as_fd(), until) {
+            return None;
+        }
+        let left = match self.end_group() {
+            true => self.end_descendants(),
+            false => Ok(()),
+        };
+        Some(self.reap(left))
     }
 
     /// Reaps the process, which has exited. `left` is what remains of what it has started.

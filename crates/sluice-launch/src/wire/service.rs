@@ -16,7 +16,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::end::orphans::{has_orphans, reap_orphans};
@@ -24,14 +23,19 @@ use crate::end::pidfd::Signal;
 use crate::end::proc_state::Observation;
 use crate::end::session::{Company, Survivors, company};
 use crate::start::launch_error::{LaunchError, Stage};
-use crate::start::launcher::{Launcher, LauncherSettings, Starter};
-use crate::start::outcome::{End, StartError};
+use crate::start::launcher::{CHECK_INTERVAL, Launcher, LauncherHealth, LauncherSettings, LostStart, Starter};
+use crate::start::outcome::{End, LateCause, LateStart, StartError};
 use crate::start::program::{Program, Started};
+use crate::start::start_queue::Label;
+use crate::users::own_user::own_uid;
 use crate::users::run_as::UserPolicy;
+use crate::users::share::Share;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Request};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
+use crate::wire::pending_starts::PendingStarts;
 use crate::wire::process_resources::Belongings;
+use crate::wire::waiting::{elsewhere, watch};
 
 /// Messages that are handled before the ends of processes are checked again.
 const MESSAGES_IN_A_TURN: usize = 64;
@@ -76,6 +80,9 @@ struct Shared {
     epoll: OwnedFd,
     policy: Arc<dyn UserPolicy>,
     scripts_max: usize,
+    start_timeout: Duration,
+    /// The starts that wait or are in progress.
+    pending: Arc<PendingStarts>,
     scripts: Mutex<HashMap<u64, Script>>,
     /// A script process has gone.
     gone: Condvar,
@@ -99,6 +106,7 @@ impl Service {
     /// # Errors
     /// The system has no more threads, memory or descriptors.
     pub fn prepare(socket: OwnedFd, settings: ServiceSettings) -> io::Result<Service> {
+        let start_timeout = settings.launcher.start_timeout;
         let launcher = Launcher::start_with(settings.launcher)?;
         // SAFETY: takes numbers only.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -114,6 +122,8 @@ impl Service {
                 epoll,
                 policy: settings.policy,
                 scripts_max: settings.scripts_max,
+                start_timeout,
+                pending: Arc::default(),
                 scripts: Mutex::default(),
                 gone: Condvar::new(),
                 questions: AtomicUsize::new(0),
@@ -121,6 +131,12 @@ impl Service {
             }),
             launcher,
         })
+    }
+
+    /// Says later whether starts go on, for a thread that does not have the service.
+    #[must_use]
+    pub fn health(&self) -> LauncherHealth {
+        self.launcher.health()
     }
 
     /// Serves until the server is gone, then ends all of its script processes.
@@ -131,6 +147,7 @@ impl Service {
         let served = self.serve();
         self.shared.close();
         // Those whose start had begun end when they have started.
+        self.launcher.hurry();
         drop(self.launcher);
         self.shared.await_all();
         served
@@ -140,10 +157,15 @@ impl Service {
         const EVENTS: u8 = 64;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS as usize];
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        let mut reaped = Instant::now();
+        let (mut reaped, mut checked) = (Instant::now(), Instant::now());
         loop {
-            let is_quiet = self.shared.lock().is_empty() && !has_orphans();
-            let timeout = if is_quiet { -1 } else { libc::c_int::from(REAP_MILLIS) };
+            let timeout = if self.shared.pending.has_any() {
+                libc::c_int::try_from(CHECK_INTERVAL.as_millis()).unwrap_or(libc::c_int::MAX)
+            } else if self.shared.lock().is_empty() && !has_orphans() {
+                -1
+            } else {
+                libc::c_int::from(REAP_MILLIS)
+            };
             // SAFETY: the array has room for so many events.
             let count = unsafe {
                 libc::epoll_wait(
@@ -162,6 +184,12 @@ impl Service {
                     }
                     number => self.shared.on_exit(number),
                 }
+            }
+            if self.shared.pending.has_any() && checked.elapsed() >= CHECK_INTERVAL {
+                for lost in self.launcher.check() {
+                    self.shared.lose(&lost);
+                }
+                checked = Instant::now();
             }
             if reaped.elapsed() >= REAP_INTERVAL {
                 reap_orphans();
@@ -225,7 +253,8 @@ impl Service {
         if number == SOCKET || scripts.contains_key(&number) {
             return Err(ServiceError(format!("the server uses number {number} twice")));
         }
-        if scripts.len() >= self.shared.scripts_max {
+        let pending = self.shared.pending.add(&program);
+        if scripts.len() >= self.shared.scripts_max || pending.is_too_much() {
             drop(scripts);
             let error = LaunchError {
                 stage: Stage::Clone,
@@ -237,9 +266,12 @@ impl Service {
         }
         scripts.insert(number, Script::Starting);
         drop(scripts);
+        let share = self.shared.policy.share(&program.run_as);
         let shared = Arc::clone(&self.shared);
-        self.launcher
-            .enqueue(move |starter| shared.start(starter, number, program, mark));
+        self.launcher.enqueue(Label { number, share }, move |starter| {
+            shared.start(starter, number, program, mark);
+            drop(pending);
+        });
         Ok(())
     }
 }
@@ -252,15 +284,37 @@ impl Shared {
         }
         let decided = self.policy.decide(&program.run_as).map_err(StartError::Refused);
         let started = decided.and_then(|credentials| {
+            let uid = credentials.as_ref().map_or_else(own_uid, |user| user.uid);
             program.credentials = credentials;
-            starter.start(program).map_err(StartError::Failed)
+            starter.start(program).map_err(|error| match error.stage {
+                Stage::Deadline => self.late(&Share::User(uid), LateCause::Killed),
+                _ => StartError::Failed(error),
+            })
         });
         match started {
             Ok(started) => self.add(number, started, mark),
-            Err(error) => {
-                self.forget(number);
-                self.send(&message::pack_not_started(number, &error), &[]);
-            }
+            Err(error) => self.report_not_started(number, &error),
+        }
+    }
+
+    /// A start has no place, or cannot be ended: its failure is reported by the link thread, and whatever its thread says later is ignored.
+    fn lose(&self, lost: &LostStart) {
+        self.report_not_started(lost.label.number, &self.late(&lost.label.share, lost.why));
+    }
+
+    fn late(&self, share: &Share, cause: LateCause) -> StartError {
+        StartError::Late(LateStart {
+            user: share.to_string(),
+            timeout: self.start_timeout,
+            cause,
+        })
+    }
+
+    /// Reports a start that has failed, unless that was reported before.
+    fn report_not_started(&self, number: u64, error: &StartError) {
+        if matches!(self.lock().get(&number), Some(Script::Starting)) {
+            self.forget(number);
+            self.send(&message::pack_not_started(number, error), &[]);
         }
     }
 
@@ -271,6 +325,13 @@ impl Shared {
         let pidfd = belongings.pidfd.as_raw_fd();
         {
             let mut scripts = self.lock();
+            if !scripts.contains_key(&number) {
+                // It was given up.
+                drop(scripts);
+                belongings.signal(Signal::Kill);
+                let until = Instant::now() + END_TIMEOUT;
+                return elsewhere(move || drop(belongings.end_now(Some(until))));
+            }
             if self.is_closing() {
                 belongings.signal(Signal::Kill);
             }
@@ -319,16 +380,15 @@ impl Shared {
 
     /// Kills a process with all that it has started, and waits for it until this moment.
     fn end_now(&self, number: u64, belongings: Belongings, until: Option<Instant>) {
-        belongings.signal(Signal::Kill);
-        if !await_exit(belongings.pidfd.as_fd(), until) {
-            // It waits for a disk. The launcher's end is not delayed by that.
-            return self.forget(number);
+        match belongings.end_now(until) {
+            Some(end) => {
+                // Before its end is known: the next process may need the room.
+                drop(belongings);
+                self.conclude(number, &end);
+            }
+            // The launcher's end is not delayed by that.
+            None => self.forget(number),
         }
-        let left = match belongings.end_group() {
-            true => belongings.end_descendants(),
-            false => Ok(()),
-        };
-        self.finish(number, belongings, left);
     }
 
     fn finish(&self, number: u64, belongings: Belongings, left: Result<(), Survivors>) {
@@ -411,6 +471,8 @@ impl Shared {
     /// Ends every process with all that it has started. No thread starts any more.
     fn await_all(self: &Arc<Shared>) {
         let until = Instant::now() + END_TIMEOUT;
+        // Those that hang, whose threads were left to themselves.
+        self.lock().retain(|_, script| !matches!(script, Script::Starting));
         let running: Vec<u64> = self.lock().keys().copied().collect();
         for number in running {
             if let Some(belongings) = self.take_running(number) {
@@ -435,64 +497,6 @@ impl Shared {
     }
 }
 
-/// Does what may take long on a thread of its own.
-fn elsewhere(work: impl FnOnce() + Send + 'static) {
-    let work = Arc::new(Mutex::new(Some(work)));
-    let own = Arc::clone(&work);
-    let perform = |work: &Mutex<Option<_>>| {
-        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(work) = work {
-            let work: Box<dyn FnOnce() + Send> = Box::new(work);
-            work();
-        }
-    };
-    let spawned = thread::Builder::new()
-        .name("launcher-end".into())
-        .spawn(move || perform(&own));
-    if spawned.is_err() {
-        // No more threads: the others wait.
-        perform(&work);
-    }
-}
-
-/// Waits until a process has exited. False if it has not until this moment.
-fn await_exit(pidfd: BorrowedFd<'_>, until: Option<Instant>) -> bool {
-    loop {
-        let timeout = match until {
-            None => -1,
-            Some(until) => {
-                let left = until.saturating_duration_since(Instant::now()).as_millis();
-                libc::c_int::try_from(left).unwrap_or(libc::c_int::MAX)
-            }
-        };
-        let mut request = libc::pollfd {
-            fd: pidfd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one valid pollfd, which the kernel writes.
-        match unsafe { libc::poll(&raw mut request, 1, timeout) } {
-            0 => return false,
-            ready if ready > 0 => return true,
-            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            _ => return false,
-        }
-    }
-}
-
-fn watch(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, number: u64, events: libc::c_int) -> io::Result<()> {
-    let mut event = libc::epoll_event {
-        events: events.cast_unsigned(),
-        u64: number,
-    };
-    // SAFETY: takes numbers, and an event that the kernel reads.
-    let done = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
 impl From<Malformed> for ServiceError {
     fn from(Malformed(part): Malformed) -> ServiceError {
         ServiceError(format!("a message of the server is malformed: {part}"))
@@ -510,3 +514,7 @@ impl std::error::Error for ServiceError {}
 #[cfg(test)]
 #[path = "service_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "service_start_tests.rs"]
+mod start_tests;

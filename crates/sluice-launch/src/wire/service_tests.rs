@@ -18,11 +18,11 @@ use crate::wire::message_socket::{FDS_MAX, MESSAGE_BYTES_MAX, Wait, launcher_soc
 use crate::wire::program_wire::PlainProgram;
 use crate::wire::remote::RemoteLauncher;
 use crate::wire::service::{Service, ServiceError, ServiceSettings};
-use crate::{LauncherSettings, Mailbox, ProcessLimits, Program, Stdin};
+use crate::{LauncherHealth, LauncherSettings, Mailbox, ProcessLimits, Program, Stdin};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
-fn program(words: &[&str]) -> Program {
+pub(super) fn program(words: &[&str]) -> Program {
     let text = |text: &str| CString::new(text).unwrap();
     Program {
         path: text(words[0]),
@@ -39,10 +39,11 @@ fn program(words: &[&str]) -> Program {
     }
 }
 
-fn settings(scripts_max: usize) -> ServiceSettings {
+pub(super) fn settings(scripts_max: usize) -> ServiceSettings {
     ServiceSettings {
         launcher: LauncherSettings {
             threads: 1,
+            start_timeout: crate::START_TIMEOUT,
             cgroups: None,
             temporary_files: std::env::temp_dir(),
         },
@@ -52,19 +53,26 @@ fn settings(scripts_max: usize) -> ServiceSettings {
 }
 
 /// A launcher, and the server's end of the socket to it.
-struct Scene {
-    socket: OwnedFd,
-    service: JoinHandle<Result<(), ServiceError>>,
+pub(super) struct Scene {
+    pub(super) socket: OwnedFd,
+    pub(super) service: JoinHandle<Result<(), ServiceError>>,
 }
 
 impl Scene {
     fn start(scripts_max: usize) -> Scene {
+        Scene::start_with(settings(scripts_max)).0
+    }
+
+    /// Also returns the health of its starts.
+    pub(super) fn start_with(settings: ServiceSettings) -> (Scene, LauncherHealth) {
         let (socket, far) = launcher_sockets().unwrap();
-        let service = Service::prepare(far, settings(scripts_max)).unwrap();
-        Scene {
+        let service = Service::prepare(far, settings).unwrap();
+        let health = service.health();
+        let scene = Scene {
             socket,
             service: std::thread::spawn(move || service.run()),
-        }
+        };
+        (scene, health)
     }
 
     fn send(&self, message: &[u8], fds: &[&OwnedFd]) {
@@ -72,13 +80,13 @@ impl Scene {
         send(self.socket.as_fd(), message, &fds, Wait::Yes).unwrap();
     }
 
-    fn launch(&self, number: u64, program: &Program) {
+    pub(super) fn launch(&self, number: u64, program: &Program) {
         let (packed, mut fds) = message::pack_launch(number, program, "").unwrap();
         fds.extend(packed.file.as_ref().map(AsFd::as_fd));
         send(self.socket.as_fd(), &packed.bytes, &fds, Wait::Yes).unwrap();
     }
 
-    fn reply(&self) -> Reply {
+    pub(super) fn reply(&self) -> Reply {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let began = Instant::now();
         loop {
@@ -95,7 +103,7 @@ impl Scene {
     }
 
     /// The pid of a process that was started, and what else must stay open.
-    fn started(&self, expected: u64) -> (i32, Vec<OwnedFd>) {
+    pub(super) fn started(&self, expected: u64) -> (i32, Vec<OwnedFd>) {
         match self.reply() {
             Reply::Started { number, pid, fds } if number == expected => (pid, fds),
             other => panic!("{other:?}"),
@@ -110,7 +118,7 @@ impl Scene {
     }
 }
 
-fn is_alive(pid: i32) -> bool {
+pub(super) fn is_alive(pid: i32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 

@@ -220,6 +220,7 @@ fn temporary_files_are_private_and_gone_afterwards() {
     let parent = tempfile::tempdir().unwrap();
     let launcher = Launcher::start_with(LauncherSettings {
         threads: 1,
+        start_timeout: sluice_launch::START_TIMEOUT,
         cgroups: None,
         temporary_files: parent.path().to_owned(),
     })
@@ -332,6 +333,7 @@ fn a_daemon_is_killed_by_its_cgroup() {
     let path = cgroups.path().to_owned();
     let launcher = Launcher::start_with(LauncherSettings {
         threads: 1,
+        start_timeout: sluice_launch::START_TIMEOUT,
         cgroups: Some(cgroups),
         temporary_files: std::env::temp_dir(),
     })

@@ -12,6 +12,7 @@ fn settings() -> ServiceSettings {
     ServiceSettings {
         launcher: LauncherSettings {
             threads: 1,
+            start_timeout: sluice_launch::START_TIMEOUT,
             cgroups: None,
             temporary_files: std::env::temp_dir(),
         },

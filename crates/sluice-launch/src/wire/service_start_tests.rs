@@ -1,0 +1,212 @@
+//! Starts that hang: they are ended or given up, and reported; the starts of other users go on; and the bounds on starts that wait.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use super::tests::{DEADLINE, Scene, is_alive, program, settings};
+use crate::end::pidfd::Exit;
+use crate::start::outcome::{LateCause, StartError};
+use crate::start::program::Program;
+use crate::users::credentials::Credentials;
+use crate::users::run_as::{Refusal, RunAs, UserPolicy};
+use crate::users::share::Share;
+use crate::wire::message::Reply;
+use crate::wire::service::ServiceSettings;
+
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// A policy whose user `stuck` is decided when the gate is opened, as if a file system did not answer.
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
+
+impl UserPolicy for Gate {
+    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
+        if matches!(run_as, RunAs::User(name) if name == "stuck") {
+            let is_open = self.is_open.lock().unwrap();
+            let waited = self.opened.wait_timeout_while(is_open, DEADLINE, |is_open| !*is_open);
+            assert!(!waited.unwrap().1.timed_out());
+        }
+        Ok(None)
+    }
+
+    fn share(&self, run_as: &RunAs) -> Share {
+        Share::User(match run_as {
+            RunAs::User(name) if name == "stuck" => 1,
+            _ => 2,
+        })
+    }
+}
+
+fn of_user(name: &str, words: &[&str]) -> Program {
+    let mut program = program(words);
+    program.run_as = RunAs::User(name.into());
+    program
+}
+
+fn gated(gate: &Arc<Gate>) -> ServiceSettings {
+    let mut settings = settings(100_000);
+    settings.launcher.start_timeout = TIMEOUT;
+    settings.policy = Arc::clone(gate) as Arc<dyn UserPolicy>;
+    settings
+}
+
+/// A program on which somebody has a lease.
+struct Leased {
+    directory: tempfile::TempDir,
+    _lease: std::fs::File,
+}
+
+impl Leased {
+    fn new() -> Leased {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leased");
+        std::fs::write(&path, "#!/bin/true\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let lease = std::fs::File::open(&path).unwrap();
+        // Its break is announced by SIGIO, which would end this process.
+        // SAFETY: takes numbers only.
+        unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+        let began = std::time::Instant::now();
+        // A test that starts a process at this moment has a copy of each descriptor until its exec.
+        // SAFETY: takes numbers only.
+        while unsafe { libc::fcntl(lease.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) } < 0 {
+            assert!(began.elapsed() < DEADLINE, "{}", std::io::Error::last_os_error());
+            std::thread::yield_now();
+        }
+        Leased {
+            directory,
+            _lease: lease,
+        }
+    }
+
+    fn program(&self) -> Program {
+        program(&[self.directory.path().join("leased").to_str().unwrap()])
+    }
+}
+
+#[track_caller]
+fn assert_late(reply: Reply, expected: u64, cause: LateCause) -> String {
+    match reply {
+        Reply::NotStarted {
+            number,
+            error: StartError::Late(late),
+        } if number == expected => {
+            assert_eq!(late.cause, cause);
+            late.to_string()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_ended(scene: &Scene, expected: u64) {
+    match scene.reply() {
+        Reply::Ended { number, end } if number == expected => assert_eq!(end.exit, Exit::Code(0)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_start_that_does_not_reach_its_exec_is_ended_and_reported() {
+    let leased = Leased::new();
+    let mut settings = settings(10);
+    settings.launcher.start_timeout = TIMEOUT;
+    let (scene, health) = Scene::start_with(settings);
+    scene.launch(1, &leased.program());
+    let text = assert_late(scene.reply(), 1, LateCause::Killed);
+    assert!(
+        text.contains("as user ") && text.contains("did not reach its exec in 0.2 s"),
+        "{text}"
+    );
+    // Its thread goes on.
+    scene.launch(2, &program(&["/bin/true"]));
+    let (_, _ends) = scene.started(2);
+    assert_ended(&scene, 2);
+    assert!(health.is_steady());
+}
+
+#[test]
+fn starts_of_a_user_that_hang_do_not_delay_those_of_others() {
+    let leased = Leased::new();
+    let gate = Arc::new(Gate::default());
+    let mut settings = gated(&gate);
+    settings.launcher.start_timeout = DEADLINE;
+    let (scene, _) = Scene::start_with(settings);
+    gate.open();
+    for number in 0..20 {
+        let mut program = leased.program();
+        program.run_as = RunAs::User("stuck".into());
+        scene.launch(number, &program);
+    }
+    for number in 100..120 {
+        scene.launch(number, &of_user("other", &["/bin/true"]));
+        let (_, _ends) = scene.started(number);
+        assert_ended(&scene, number);
+    }
+    // Its end does not wait for them either.
+    drop(scene.socket);
+    scene.service.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_start_that_cannot_be_ended_is_given_up_and_its_process_does_not_survive() {
+    let gate = Arc::new(Gate::default());
+    let (scene, health) = Scene::start_with(gated(&gate));
+    let directory = tempfile::tempdir().unwrap();
+    let begun = directory.path().join("begun");
+    let command = format!("echo $$ > {}; exec sleep 1000", begun.display());
+    scene.launch(1, &of_user("stuck", &["/bin/sh", "-c", &command]));
+    assert_late(scene.reply(), 1, LateCause::GivenUp);
+    // It has been dealt with.
+    assert!(health.is_steady());
+    scene.launch(2, &of_user("other", &["/bin/true"]));
+    let (_, _ends) = scene.started(2);
+    assert_ended(&scene, 2);
+    // The thread comes back, and starts the program after all, which nobody waits for. It may be killed before it has written anything.
+    gate.open();
+    scene.launch(3, &of_user("stuck", &["/bin/true"]));
+    let (_, _ends) = scene.started(3);
+    assert_ended(&scene, 3);
+    drop(scene.socket);
+    scene.service.join().unwrap().unwrap();
+    let pid = || std::fs::read_to_string(&begun).ok()?.trim().parse().ok();
+    let began = std::time::Instant::now();
+    while pid().is_some_and(is_alive) {
+        assert!(began.elapsed() < DEADLINE, "{:?}", pid());
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn starts_that_wait_are_bounded_in_number() {
+    let gate = Arc::new(Gate::default());
+    let mut settings = gated(&gate);
+    settings.launcher.start_timeout = DEADLINE;
+    let (scene, _) = Scene::start_with(settings);
+    let program = of_user("stuck", &["/bin/true"]);
+    for number in 0..4100 {
+        scene.launch(number, &program);
+    }
+    match scene.reply() {
+        Reply::NotStarted {
+            number: 4096,
+            error: StartError::Failed(error),
+        } => assert_eq!(error.errno, libc::EAGAIN),
+        other => panic!("{other:?}"),
+    }
+    gate.open();
+    drop(scene.socket);
+    scene.service.join().unwrap().unwrap();
+}

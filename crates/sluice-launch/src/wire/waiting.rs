@@ -1,0 +1,68 @@
+//! The waits of a launcher: for the exit of a process, for events of several descriptors, and on a thread of its own for what may take long.
+//!
+//! Not here: what is waited for (`service`).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+/// Does what may take long on a thread of its own.
+pub(crate) fn elsewhere(work: impl FnOnce() + Send + 'static) {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let own = Arc::clone(&work);
+    let perform = |work: &Mutex<Option<_>>| {
+        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(work) = work {
+            let work: Box<dyn FnOnce() + Send> = Box::new(work);
+            work();
+        }
+    };
+    let spawned = thread::Builder::new()
+        .name("launcher-end".into())
+        .spawn(move || perform(&own));
+    if spawned.is_err() {
+        // No more threads: the others wait.
+        perform(&work);
+    }
+}
+
+/// Waits until a process has exited. False if it has not until this moment.
+pub(crate) fn await_exit(pidfd: BorrowedFd<'_>, until: Option<Instant>) -> bool {
+    loop {
+        let timeout = match until {
+            None => -1,
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now()).as_millis();
+                libc::c_int::try_from(left).unwrap_or(libc::c_int::MAX)
+            }
+        };
+        let mut request = libc::pollfd {
+            fd: pidfd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid pollfd, which the kernel writes.
+        match unsafe { libc::poll(&raw mut request, 1, timeout) } {
+            0 => return false,
+            ready if ready > 0 => return true,
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Has an epoll report these events of a descriptor, under a number.
+pub(crate) fn watch(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, number: u64, events: libc::c_int) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: events.cast_unsigned(),
+        u64: number,
+    };
+    // SAFETY: takes numbers, and an event that the kernel reads.
+    let done = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
