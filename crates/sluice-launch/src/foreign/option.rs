@@ -31,3 +31,20 @@ pub(crate) fn set_option<T: OptionValue>(socket: BorrowedFd<'_>, option: libc::c
     };
     done == 0
 }
+
+/// The value of an option of level SOL_SOCKET. `None` if this is no socket, or the kernel does not know the option.
+pub(crate) fn int_option(socket: BorrowedFd<'_>, option: libc::c_int) -> Option<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut bytes = libc::socklen_t::try_from(size_of_val(&value)).ok()?;
+    // SAFETY: the value has room for an int, as its length says.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast(),
+            &raw mut bytes,
+        )
+    };
+    (done == 0).then_some(value)
+}

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use crate::foreign::elsewhere::{close_elsewhere, close_foreign, do_elsewhere};
-use crate::foreign::option::set_option;
+use crate::foreign::option::{int_option, set_option};
 
 /// Room for control messages: 253 descriptors (SCM_MAX_FD, 1032 bytes with their header), credentials (32), a pidfd (24), and the sender's
 /// security context, which has some hundred bytes.
@@ -29,7 +29,7 @@ pub struct Received {
     pub bytes: usize,
     /// The record had more bytes than the buffer; the rest is lost (SOCK_SEQPACKET).
     pub is_cut: bool,
-    /// The credentials of the sender came along (SO_PASSCRED): a record without a byte has them, the end has not.
+    /// The credentials of the sender came along (SO_PASSCRED). On a SOCK_SEQPACKET socket a record without a byte has them, and the end has not.
     pub has_credentials: bool,
     /// The descriptors that came along.
     pub descriptors: ForeignDescriptors,
@@ -164,13 +164,14 @@ pub fn close_socket_elsewhere(user: u32, socket: OwnedFd) {
 
 /// Receives and closes the descriptors in the queue of a socket that takes nothing more.
 fn drain(socket: BorrowedFd<'_>, user: u32) {
-    // A record without a byte then differs from the end.
+    // A record without a byte then differs from the end. The end of a stream has credentials, too.
     set_option(socket, libc::SO_PASSCRED, 1);
+    let is_stream = int_option(socket, libc::SO_TYPE) != Some(libc::SOCK_SEQPACKET);
     let mut unread = [MaybeUninit::uninit(); 16 << 10];
     loop {
         match receive_uninit(socket, &mut unread, user) {
             Ok(received) => {
-                let is_end = received.bytes == 0 && !received.has_credentials;
+                let is_end = received.bytes == 0 && (is_stream || !received.has_credentials);
                 received.descriptors.into_expected().into_iter().for_each(close_foreign);
                 if is_end {
                     return;
@@ -254,6 +255,8 @@ mod tests {
         let error = send(far.as_fd(), b"c", &[], Wait::No).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EPIPE));
         await_close(reader);
+        // The socket itself is closed afterwards.
+        assert_eq!((&far).read(&mut [0]).unwrap(), 0);
         assert!(begun.elapsed() < Duration::from_secs(20), "it lingered");
     }
 
@@ -266,6 +269,7 @@ mod tests {
         drop(writer);
         close_socket_elsewhere(USER + 2, near);
         await_close(reader);
+        assert_eq!(rustix::io::read(&far, &mut [0]).unwrap(), 0);
     }
 
     #[test]

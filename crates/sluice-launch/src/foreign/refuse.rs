@@ -1,8 +1,8 @@
 //! The socket option by which a socket takes no descriptors: the sender's call fails (SO_PASSRIGHTS, Linux 6.16).
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-use crate::foreign::option::set_option;
+use crate::foreign::option::{int_option, set_option};
 
 /// SO_PASSRIGHTS of the kernel's asm-generic/socket.h, which these architectures use.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
@@ -37,22 +37,8 @@ pub fn passing(socket: impl AsFd) -> Passing {
     let Some(option) = PASSRIGHTS else {
         return Passing::Possible;
     };
-    let mut value: libc::c_int = 1;
-    let Ok(mut bytes) = libc::socklen_t::try_from(size_of_val(&value)) else {
-        return Passing::Possible;
-    };
-    // SAFETY: the value has room for an int, as its length says.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw mut value).cast(),
-            &raw mut bytes,
-        )
-    };
-    match (done, value) {
-        (0, 0) => Passing::Refused,
+    match int_option(socket.as_fd(), option) {
+        Some(0) => Passing::Refused,
         _ => Passing::Possible,
     }
 }
