@@ -46,7 +46,7 @@ pub struct Line<'a> {
 
 /// The request of a line.
 pub struct LoggedRequest<'a> {
-    /// The method; `-` if the head could not be parsed.
+    /// The method, a token, which needs no escape (RFC 9110 §9.1); `-` if the head could not be parsed.
     pub method: &'a str,
     /// The target.
     pub uri: &'a Uri,
@@ -170,7 +170,7 @@ fn is_plain_word(word: u64) -> bool {
     found & (ONES << 7) == 0
 }
 
-/// The place of the first byte that needs an escape. Most texts have none, so eight bytes are looked at at once.
+/// The place of the first byte that needs an escape. Most texts have none, so eight bytes are tested at once.
 fn first_to_escape(bytes: &[u8]) -> Option<usize> {
     let (words, _) = bytes.as_chunks();
     let plain = words
@@ -220,13 +220,13 @@ impl Text<'_> {
             Item::ProcessId => self.number(std::process::id()),
             Item::Time(point, format) => self.time(format, line.time_at(*point)),
             Item::RequestLine => {
-                self.quoted(line.request.method.as_bytes());
+                self.push(line.request.method.as_bytes());
                 self.push(b" ");
                 self.quoted(line.target().as_bytes());
                 self.push(b" ");
                 self.push(protocol(line.request.version).as_bytes());
             }
-            Item::Method => self.quoted(line.request.method.as_bytes()),
+            Item::Method => self.push(line.request.method.as_bytes()),
             Item::Path => self.quoted(line.path().as_bytes()),
             Item::Query => {
                 if let Some(query) = line.request.uri.query() {
@@ -279,7 +279,10 @@ impl Text<'_> {
     }
 
     fn field(&mut self, value: Option<&HeaderValue>) {
-        self.quoted(value.map_or(b"-", HeaderValue::as_bytes));
+        match value {
+            Some(value) => self.quoted(value.as_bytes()),
+            None => self.push(b"-"),
+        }
     }
 
     fn time(&mut self, format: &TimeFormat, moment: Duration) {
