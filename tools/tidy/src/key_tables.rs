@@ -112,9 +112,11 @@ impl KeyTables {
 
     /// Whether one of these tables has the key.
     pub(crate) fn is_in(&self, key: &str, tables: &[String]) -> bool {
-        tables
-            .iter()
-            .any(|table| self.0.get(table).is_some_and(|keys| keys.contains_key(key)))
+        tables.iter().any(|table| self.has(table, key))
+    }
+
+    fn has(&self, table: &str, key: &str) -> bool {
+        self.0.get(table).is_some_and(|keys| keys.contains_key(key))
     }
 
     /// The tables at or below this one.
@@ -179,8 +181,12 @@ impl Reader<'_> {
                 continue;
             };
             let value = self.enter(&key, &owners);
-            if let (true, Owners::Tables(tables), false) = (is_open, &mut owners, value == Owners::Any) {
-                tables.retain(|table| self.tables.is_in(first_part(&key), std::slice::from_ref(table)));
+            if is_open
+                && value != Owners::Any
+                && let Owners::Tables(tables) = &mut owners
+            {
+                let first_part = key.split('.').next().unwrap_or_default().trim();
+                tables.retain(|table| self.tables.has(table, first_part));
             }
             self.value(&value);
             self.line();
@@ -346,8 +352,4 @@ impl Reader<'_> {
         let line = self.text[..at].matches('\n').count();
         self.findings.push((line, text));
     }
-}
-
-fn first_part(key: &str) -> &str {
-    key.split('.').next().unwrap_or_default().trim()
 }
