@@ -175,7 +175,7 @@ impl MemFile {
 impl Drop for MemFile {
     fn drop(&mut self) {
         // Keeps the first page, because a script that still runs reads there that the ring is closed.
-        if self.allocated_bytes > PAGE_BYTES || self.is_area_released {
+        if self.allocated_bytes > PAGE_BYTES || self.is_area_released || self.resident_bytes() > PAGE_BYTES {
             self.punch_from(PAGE_BYTES);
         }
     }

@@ -243,10 +243,8 @@ impl Segment {
     #[must_use]
     pub fn needs_trim(&self) -> bool {
         let file = &self.memory.parts().file;
-        // Without a buffer nothing is counted: memory that only the script has allocated is like its own memory.
-        file.allocated_bytes() > 0
-            && (file.allocated_bytes() > self.kept_bytes()
-                || file.resident_bytes() > KEPT_BYTES + AREA_BYTES + SLACK_BYTES)
+        // A script may write where no buffer is: such memory is in no budget, and would stay with an idle process.
+        file.allocated_bytes() > self.kept_bytes() || file.resident_bytes() > KEPT_BYTES + AREA_BYTES + SLACK_BYTES
     }
 
     /// Releases the memory that an idle process does not keep. Does nothing while in use. Waits for a write of the

@@ -106,6 +106,23 @@ fn trim_keeps_a_ring_of_the_default_size_and_does_nothing_while_in_use() {
 }
 
 #[test]
+fn memory_that_a_script_takes_without_a_buffer_goes_when_its_process_is_kept() {
+    let mut segment = Segment::create(8 << 20).unwrap();
+    let file = left_behind(&segment);
+    assert!(!segment.needs_trim());
+    let strays = vec![7; 4 << 20];
+    file.write_all_at(&strays, 4 << 20).unwrap();
+    segment.end_exchange();
+    assert!(segment.needs_trim());
+    segment.trim();
+    assert_eq!(resident_bytes(&file), 0);
+    // What is there when the process ends goes, too.
+    file.write_all_at(&strays, 0).unwrap();
+    drop(segment);
+    assert_eq!(resident_bytes(&file), 4096);
+}
+
+#[test]
 fn bytes_of_earlier_exchanges_read_as_zeros() {
     // The earlier exchange has a buffer of each size and writes everywhere, also outside of it.
     for (earlier, later) in [
