@@ -39,6 +39,13 @@ sub { my $env = shift;
         $writer->write("second\n"); $writer->close } }
     if ($path eq '/echo') { my $body = ''; 1 while $env->{'psgi.input'}->read($body, 10_000, length $body); return [200, [@text], [length $body, substr $body, -3]] }
     if ($path eq '/lines') { my @l; while (defined(my $l = $env->{'psgi.input'}->getline)) { push @l, $l } return [200, [@text], [scalar @l]] }
+    if ($path eq '/keep') { push @main::kept, $env->{'psgi.input'}; $env->{'psgi.input'}->read(my $body, 2); return [200, [@text], [$body]] }
+    if ($path eq '/kept') {
+        eval { 1 while $main::kept[-1]->read(my $stolen, 5); 1 } or my $error = $@;
+        $env->{'psgi.input'}->read(my $own, 100);
+        return [200, [@text], ["$error$own"]];
+    }
+    if ($path eq '/nice') { require POSIX; my $before = getpriority 0, 0; POSIX::nice($env->{QUERY_STRING}) if $env->{QUERY_STRING}; return [200, [@text], ["$$ $before"]] }
     if ($path eq '/unread') { return [200, [@text], ['unread']] }
     if ($path eq '/file') { open my $file, '<', '@DIR@/app/large'; return [200, [@text], $file] }
     if ($path eq '/handle') { my @parts = ('a', 'b', 'c'); return [200, [@text], Parts->new(@parts)] }
@@ -106,6 +113,21 @@ class Application(PerlCase):
         for _ in range(3):
             self.assertEqual(self.server.post("/mounted/unread", b"q" * 300_000).text, "unread")
             self.assertEqual(self.server.post("/mounted/echo", b"abc").text, "3abc")
+
+    def test_a_body_that_is_kept_ends_with_its_reply(self):
+        head = b"POST /mounted/%s HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
+        with self.server.connect() as client:
+            client.send(head % b"keep" + b"01234")
+            self.assertEqual(client.response().text, "01")
+            client.send(b"56789" + head % b"kept" + b"abcdefghij")
+            self.assertEqual(client.response().text, "the request of this body has been answered\nabcdefghij")
+
+    def test_another_priority_costs_the_process(self):
+        process, priority = self.get("/nice").text.split()
+        self.assertEqual(self.get("/nice?1").text, f"{process} {priority}")
+        other, after = self.get("/nice").text.split()
+        self.assertNotEqual(other, process)
+        self.assertEqual(after, priority)
 
     def test_bodies_from_handles(self):
         got = self.get("/file")

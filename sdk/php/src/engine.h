@@ -12,6 +12,7 @@
    ini.c       --php-value=, --php-admin-value=, .user.ini
    worker.c    worker mode: sluice_handle_request()
    fork.c      --fresh=fork: a child process for each request
+   uploads.c   the directory for the uploaded files of a request
    stdin.c     php://stdin, php://fd/3, php://fd/4
    fields.c    the fields of the query and of the form in their order, for sluice_parameter()
    functions.c the functions sluice_… of the library
@@ -180,6 +181,12 @@ bool fork_request(void);
 noreturn void fork_leave(const char *failure);
 void fork_note_ended(void);
 void fork_note_memory(void);       /* a memory buffer has been used */
+
+/* ---- uploads.c ---- */
+
+void uploads_open(void);           /* once, before the start of PHP: the handler of SIGTERM */
+void uploads_begin(void);          /* a request has been read: makes the directory for its uploads */
+void uploads_end(void);            /* before the end of its reply: removes it */
 
 /* ---- stdin.c ---- */
 

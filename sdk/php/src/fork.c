@@ -64,6 +64,7 @@ bool fork_request(void)
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     children_end(shared->has_used_memory); /* what the child has started, and was not ended there */
+    uploads_end();
     end_reply(status);
     return false;
 }

@@ -3,7 +3,8 @@
    PHP itself puts back at the end of a request: variables, functions and classes of the script, putenv(), ini_set(), set_time_limit(), umask(),
    setlocale(), open files (except persistent ones), temporary upload files, sessions, handlers of errors, output buffers, stream contexts and
    wrappers. The environment and the directory are set for each request (records.c, request.c).
-   Here: descriptors that child processes must not have; signal handlers, the signal mask and the alarm of the extension pcntl, if it is loaded. */
+   Here: descriptors that child processes must not have; signal handlers, the signal mask and the alarm of the extension pcntl, if it is loaded; and
+   what cannot be put back, such as the priority: then the process ends after the reply. */
 #include "engine.h"
 
 #if PHP_VERSION_ID >= 80200
@@ -35,20 +36,26 @@ static struct wrapped {
     zif_handler original;
 } wrapped[] = {
     {"pcntl_signal", NULL}, {"pcntl_alarm", NULL}, {"pcntl_sigprocmask", NULL}, {"pcntl_async_signals", NULL},
+    {"proc_nice", NULL}, {"pcntl_setpriority", NULL}, {"pcntl_setcpuaffinity", NULL}, {"posix_setrlimit", NULL},
 };
 #define WRAPPED_COUNT (sizeof wrapped / sizeof *wrapped)
 
-#define WRAPPER(index)                                             \
+#define WRAPPER(index, flag)                                       \
     static ZEND_NAMED_FUNCTION(call_##index)                       \
     {                                                              \
-        signals.is_changed = true;                                 \
+        flag = true;                                               \
         wrapped[index].original(INTERNAL_FUNCTION_PARAM_PASSTHRU); \
     }
-WRAPPER(0)
-WRAPPER(1)
-WRAPPER(2)
-WRAPPER(3)
-static const zif_handler wrappers[WRAPPED_COUNT] = {call_0, call_1, call_2, call_3};
+WRAPPER(0, signals.is_changed)
+WRAPPER(1, signals.is_changed)
+WRAPPER(2, signals.is_changed)
+WRAPPER(3, signals.is_changed)
+/* A process may lower its priority and its limits, and not raise them again. */
+WRAPPER(4, engine.must_end)
+WRAPPER(5, engine.must_end)
+WRAPPER(6, engine.must_end)
+WRAPPER(7, engine.must_end)
+static const zif_handler wrappers[WRAPPED_COUNT] = {call_0, call_1, call_2, call_3, call_4, call_5, call_6, call_7};
 
 static void save_signals(void)
 {

@@ -100,6 +100,7 @@ static bool start_php(void)
         if (whole) engine.app = whole;
     }
     signal(SIGPIPE, SIG_IGN); /* a server that is gone is EPIPE */
+    uploads_open(); /* before PHP looks which handlers there are */
 #ifdef ZEND_SIGNALS
     zend_signal_startup();
 #endif

@@ -302,11 +302,13 @@ void request_run(void)
 {
     engine.uses++;
     output_begin();
+    uploads_begin();
     if (engine.forks) {
         if (!fork_request()) return;
         run();
         fork_leave(request_failure());
     }
     run();
+    uploads_end();
     request_finish();
 }

@@ -469,11 +469,13 @@ PHP_FUNCTION(sluice_handle_request)
     engine.uses++;
     worker.accepted++;
     output_begin();
+    uploads_begin();
     if (engine.forks && !fork_request()) RETURN_TRUE;
     worker.is_serving = true;
     start_request();
     if (!body_is_cut() && !call_handler(&info, &cache)) RETURN_THROWS(); /* boot() ends the request */
     end_request();
+    if (!engine.forks) uploads_end();
     if (engine.forks) fork_leave(request_failure());
     request_finish();
     RETURN_TRUE;

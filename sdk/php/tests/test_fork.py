@@ -1,9 +1,11 @@
 """--fresh=fork: each request has a process of its own, and all that the parent has loaded."""
 
 import json
+import os
+import signal
 import unittest
 
-from support import PhpCase, configuration
+from support import PhpCase, configuration, multipart, testing
 
 ROUTES = """
   [[site.route]]
@@ -68,6 +70,24 @@ class Fork(PhpCase):
         got = self.get("echo str_repeat('x', 20000); no_such_function();")
         self.assertEqual(got.status, 502)
         self.assertEqual(self.get("echo 'fine'; exit(4);").text, "fine")
+
+    def test_upload_of_a_request_that_is_ended(self):
+        at = self.server.fifo("at")
+        body, kind = multipart([], [("f", "a.txt", "text/plain", b"content")])
+        with self.server.connect() as client:
+            name = self.script("file_put_contents('@DIR@/at', getmypid() . ' ' . posix_getppid() . ' ' . $_FILES['f']['tmp_name'] . \"\\n\"); sleep(60);")
+            client.request("POST", f"/rte/{name}", [("Content-Type", kind)], body)
+            child, parent, file = at.line().split()
+            os.kill(int(child), signal.SIGKILL)
+            client.response()
+            self.assertEqual(os.listdir(self.server.temporary), [], "the engine has removed it")
+            client.request("POST", f"/rte/{name}", [("Content-Type", kind)], body)
+            child, parent, file = at.line().split()
+            self.assertTrue(os.path.exists(file))
+            os.kill(int(parent), signal.SIGTERM)
+            client.response()
+        testing.wait_gone(int(parent))
+        self.assertEqual(os.listdir(self.server.temporary), [])
 
     def test_finish_request(self):
         done = self.server.fifo("done")

@@ -73,7 +73,7 @@ class Isolation(PhpCase):
     def test_uploads(self):
         body, kind = multipart([], [("f", "a", "text/plain", b"content")])
         path = self.php("echo json_encode($_FILES['f']['tmp_name']);", "POST", body=body, headers=[("Content-Type", kind)])
-        self.assertEqual(os.path.dirname(path), self.server.temporary)
+        self.assertEqual(os.path.dirname(os.path.dirname(path)), self.server.temporary)
         self.assertEqual(os.listdir(self.server.temporary), [])
         self.assertEqual(self.php(f"echo json_encode([$_FILES, is_uploaded_file('{path}')]);"), [[], False])
 
@@ -120,6 +120,14 @@ class Isolation(PhpCase):
     def test_signals(self):
         look = "return preg_match_all('/^(Sig(?:Blk|Ign|Cgt)):\\s*(\\w+)/m', file_get_contents('/proc/self/status'), $m) ? $m[2] : null;"
         self.check("function_exists('pcntl_signal') && pcntl_signal(SIGUSR1, fn() => 1) && pcntl_alarm(1)", look)
+
+    def test_priority(self):
+        before = self.php("echo json_encode([getmypid(), proc_nice(0), (int) explode(' ', file_get_contents('/proc/self/stat'))[18]]);")
+        # Any call costs the process: it cannot raise its priority again.
+        lowered = self.php("echo json_encode([getmypid(), proc_nice(1)]);")
+        after = self.php("echo json_encode([getmypid(), (int) explode(' ', file_get_contents('/proc/self/stat'))[18]]);")
+        self.assertNotIn(after[0], (before[0], lowered[0]))
+        self.assertEqual(after[1], before[2])
 
     def test_children(self):
         """A child neither reads the next body nor writes into a reply, and has no descriptors of the engine."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 import struct
 import unittest
 import zlib
@@ -125,6 +126,30 @@ class Requests(PhpCase):
         with open(self.server.path("moved")) as moved:
             self.assertEqual(moved.read(), "content")
         self.assertEqual(os.listdir(self.server.temporary), [], "the other temporary file is removed")
+
+    def test_upload_of_a_process_that_is_ended(self):
+        self.leave_an_upload(signal.SIGTERM)
+        self.assertEqual(os.listdir(self.server.temporary), [])
+        self.leave_an_upload(signal.SIGKILL)
+        left = os.listdir(self.server.temporary)
+        self.assertEqual(len(left), 1, left)
+        body, kind = multipart([], [("f", "a.txt", "text/plain", b"content")])
+        self.php("echo json_encode(is_file($_FILES['f']['tmp_name']));", "POST", body=body, headers=[("Content-Type", kind)])
+        self.assertEqual(os.listdir(self.server.temporary), [], "the next process has removed it")
+
+    def leave_an_upload(self, number):
+        """Ends a process while its script has an upload."""
+        path = f"at{number}"
+        at = self.server.fifo(path)
+        body, kind = multipart([], [("f", "a.txt", "text/plain", b"content")])
+        with self.server.connect() as client:
+            name = self.script(f"file_put_contents('@DIR@/{path}', getmypid() . ' ' . $_FILES['f']['tmp_name'] . \"\\n\"); sleep(60);")
+            client.request("POST", f"/rte/{name}", [("Content-Type", kind)], body)
+            process, file = at.line().split()
+            self.assertTrue(os.path.exists(file))
+            os.kill(int(process), number)
+            client.response()
+        testing.wait_gone(int(process))
 
     def test_upload_over_the_limits(self):
         body, kind = multipart([("t", "text")], [("f", "a.txt", "text/plain", b"x" * 3_000_000)])

@@ -26,19 +26,32 @@ class AppError(Exception):
 
 
 class Body(io.RawIOBase):
-    """The body of a request: CONTENT_LENGTH bytes of the server's pipe, then end-of-file."""
+    """The body of a request: CONTENT_LENGTH bytes of the server's pipe, then end-of-file, until `end`: what comes after it on the pipe is the
+    body of another request."""
 
     def __init__(self, fd, length):
         self._fd, self._left = fd, length
+        self._is_reading = self._has_ended = False
+
+    def end(self):
+        """Ends it with the reply, for an application that has kept it. False if a thread waits for bytes of it: it would take those of the next body."""
+        self._has_ended, self._left = self._left > 0, 0
+        return not self._is_reading
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
+        if self._has_ended:
+            raise ValueError("the request of this body has been answered")
         if not self._left:
             return 0
         view = memoryview(buffer)
-        count = os.readv(self._fd, [view[: self._left] if len(view) > self._left else view])
+        self._is_reading = True
+        try:
+            count = os.readv(self._fd, [view[: self._left] if len(view) > self._left else view])
+        finally:
+            self._is_reading = False
         if not count and len(view):
             raise ClientHasLeft
         self._left -= count
@@ -99,6 +112,8 @@ class Application:
             }
         )
         self.callable, self.problem = None, ""
+        self._body = None  # of the request
+        self.must_end = False
         try:
             self.callable = load(name)
         except AppError as error:
@@ -119,7 +134,8 @@ class Application:
         environ.setdefault("SCRIPT_NAME", "")
         length = environ.get("CONTENT_LENGTH")
         if length and length != "0":
-            environ["wsgi.input"] = io.BufferedReader(Body(self._channel.body, int(length)), INPUT_BUFFER_BYTES)
+            self._body = Body(self._channel.body, int(length))
+            environ["wsgi.input"] = io.BufferedReader(self._body, INPUT_BUFFER_BYTES)
         else:
             environ["wsgi.input"] = io.BytesIO()
         environ["wsgi.url_scheme"] = environ.get("REQUEST_SCHEME") or ("https" if environ.get("HTTPS") in ("on", "1") else "http")
@@ -127,12 +143,17 @@ class Application:
 
     def serve(self, record):
         """Answers one request. True if the reply has been ended."""
-        reply = Reply(self._channel, record)
+        reply = Reply(self._channel, record, self._end_body)
         failed = self.problem or self.respond(record, reply)
         if failed and not reply.is_ended:
-            self._channel.failed(failed)
-            self._channel.finish()
+            reply.fail(failed)
         return True
+
+    def _end_body(self):
+        """Ends the body of the request, before its reply. The server sends the next one only after that."""
+        if self._body:
+            self.must_end |= not self._body.end()
+            self._body = None
 
     def respond(self, record, reply):
         """Calls the application and writes what it returns. The reason if it fails."""
@@ -148,7 +169,7 @@ class Application:
         except Unwritable:
             return "the server has closed the mailbox"
         except ClientHasLeft:
-            self._channel.finish()
+            reply.abandon()
             return ""
         except SystemExit as stop:
             return f"the application called sys.exit({stop.code!r})"
@@ -185,6 +206,6 @@ def serve(channel, environment, options):
     while (record := channel.request()) is not None:
         sluice_engine.uses += 1
         serve_one(record)
-        if application.problem:
-            break  # a new process tries again
+        if application.problem or application.must_end:
+            break  # a new process tries again; a thread reads what is not its own
     exit_now()

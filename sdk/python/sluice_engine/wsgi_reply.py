@@ -35,10 +35,11 @@ class FileWrapper:
 
 
 class Reply:
-    """The reply of one request. `is_ended`: the end sentinel is written."""
+    """The reply of one request. `is_ended`: the end sentinel is written. `end_body` is called before that."""
 
-    def __init__(self, channel, record):
+    def __init__(self, channel, record, end_body):
         self._channel = channel
+        self._end_body = end_body
         self._record = record
         self._head = None  # bytes, until they are sent
         self._fields = None
@@ -100,7 +101,17 @@ class Reply:
             self._end_with(b"", False)
         elif not self.is_ended:
             self.is_ended = True
-            self._channel.finish()
+            self.abandon()
+
+    def abandon(self):
+        """Writes the end sentinel, whatever there is of the reply."""
+        self._end_body()
+        self._channel.finish()
+
+    def fail(self, text):
+        """Ends the reply as a failure."""
+        self._channel.failed(text)
+        self.abandon()
 
     def _need_head(self):
         if not self.is_started:
@@ -112,6 +123,7 @@ class Reply:
         if is_whole and self._code not in NO_BODY and not self._has_length() and self._record.get("REQUEST_METHOD") != "HEAD":
             head = b"%sContent-Length: %d\r\n" % (head, len(data))
         self.is_head_sent = self.is_ended = True
+        self._end_body()
         try:
             self._channel.finish(data, head + b"\r\n")
         except BrokenPipeError:

@@ -127,7 +127,30 @@ def forks(environ, start_response):
 def leave(environ, start_response):
     sys.exit(3)
 
-APPS = {name: f if name in ("before", "bad", "leave", "large", "memory_file") else validator(f) for name, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == __name__ and name != "Closing"}
+KEPT = []
+
+def keep(environ, start_response):
+    KEPT.append(environ["wsgi.input"])
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    if environ["QUERY_STRING"] == "thread":
+        import threading
+        threading.Thread(target=KEPT[-1].read, daemon=True).start()
+        while not KEPT[-1].raw._is_reading:
+            time.sleep(0)
+        return [str(os.getpid()).encode()]
+    return [KEPT[-1].read(2)]
+
+def kept(environ, start_response):
+    try:
+        stolen = KEPT[-1].read(5)
+        while stolen:
+            stolen = KEPT[-1].read(5)
+    except ValueError as error:
+        stolen = str(error)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [repr((stolen, environ["wsgi.input"].read())).encode()]
+
+APPS = {name: f if name in ("before", "bad", "leave", "large", "memory_file", "keep", "kept") else validator(f) for name, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == __name__ and name != "Closing"}
 
 def app(environ, start_response):
     return APPS[environ["PATH_INFO"].strip("/").partition("/")[0] or "simple"](environ, start_response)
@@ -281,6 +304,22 @@ class Applications(testing.ServerCase):
         self.assertEqual(got.text, "(b'one\\n', [b'two\\n', b'three\\n'], [b'four\\n', b'five'], b'')")
         self.assertEqual(self.server.post("/valid/simple", self.large).status, 200)
         self.assertEqual(self.server.post("/valid/echo", b"mine").body, b"mine")
+
+    def test_a_body_that_is_kept_ends_with_its_reply(self):
+        head = b"POST /valid/%s HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
+        with self.server.connect() as client:
+            client.send(head % b"keep" + b"01234")
+            self.assertEqual(client.response().text, "01")
+            client.send(b"56789" + head % b"kept" + b"abcdefghij")
+            self.assertEqual(client.response().text, "('the request of this body has been answered', b'abcdefghij')")
+
+    def test_a_thread_that_waits_for_a_body_costs_the_process(self):
+        with self.server.connect() as client:
+            client.send(b"POST /valid/keep?thread HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234")
+            process = client.response().text
+            client.send(b"56789")
+            self.assertEqual(self.server.post("/valid/echo", b"mine").text, "mine")
+            self.assertNotEqual(self.server.get("/valid/prints").text, process)
 
     def test_a_block_is_sent_before_the_next_is_asked_for(self):
         go = self.server.fifo("go")

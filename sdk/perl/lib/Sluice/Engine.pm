@@ -190,6 +190,7 @@ sub finish_reply {
     }
     # Before the end sentinel, because after it the pipe of bodies and standard output belong to the next request.
     Sluice::Engine::Request::end_children();
+    Sluice::Engine::Request::check_priority();
     if (!Sluice::Engine::Channel::stop_pump() && !defined $error) {
         $error = "the request body was truncated: the script has got a part of it\n";
     }

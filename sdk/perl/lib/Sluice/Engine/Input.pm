@@ -6,6 +6,9 @@ use warnings;
 # Bytes read at a time for lines.
 use constant BLOCK_BYTES => 65536;
 
+# What a read dies with after the reply: the bytes that follow are those of another request.
+use constant ENDED => "the request of this body has been answered\n";
+
 # What a read dies with if the server's pipe is at its end within the body.
 use constant LEFT => "the client has left within its request body\n";
 
@@ -14,9 +17,17 @@ sub new {
     return bless {handle => $handle, rest => $bytes, buffer => ''}, $class;
 }
 
+# Ends it with the reply, for an application that has kept it.
+sub end_request {
+    my ($self) = @_;
+    $self->{has_ended} = 1 if $self->{rest} > 0;
+    $self->{rest} = 0;
+}
+
 # Adds some bytes to the buffer. False at the end.
 sub fill {
     my ($self, $wanted) = @_;
+    die ENDED if $self->{has_ended};
     return 0 if $self->{rest} <= 0;
     $wanted = BLOCK_BYTES if $wanted < BLOCK_BYTES;
     $wanted = $self->{rest} if $wanted > $self->{rest};
@@ -86,7 +97,7 @@ sub eof {
     return $self->{buffer} eq '' && !$self->fill(1);
 }
 
-sub close   { my ($self) = @_; $self->{buffer} = ''; $self->{rest} = 0; return 1 }
+sub close   { my ($self) = @_; $self->{buffer} = ''; $self->{rest} = $self->{has_ended} = 0; return 1 }
 sub opened  { return 1 }
 sub binmode { return 1 }
 sub fileno  { return undef }

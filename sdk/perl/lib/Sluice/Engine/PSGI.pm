@@ -21,6 +21,7 @@ my $only;             # the file of --app
 my %applications;     # file -> [identity, subroutine]
 my $is_redirected = 0;
 my $output = '';      # bytes of the reply that have not been written
+my $input;            # the body of the request, if it has one
 my ($has_head, $has_written, $is_ended, $was_aborted);
 
 # The application of the route: loaded with the first request, so that an error in it is the error of a request.
@@ -109,7 +110,7 @@ sub environment {
     }
     else {
         require Sluice::Engine::Input;
-        $env{'psgi.input'} = Sluice::Engine::Input->new($Sluice::Engine::Channel::body, $bytes);
+        $env{'psgi.input'} = $input = Sluice::Engine::Input->new($Sluice::Engine::Channel::body, $bytes);
         $env{'psgix.input.buffered'} = !1;
     }
     return \%env;
@@ -160,6 +161,10 @@ sub serve {
         $output = '';
         undef $error;
     }
+    # Before the end sentinel: after it, the bytes on the pipe are those of the next body.
+    $input->end_request if $input;
+    undef $input;
+    Sluice::Engine::Request::check_priority();
     if (defined $error) { fail($error) }
     else                { finish() }
     restore_output() unless defined $only;

@@ -8,6 +8,7 @@ use Sluice::Engine::Exit    ();
 
 my %base;              # the environment at the start, without CGIPLUSEOF: a script that knows both modes is to run as CGI
 my $umask;
+my $priority;           # of the process at its start (nice)
 my $locale;
 my $locale_changed = 0;
 my $mask_changed   = 0;
@@ -18,6 +19,7 @@ sub start {
     delete $ENV{CGIPLUSEOF};
     %base  = %ENV;
     $umask = umask;
+    $priority = getpriority 0, 0;
     $locale = POSIX::setlocale(POSIX::LC_ALL());
     watch_posix();
     $Sluice::Engine::Exit::owner = $$;
@@ -112,6 +114,11 @@ sub set_subreaper {
 # A process of a script goes on. The engine ends after the reply, so that what that process writes is in no other reply.
 our $must_end = 0;
 use constant ROUNDS_MAX => 100;
+
+# A script has changed the priority of the process, which it can only lower: the scripts after it get another process.
+sub check_priority {
+    $must_end = 1 if getpriority(0, 0) != $priority;
+}
 
 # Processes of the script that still run are killed, as at the end of a CGI program, except those with a session of their own (setsid).
 # The children of one that has ended become children of this process, and are found in the next round.
