@@ -43,7 +43,7 @@ CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 CHECK ?= HEAD
 
-.PHONY: demo check test test-fresh build sdk install uninstall deb test-deb test-systemd dist test-container lint docs bench bench-quick instructions soak chaos bounds fuzz \
+.PHONY: demo check test test-fresh build sdk install uninstall deb deb-needs test-deb test-systemd dist test-container lint docs bench bench-quick instructions soak chaos bounds fuzz \
 	clean server test-build test-rust test-models test-sdk test-conformance test-bench test-instructions test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`.
@@ -114,9 +114,14 @@ install:
 uninstall:
 	@packaging/uninstall '$(PREFIX)' '$(DESTDIR)'
 
-deb: build sdk
-	@tools/needs debhelper dh_apparmor dpkg-buildpackage git lintian python3
+deb: deb-needs build sdk
 	@packaging/make-deb $(SLUICE) $(TARGET)/deb
+
+# Before the build, because a package without its program would be made otherwise. packaging/licenses reads every crate of the lock file, of which
+# a build fetches only those that it compiles.
+deb-needs:
+	@tools/needs rust debhelper dh_apparmor dpkg-buildpackage git lintian python3 libpam libldap libphp-embed perl-headers
+	@$(CARGO) fetch --locked --quiet
 
 test-deb: deb
 	@tools/needs debootstrap ip

@@ -63,12 +63,15 @@ complete -c sluice -n "__fish_sluice_using_subcommand run" -s c -l config -d 'Th
 complete -c sluice -n "__fish_sluice_using_subcommand run" -l allow-root -d 'Run as root, although every script then runs as root too'
 complete -c sluice -n "__fish_sluice_using_subcommand run" -s h -l help -d 'Print help'
 complete -c sluice -n "__fish_sluice_using_subcommand check" -s c -l config -d 'The configuration file [default: sluice.toml in this directory, or else /etc/sluice/sluice.toml]' -r -F
+complete -c sluice -n "__fish_sluice_using_subcommand check" -l run-as -d 'The user who starts the server, for whom root checks that files can be read; by default `user` of `[server]`, or the owner of the control socket' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l explain -d 'Show how the routes would handle a request for this URL or path, and why' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l method -d 'The method of the request' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l header -d 'A field of the request; may be repeated' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l client -d 'The address of the client' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l certificate -d 'The client has such a certificate, with this subject: CN=ann,O=Example' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l user -d 'The user of the request, whose password is taken as right' -r
+complete -c sluice -n "__fish_sluice_using_subcommand check" -l json -d 'Print mistakes, warnings and the summary as JSON'
+complete -c sluice -n "__fish_sluice_using_subcommand check" -s q -l quiet -d 'Print mistakes and warnings only'
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l client-certificate -d 'The client has a certificate of the site\'s authorities'
 complete -c sluice -n "__fish_sluice_using_subcommand check" -s h -l help -d 'Print help'
 complete -c sluice -n "__fish_sluice_using_subcommand demo" -l listen -d 'Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine only, :8080 every IPv4 address, [::]:8080 every IPv6 address; with port 0 the system chooses the port; unix:/run/x.sock is a unix socket' -r

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sluice_settings::permission::{Use, explained};
 use sluice_settings::rule::UserSource;
 
 use crate::users::{Groups, Users};
@@ -303,7 +304,7 @@ fn read(path: &Path) -> Result<String, String> {
         io::ErrorKind::NotFound => {
             format!("{shown}: there is no such file; \"sluice passwd --create {shown} USER\" makes a users file")
         }
-        _ => failed(&error),
+        _ => failed(&explained(path, Use::Read, error)),
     })?;
     let mut text = String::new();
     match file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text) {

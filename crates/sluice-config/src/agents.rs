@@ -78,7 +78,7 @@ fn take(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(
 /// Takes a setting that is a file, which must exist.
 fn take_path(agent: &mut AgentDraft, path: &Path, written: &Written<'_>) -> Result<(), String> {
     let text = path.to_str().map(str::to_owned);
-    if let FileKind::Missing(reason) = (written.document().inspect)(path) {
+    if let FileKind::Missing(reason) | FileKind::Denied(reason) = (written.document().inspect)(path) {
         let message = format!("{}: {}: {reason}", written.name, path.display());
         written.document().report_missing(written.line, message);
     }

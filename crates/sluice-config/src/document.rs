@@ -5,7 +5,6 @@
 //! counts as a mistake; the code that finds one writes its message.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,10 +12,12 @@ use std::rc::Rc;
 
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
+use sluice_settings::permission::{self, Subject, Use};
 use sluice_settings::source::Source;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
 use super::description::Described;
+use super::mistake::{ConfigErrors, Mistake};
 
 /// Mistakes reported at once; the rest are only counted.
 const MISTAKES_SHOWN_MAX: usize = 20;
@@ -70,6 +71,8 @@ struct Report {
     mistakes: RefCell<Vec<(usize, String)>>,
     /// Missing programs and directories: mistakes for `check`, while a server starts without them.
     missing: RefCell<Vec<(usize, String)>>,
+    /// Programs and directories that the permissions hide from the user of this process: as missing ones.
+    denied: RefCell<Vec<(usize, String)>>,
     /// Settings that are left out until the configuration is read again: mistakes for `check`, too.
     skipped: RefCell<Vec<(usize, String)>>,
     /// The directory of the engines. `None` if the configuration names none.
@@ -107,14 +110,10 @@ pub(crate) enum FileKind {
     File,
     /// A device, a socket or the like.
     Other,
-    /// The path does not exist or is not accessible: the system's reason.
+    /// The path does not exist: the system's reason.
     Missing(String),
-}
-
-/// The mistakes of a configuration in the order of their lines, 20 at most.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigErrors {
-    lines: Vec<String>,
+    /// Permissions hide the path from the user of this process: why, and what to do.
+    Denied(String),
 }
 
 impl<'a> Document<'a> {
@@ -234,6 +233,16 @@ impl<'a> Document<'a> {
         self.located(self.report.missing.take())
     }
 
+    /// Records that permissions hide a program or directory: a mistake for `check`, but a server starts without it.
+    pub(crate) fn report_denied(&self, line: usize, message: impl Into<String>) {
+        self.report.denied.borrow_mut().push((line, message.into()));
+    }
+
+    /// Takes the messages about hidden programs and directories, as [`Document::take_missing`] does.
+    pub(crate) fn take_denied(&self) -> Vec<String> {
+        self.located(self.report.denied.take())
+    }
+
     /// Records that something is left out: a mistake for `check`, but a server starts without it.
     pub(crate) fn report_skipped(&self, line: usize, message: impl Into<String>) {
         self.report.skipped.borrow_mut().push((line, message.into()));
@@ -323,6 +332,7 @@ impl<'a> Document<'a> {
     pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigErrors> {
         let mut mistakes = self.report.mistakes.take();
         mistakes.extend(self.report.missing.take());
+        mistakes.extend(self.report.denied.take());
         mistakes.extend(self.report.skipped.take());
         if mistakes.is_empty() {
             return Ok(value);
@@ -330,18 +340,23 @@ impl<'a> Document<'a> {
         mistakes.sort_by_key(|(line, _)| *line);
         mistakes.dedup();
         let more = mistakes.len().saturating_sub(MISTAKES_SHOWN_MAX);
-        let shown = mistakes
-            .iter()
-            .take(MISTAKES_SHOWN_MAX)
-            .map(|(line, message)| match self.report.place(*line) {
-                (name, 0) => format!("{name}: {message}"),
-                (name, line) => format!("{name}:{line}: {message}"),
-            });
-        let mut lines: Vec<String> = shown.collect();
+        let shown = mistakes.into_iter().take(MISTAKES_SHOWN_MAX).map(|(line, message)| {
+            let (name, line) = self.report.place(line);
+            Mistake {
+                file: Some(name),
+                line: (line > 0).then_some(line),
+                message,
+            }
+        });
+        let mut mistakes: Vec<Mistake> = shown.collect();
         if more > 0 {
-            lines.push(format!("{}: and {more} more", self.name));
+            mistakes.push(Mistake {
+                file: Some(self.name.to_owned()),
+                line: None,
+                message: format!("and {more} more"),
+            });
         }
-        Err(ConfigErrors { lines })
+        Err(ConfigErrors { mistakes })
     }
 }
 
@@ -439,6 +454,10 @@ impl FileKind {
 
     fn at_path(path: &Path) -> FileKind {
         match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let denial = permission::denial(path, Use::Enter, &Subject::own());
+                FileKind::Denied(denial.map_or_else(|| reason(&error), |denial| denial.to_string()))
+            }
             Err(error) => FileKind::Missing(reason(&error)),
             Ok(about) if about.is_dir() => FileKind::Directory,
             Ok(about) if about.is_file() && is_program(&about) => FileKind::Program,
@@ -447,21 +466,6 @@ impl FileKind {
         }
     }
 }
-
-impl ConfigErrors {
-    /// A configuration that could not be read at all.
-    pub(crate) fn one(message: String) -> ConfigErrors {
-        ConfigErrors { lines: vec![message] }
-    }
-}
-
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.lines.join("\n"))
-    }
-}
-
-impl std::error::Error for ConfigErrors {}
 
 /// Whether any execute bit is set; any, because `sluice check` may run as another user than the server.
 fn is_program(about: &std::fs::Metadata) -> bool {

@@ -207,7 +207,7 @@ fn read_program(program: &str, document: &Document<'_>, line: usize, key: &str) 
     let path = document.resolve(program);
     let shown = path.display();
     match (document.inspect)(&path) {
-        FileKind::Program | FileKind::Missing(_) => {}
+        FileKind::Program | FileKind::Missing(_) | FileKind::Denied(_) => {}
         FileKind::File => document.report(line, format!("{key}: {shown} has no execute bit: chmod +x it")),
         FileKind::Directory | FileKind::Other => {
             document.report(line, format!("{key}: {shown} is not a regular file"));

@@ -103,7 +103,7 @@ fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, Strin
     let refusal = match (main.inspect)(&file.path) {
         // Opening a FIFO would wait for its writer.
         FileKind::Directory | FileKind::Other => "is not a regular file".to_owned(),
-        FileKind::Missing(reason) => format!("cannot be read: {reason}"),
+        FileKind::Missing(reason) | FileKind::Denied(reason) => format!("cannot be read: {reason}"),
         FileKind::File | FileKind::Program => match main.included.read(&file.path).map(decode) {
             Ok(Ok(text)) => return Some((file, text)),
             Ok(Err(line)) => format!("line {line} is not UTF-8 text: save the file in UTF-8"),

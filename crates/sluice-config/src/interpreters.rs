@@ -50,6 +50,7 @@ pub(super) fn require_program(
             let message = format!("{name}: no program {shown} ({reason}): put it there or fix the path");
             return document.report_missing(path.line, message);
         }
+        FileKind::Denied(reason) => return document.report_denied(path.line, format!("{name}: {shown}: {reason}")),
     };
     document.report(path.line, message);
 }
@@ -70,6 +71,7 @@ pub(super) fn require_source(document: &Document<'_>, name: &str, path: &At<Path
             let message = format!("{name}: no script {shown} ({reason}): put it there or fix the path");
             document.report_missing(path.line, message);
         }
+        FileKind::Denied(reason) => document.report_denied(path.line, format!("{name}: {shown}: {reason}")),
     }
 }
 

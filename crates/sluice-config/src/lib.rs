@@ -37,8 +37,10 @@ mod limits;
 mod listen;
 mod log;
 mod media_type;
+mod mistake;
 mod pages;
 mod pattern;
+mod permissions;
 mod pool;
 mod redirect;
 mod reference;
@@ -77,12 +79,14 @@ pub use control_key::control_socket;
 pub use default_file::choose_file;
 pub use describe::{addresses, describe, summary};
 pub use description::{Described, Entry, Fallback};
-pub use document::ConfigErrors;
 pub use listen::DEFAULT as DEFAULT_ADDRESS;
+pub use mistake::{ConfigErrors, Mistake};
+pub use permissions::{ServerUsers, script_warnings, unusable};
 pub use report::report;
 pub use server::default_workers;
 pub use site::{INDEX, parse_host};
 pub use start::{contents, sources};
+pub use users::parse_user;
 pub use warnings::warnings;
 
 use document::{Document, SourceFiles, decode, read_config};
@@ -113,6 +117,8 @@ pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Re
     read(path, source, |document| {
         let missing = document.take_missing().into_iter();
         missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
+        let denied = document.take_denied().into_iter();
+        denied.for_each(|denied| warn(&format!("{denied}; until then the answer is 503")));
         let skipped = document.take_skipped().into_iter();
         skipped.for_each(|skipped| warn(&format!("{skipped}; it is left out until the next reload")));
     })
@@ -121,12 +127,17 @@ pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Re
 /// Reads a configuration file; `look_at` sees the document before its mistakes are collected.
 fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
     let name = path.display().to_string();
-    let refuse = |reason: String| ConfigErrors::one(format!("{name}: {reason}"));
+    let refuse = |reason: String| ConfigErrors::one(&name, None, reason);
     let bytes = read_config(path, source).map_err(refuse)?;
     let absolute =
         std::path::absolute(path).map_err(|error| refuse(format!("has no absolute path: {}", reason(&error))))?;
-    let text = decode(bytes)
-        .map_err(|line| ConfigErrors::one(format!("{name}:{line}: is not UTF-8 text: save the file in UTF-8")))?;
+    let text = decode(bytes).map_err(|line| {
+        ConfigErrors::one(
+            &name,
+            Some(line),
+            "is not UTF-8 text: save the file in UTF-8".to_owned(),
+        )
+    })?;
     let directory = absolute.parent().unwrap_or(Path::new("/"));
     let files = SourceFiles(source.clone());
     let (inspect, read_template) = (|path: &Path| files.kind(path), |path: &Path| files.read_template(path));

@@ -272,7 +272,7 @@ pub(super) static SERVER: Section<Server> = Section {
                     Ok(())
                 },
             ),
-            default: Words("`PID.sock` in `$XDG_RUNTIME_DIR/sluice`, `/run/sluice` (root) or `/tmp/sluice-UID`"),
+            default: Words("`PID.sock` in `$XDG_RUNTIME_DIR/sluice`, `/run/sluice-root` (root) or `/tmp/sluice-UID`"),
             text: "The unix socket for `sluice status`, `top`, `reload`, `drain`, `purge`, `retire`, `end` and `log reopen`, or `off`. Only the user of the server \
                    and root can use it; so can scripts, which run as the same user. A change takes effect when the server is restarted.",
             example: "\"/run/sluice/control.sock\"",

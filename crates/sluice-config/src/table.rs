@@ -143,10 +143,11 @@ pub(crate) fn require_directory(document: &Document<'_>, name: &str, path: &At<P
 pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     match check_directory(document, name, path) {
         Ok(()) => {}
-        Err(message) if matches!((document.inspect)(&path.value), FileKind::Missing(_)) => {
-            document.report_missing(path.line, message);
-        }
-        Err(message) => document.report(path.line, message),
+        Err(message) => match (document.inspect)(&path.value) {
+            FileKind::Missing(_) => document.report_missing(path.line, message),
+            FileKind::Denied(_) => document.report_denied(path.line, message),
+            _ => document.report(path.line, message),
+        },
     }
 }
 
@@ -157,6 +158,7 @@ fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> R
         FileKind::Missing(reason) => Err(format!(
             "{name}: no directory {shown} ({reason}): create it or fix the path"
         )),
+        FileKind::Denied(reason) => Err(format!("{name}: directory {shown}: {reason}")),
         _ => Err(format!(
             "{name}: {shown} is not a directory: name the directory that holds it"
         )),
@@ -178,7 +180,7 @@ pub(crate) fn require_parent(document: &Document<'_>, name: &str, file: &At<Path
 pub(crate) fn require_file(written: &Written<'_>, file: &Path) -> Result<(), String> {
     match (written.document().inspect)(file) {
         FileKind::File | FileKind::Program => Ok(()),
-        FileKind::Missing(reason) => Err(format!("cannot be read: {reason}")),
+        FileKind::Missing(reason) | FileKind::Denied(reason) => Err(format!("cannot be read: {reason}")),
         FileKind::Directory | FileKind::Other => Err("is not a regular file".to_owned()),
     }
 }

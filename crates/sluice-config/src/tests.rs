@@ -19,7 +19,8 @@ use std::path::Path;
 
 use sluice_settings::{ListenSettings, Settings};
 
-use super::document::{ConfigErrors, Document, FileKind, IncludedFiles};
+use super::document::{Document, FileKind, IncludedFiles};
+use super::mistake::ConfigErrors;
 use super::root::ROOT;
 use super::{interpret, load};
 

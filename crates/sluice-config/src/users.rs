@@ -143,8 +143,11 @@ pub(super) fn finish(settings: &mut Settings) {
     }
 }
 
-/// A user with its groups. The error is a message about the text.
-pub(super) fn parse_user(text: &str) -> Result<User, String> {
+/// A user with its groups, as `user` of `[server]` names it.
+///
+/// # Errors
+/// A message about the text.
+pub fn parse_user(text: &str) -> Result<User, String> {
     let (name, group) = match text.split_once(':') {
         Some((name, group)) => (name, Some(group)),
         None => (text, None),

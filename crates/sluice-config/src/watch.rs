@@ -36,12 +36,16 @@ fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
             continue;
         }
         let file = document.resolve(&path.value);
-        if let FileKind::Missing(reason) = (document.inspect)(&file) {
-            let message = format!(
-                "watch: no file or directory {} ({reason}): create it or fix the path",
-                file.display()
-            );
-            document.report(path.line, message);
+        match (document.inspect)(&file) {
+            FileKind::Missing(reason) => {
+                let message = format!(
+                    "watch: no file or directory {} ({reason}): create it or fix the path",
+                    file.display()
+                );
+                document.report(path.line, message);
+            }
+            FileKind::Denied(reason) => document.report(path.line, format!("watch: {}: {reason}", file.display())),
+            FileKind::Directory | FileKind::Program | FileKind::File | FileKind::Other => {}
         }
         watched.push(file);
     }

@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +20,11 @@ use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
 use sluice_http::path_text::{path_of, text_of_path};
 use sluice_settings::FollowLinks;
+use sluice_settings::permission::{self, Use};
 use sluice_settings::rule::Wildcard;
 
 use crate::links;
+use crate::missing_directory::Missing;
 use crate::withheld::{COMPRESSED, WithheldFile, WithheldFiles};
 
 /// Names of directories that hold scripts by convention: no file in them is sent, although no route may run it yet.
@@ -72,18 +73,6 @@ struct OpenDirectory {
 const OPENAT2_IS_MISSING: &str = "the system call openat2(2) is not available: the kernel is older than Linux 5.6, or a filter of system calls \
      refuses it (RestrictSUIDSGID= in a unit of systemd, an old container engine)";
 
-/// The error that a directory does not exist.
-#[derive(Debug)]
-struct Missing(PathBuf);
-
-impl fmt::Display for Missing {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} does not exist", self.0.display())
-    }
-}
-
-impl std::error::Error for Missing {}
-
 /// The target of a path with symbolic links.
 enum LinkTarget {
     /// A path below the directory.
@@ -122,13 +111,14 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Opens a directory, now if it exists, or else with the first request for which it does.
+    /// Opens a directory, now if it exists and may be entered, or else with the first request for which it is so.
     ///
     /// # Errors
-    /// It exists, but may not be read or is no directory; the administrator's fault.
+    /// It is no directory; the administrator's fault.
     pub fn open_or_await(path: &Path) -> io::Result<Directory> {
+        use io::ErrorKind::{NotFound, PermissionDenied};
         match Directory::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Directory::new(path)),
+            Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => Ok(Directory::new(path)),
             other => other,
         }
     }
@@ -156,16 +146,20 @@ impl Directory {
         if let Some(place) = self.place.get() {
             return Ok(place);
         }
-        let missing = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, Missing(self.configured.clone())),
-            _ => error,
-        };
-        let mut place = OpenDirectory::open(&self.configured).map_err(missing)?;
+        let mut place = OpenDirectory::open(&self.configured).map_err(|error| Missing::of(&self.configured, error))?;
         self.sources_outside.iter().for_each(|other| place.withhold(other));
         place.withheld_below = self.withheld.below(&place.path);
         tracing::info!("{} exists now, and is served", place.path.display());
         // Another thread may have been faster.
         Ok(self.place.get_or_init(|| place))
+    }
+
+    /// The error of opening a file below this directory: if permissions refuse it, with those of the file.
+    fn explained(place: &OpenDirectory, path: &Path, wanted: Use, error: Errno) -> io::Error {
+        match error {
+            Errno::ACCESS => permission::explained(&place.path.join(path), wanted, error.into()),
+            _ => error.into(),
+        }
     }
 
     /// The identity of the directory in the cache.
@@ -245,7 +239,7 @@ impl Directory {
         // Without symbolic links, as in most paths, the checked name is the real one.
         let file = match place.open_with(name, READ, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_through_links(place, name)?,
-            other => File::from(other?),
+            other => File::from(other.map_err(|error| Directory::explained(place, path, Use::Read, error))?),
         };
         let metadata = file.metadata()?;
         let is_executable = || self.withholds_executables && metadata.mode() & 0o111 != 0;
@@ -277,7 +271,10 @@ impl Directory {
         let directory = self.place()?;
         let (file, place) = match directory.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => links::open_unreplaced(|| self.open_beneath(directory, relative, OFlags::PATH))?,
-            other => (File::from(other?), LinkTarget::Inside(path.clone().into_owned())),
+            other => {
+                let opened = other.map_err(|error| Directory::explained(directory, &path, Use::Execute, error))?;
+                (File::from(opened), LinkTarget::Inside(path.clone().into_owned()))
+            }
         };
         let (is_hidden, real) = match &place {
             LinkTarget::Inside(inside) => (is_hidden(inside), inside),
@@ -518,13 +515,6 @@ fn begins_with(path: &Path, other: &Path) -> bool {
             let part = parts.next();
             part.is_some_and(|part| part.as_os_str().eq_ignore_ascii_case(own.as_os_str()))
         })
-}
-
-/// The path of a directory of the configuration that does not exist, if an error says so.
-#[must_use]
-pub fn missing_directory(error: &io::Error) -> Option<&Path> {
-    let missing = error.get_ref()?.downcast_ref::<Missing>()?;
-    Some(&missing.0)
 }
 
 /// Access to a file that is to be sent. NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is

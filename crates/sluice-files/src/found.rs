@@ -13,8 +13,9 @@ use sluice_http::fault::{Absent, Activity, ClientFault, Fault, Forbidden, IoFail
 use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
 use crate::cache::fill::Fill;
-use crate::directory::{Directory, is_withheld, missing_directory};
+use crate::directory::{Directory, is_withheld};
 use crate::links::refused_link;
+use crate::missing_directory::missing_directory;
 use crate::open_files::Sent;
 use crate::records::RecordFile;
 use crate::representation::Representation;
@@ -144,7 +145,7 @@ impl Stored {
 /// The fault for a file or directory that could not be opened.
 pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
     if let Some(missing) = missing_directory(&error) {
-        return ServerFault::Missing(missing.into()).into();
+        return missing.into();
     }
     if let Some(absent) = refused_link(&error) {
         return ClientFault::NotFound(absent).into();

@@ -18,6 +18,7 @@ pub(crate) mod found;
 pub mod links;
 pub mod listing;
 pub mod lookup;
+pub mod missing_directory;
 pub mod open_files;
 pub(crate) mod pace;
 pub mod records;

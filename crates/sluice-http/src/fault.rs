@@ -142,7 +142,7 @@ impl Fault {
         match self {
             Fault::Client(ClientFault::TooManyRequests(_)) => Some("Too many requests; please try again later."),
             Fault::Script(ScriptFault::Failed { .. }) => Some("The program behind this address has failed."),
-            Fault::Server(ServerFault::NoEngine(_) | ServerFault::Missing(_)) => {
+            Fault::Server(ServerFault::NoEngine(_) | ServerFault::Missing(_) | ServerFault::Closed(_)) => {
                 Some("Something that this address needs is missing on the server; its log says what.")
             }
             _ => None,

@@ -255,8 +255,12 @@ impl RequestBody {
             match frame {
                 None => return Poll::Ready(None),
                 Some(Err(error)) => {
-                    let (received, error) = (self.received, Arc::new(error));
-                    let failure = Box::new(BodyFailure { received, error });
+                    let failure = Box::new(BodyFailure {
+                        received: self.received,
+                        announced: self.announced,
+                        has_left: has_left(&*error),
+                        error: Arc::new(error),
+                    });
                     return Poll::Ready(Some(Err(ClientFault::BadBody(failure).into())));
                 }
                 // CGI cannot represent trailers.
@@ -366,4 +370,18 @@ async fn discard(mut body: RequestBody) {
 /// The fault of a client whose body is larger than this.
 pub(crate) fn too_large(bytes_max: u64) -> Fault {
     ClientFault::BodyTooLarge(bytes_max).into()
+}
+/// Whether an error of a body is that the client has closed the connection: a body that is malformed has none of the system.
+fn has_left(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |cause| {
+        cause.source()
+    });
+    let mut of_system = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    of_system.any(|error| {
+        matches!(
+            error.kind(),
+            BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+        )
+    })
 }

@@ -49,7 +49,7 @@ fn lines(logs: &Logs, log: &LogName) -> Markup {
         @if logs.lines.is_empty() {
             p { @if logs.filter.is_empty() { "No lines." } @else { "No line has this text." } }
         } @else {
-            div.log tabindex="0" role="log" aria-live="off" aria-label=(log.title) {
+            div.log-lines tabindex="0" role="log" aria-live="off" aria-label=(log.title) {
                 pre { @for line in &logs.lines { span class=[class(line)] { (line) } "\n" } }
             }
         }

@@ -30,7 +30,7 @@ impl View for Overview {
                 (tile("connections", &text::number(connections.open), &format!("of {} at most", text::number(connections.max as u64))))
                 (tile("script processes", &text::number(processes.running as u64), &format!("of {} at most", text::number(processes.max as u64))))
                 @if let Some(cache) = cache {
-                    (tile("cache hits", &text::share(cache.hits, cache.hits + cache.misses), &format!("{} files, {}", text::number(cache.files), text::bytes(cache.bytes))))
+                    (tile("cache hits", &text::share(cache.hits, cache.hits + cache.misses), &format!("{}, {}", text::counted(cache.files, "file", "files"), text::bytes(cache.bytes))))
                 }
                 (tile("up", &text::uptime(self.uptime_seconds), &format!("since {}", text::moment(self.status.started))))
             }

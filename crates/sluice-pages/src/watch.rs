@@ -239,6 +239,20 @@ impl WatchPage {
 mod tests {
     use super::*;
 
+    /// A row has its item as a class, so that `watch.css` can colour it.
+    #[test]
+    fn no_style_of_the_other_pages_meets_the_rows_of_an_item() {
+        for item in sluice_watch::Item::ALL {
+            let class = format!(".{}", item.name());
+            let goes_on =
+                |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || "-_".contains(next));
+            let mut after = crate::frame::STYLE
+                .match_indices(&class)
+                .map(|(at, _)| &crate::frame::STYLE[at + class.len()..]);
+            assert!(after.all(goes_on), "report.css has a rule for {class}");
+        }
+    }
+
     #[test]
     fn the_form_has_the_values_of_the_query() {
         let page = WatchPage {

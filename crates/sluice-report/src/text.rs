@@ -19,6 +19,12 @@ pub fn number(number: u64) -> String {
     out
 }
 
+/// `1 file`, `2 files`.
+#[must_use]
+pub fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { several })
+}
+
 /// A number of bytes: `17 B`, `1.5 MiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {

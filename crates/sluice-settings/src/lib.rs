@@ -1,7 +1,7 @@
 //! Settings as values: sites, routes, formats, limits. Floor 3, safe Rust.
 //!
 //! Plain data, made by the program from its configuration and arguments. Nothing here opens, binds or runs anything, except that `source`
-//! reads the files of a configuration.
+//! reads the files of a configuration, and `permission` the modes of files that cannot be opened.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -12,6 +12,7 @@ pub mod limits;
 pub mod log_format;
 pub mod notation;
 pub mod open_error;
+pub mod permission;
 pub mod record_format;
 pub mod rule;
 mod settings;

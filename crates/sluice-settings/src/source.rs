@@ -17,6 +17,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::permission::{self, Use};
+
 /// The first bytes of an encoded bundle. The number changes with the format.
 const MAGIC: &[u8] = b"sluice bundle 1\n";
 
@@ -97,7 +99,8 @@ impl Source {
             return Ok((content.len() as u64 <= bytes_max).then(|| content.clone()));
         }
         let mut content = Vec::new();
-        File::open(path)?.take(bytes_max + 1).read_to_end(&mut content)?;
+        let opened = File::open(path).map_err(|error| permission::explained(path, Use::Read, error));
+        opened?.take(bytes_max + 1).read_to_end(&mut content)?;
         if content.len() as u64 > bytes_max {
             return Ok(None);
         }

@@ -57,11 +57,13 @@ Examples:
   sluice serve --access-log access.log --log-format json";
 
 const CHECK_HELP: &str = "\
-The exit status is 0 if the configuration is valid, and 1 otherwise. With --explain it is 0 if the answer would be a file, a \
+The exit status is 0 if the configuration is valid, and 1 otherwise. Root checks for the user of the server: files that this user cannot \
+read are mistakes. With --explain it is 0 if the answer would be a file, a \
 listing, a script or a redirect, and 1 if it would be an error. No script is run.
 
 Examples:
   sluice check -c sluice.toml
+  sluice check --quiet && sluice reload
   sluice check -c sluice.toml --explain https://example.org/wiki/Main?edit
   sluice check -c sluice.toml --explain /admin/ --method POST --header 'User-Agent: bot' --client 192.0.2.7";
 
@@ -225,6 +227,16 @@ enum Detail {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) config: ConfigFile,
+    /// The user who starts the server, for whom root checks that files can be read; by default `user` of `[server]`, or the owner of the control
+    /// socket.
+    #[arg(long, value_name = "USER", conflicts_with = "url")]
+    pub(crate) run_as: Option<String>,
+    /// Print mistakes, warnings and the summary as JSON.
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) json: bool,
+    /// Print mistakes and warnings only.
+    #[arg(short, long, conflicts_with_all = ["url", "json"])]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) explain: Explain,
 }

@@ -1,10 +1,11 @@
 //! The program: from the command line to a running server and an exit status.
 //!
-//! Here: the commands. Not here: the command line (`arguments`), configuration files (`config`), `check --explain` (`explain`), signals
+//! Here: the commands. Not here: the command line (`arguments`), configuration files (`config`), `check` (`check`, `explain`), signals
 //! (`supervisor`), messages for the administrator (`server_log`).
 
 mod arguments;
 mod certificates;
+mod check;
 mod control;
 mod demo;
 mod explain;
@@ -32,7 +33,7 @@ use sluice_tools::control::client::{self, CommandOptions};
 use sluice_tools::control::{Caller, watch_client};
 use sluice_tools::top;
 
-use crate::arguments::{Check, Command, End, LogCommand, Retire};
+use crate::arguments::{Command, End, LogCommand, Retire};
 use crate::server_log::Logger;
 use crate::supervisor::Passed;
 
@@ -121,7 +122,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
             server_role::run(settings, logger)
         }
         Command::Run(run) => supervisor::run(run.config.path()?, run.allow_root, passed, logger),
-        Command::Check(check) => return run_check(&check),
+        Command::Check(check) => return check::run(&check),
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack()?;
@@ -159,49 +160,7 @@ fn refuse_root(is_allowed: bool) -> Result<(), String> {
     if is_allowed || !sluice_launch::is_root() {
         return Ok(());
     }
-    Err(users::ROOT_REFUSED.to_owned())
-}
-
-/// Checks a configuration, or explains what would happen to a request.
-fn run_check(check: &Check) -> Result<ExitCode, String> {
-    let file = &check.config.path()?;
-    let settings = sluice_config::load(file).map_err(|errors| errors.to_string())?;
-    let Some(url) = &check.explain.url else {
-        sluice_server::check(&settings).map_err(|error| error.to_string())?;
-        for warning in sluice_config::warnings(&settings)
-            .into_iter()
-            .chain(exposed::program_warnings(&settings))
-        {
-            tracing::warn!("{}", escaped_lines(&warning));
-        }
-        if sluice_launch::is_root() && settings.users.server.is_none() {
-            tracing::warn!(
-                "checked as root: `sluice run` refuses to run as root unless user = \"www-data\" in [server] names another user, or --allow-root is given"
-            );
-        }
-        if !sluice_launch::is_root()
-            && let Err(message) = users::check(&settings, false)
-        {
-            tracing::warn!("{message}");
-        }
-        let (summary, described) = (
-            sluice_config::summary(file, &settings),
-            sluice_config::describe(&settings),
-        );
-        return print(&escaped_lines(&format!("{summary}\n{described}"))).map(|()| ExitCode::SUCCESS);
-    };
-    let question = explain::question(&check.explain, url)?;
-    // Warnings about the files are for `check` alone: here they would stand between the lines of the answer.
-    let explanation = tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
-        sluice_server::check(&settings)?;
-        sluice_server::explain(&settings, &question)
-    });
-    let explanation = explanation.map_err(|error| error.to_string())?;
-    print(&explain::render(&question, &explanation))?;
-    Ok(match explanation.is_served() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Err(users::ROOT_REFUSED_WITHOUT_CONFIGURATION.to_owned())
 }
 
 /// Prints to standard output. A closed pipe (`| head`) is not an error.

@@ -14,6 +14,10 @@ pub(crate) const ROOT_REFUSED: &str = "running as root is refused, because every
                             (runuser -u www-data -- sluice …; for ports below 1024 the user needs CAP_NET_BIND_SERVICE, see docs/guides/deploy.md), or give \
                             --allow-root";
 
+/// The same of `sluice serve` and `sluice demo`, which have no configuration that could name a user.
+pub(crate) const ROOT_REFUSED_WITHOUT_CONFIGURATION: &str = "running as root is refused, because every script would run as root too: start it as an ordinary user, as in \
+                            runuser -u www-data -- sluice serve …, or give --allow-root";
+
 /// Checks that this process may run a server as the users of its settings.
 ///
 /// # Errors

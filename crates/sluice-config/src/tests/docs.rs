@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::Settings;
 
-use super::super::document::{ConfigErrors, Document, FileKind};
+use super::super::document::{Document, FileKind};
 use super::super::interpret;
+use super::super::mistake::ConfigErrors;
 use super::super::root::ROOT;
 use super::super::route::{self, Role};
 use super::{Invented, template};

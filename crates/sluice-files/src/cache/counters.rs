@@ -49,13 +49,15 @@ pub struct CacheCounters {
 
 impl fmt::Display for CacheCounters {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted =
+            |count: u64, one: &str, several: &str| format!("{count} {}", if count == 1 { one } else { several });
         write!(
             out,
-            "{} files of {} bytes; {} hits, {} misses, {} unchanged, {} changed, {} evicted, {} too large, {} just changed",
-            self.files,
+            "{} of {} bytes; {}, {}, {} unchanged, {} changed, {} evicted, {} too large, {} just changed",
+            counted(self.files, "file", "files"),
             self.bytes,
-            self.hits,
-            self.misses,
+            counted(self.hits, "hit", "hits"),
+            counted(self.misses, "miss", "misses"),
             self.unchanged,
             self.changed,
             self.evicted,
@@ -152,5 +154,20 @@ mod tests {
             ..CacheCounters::default()
         };
         assert_eq!(tally.counters(3, 4), expected);
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        let counters = CacheCounters {
+            files: 1,
+            bytes: 5,
+            misses: 1,
+            ..CacheCounters::default()
+        };
+        let text = counters.to_string();
+        assert!(
+            text.starts_with("1 file of 5 bytes; 0 hits, 1 miss, 0 unchanged"),
+            "{text}"
+        );
     }
 }

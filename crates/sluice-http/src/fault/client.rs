@@ -248,6 +248,10 @@ pub struct SlowBody {
 pub struct BodyFailure {
     /// Bytes received before.
     pub received: u64,
+    /// The length, if the client announced it.
+    pub announced: Option<u64>,
+    /// Whether the connection ended, or the stream was reset, before the end of the body.
+    pub has_left: bool,
     /// The error that the connection reports.
     pub error: Arc<dyn Detail>,
 }
@@ -381,9 +385,19 @@ impl Display for ClientFault {
                 body.received,
                 body.waited.as_secs_f64()
             ),
-            ClientFault::BadBody(body) => {
-                write!(out, "request body: {}, after {} bytes", body.error, body.received)
-            }
+            ClientFault::BadBody(body) => match (body.has_left, body.announced) {
+                (true, Some(announced)) => write!(
+                    out,
+                    "the client has left after {} of {announced} bytes of the request body",
+                    body.received
+                ),
+                (true, None) => write!(
+                    out,
+                    "the client has left after {} bytes of the request body, before its end",
+                    body.received
+                ),
+                (false, _) => write!(out, "request body: {}, after {} bytes", body.error, body.received),
+            },
             ClientFault::TooMuchFraming(received) => write!(
                 out,
                 "the chunked request body has too much framing (chunk sizes, extensions) for its {received} bytes of data"

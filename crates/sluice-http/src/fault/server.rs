@@ -55,6 +55,8 @@ pub enum ServerFault {
     ReportsBusy,
     /// 503: a directory or program that the configuration names is not there.
     Missing(Box<Path>),
+    /// 503: a directory that the configuration names may not be entered; which, why, and what to do.
+    Closed(Box<str>),
     /// 503: the engine that runs a script is not there; why, and what to do.
     NoEngine(Box<str>),
     /// This path, for which a listing is wanted, is not a directory.
@@ -129,6 +131,7 @@ impl ServerFault {
             | ServerFault::PasswordsBusy
             | ServerFault::ReportsBusy
             | ServerFault::Missing(_)
+            | ServerFault::Closed(_)
             | ServerFault::NoEngine(_)
             | ServerFault::LauncherEnded
             | ServerFault::NoLauncher(_)
@@ -145,7 +148,7 @@ impl ServerFault {
             ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
             ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
             ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
-            ServerFault::Missing(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
+            ServerFault::Missing(_) | ServerFault::Closed(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
         }
     }
@@ -176,7 +179,7 @@ impl Display for ServerFault {
                 "{} does not exist: put it there, or fix the path in the configuration",
                 path.display()
             ),
-            ServerFault::NoEngine(reason) => out.write_str(reason),
+            ServerFault::Closed(reason) | ServerFault::NoEngine(reason) => out.write_str(reason),
             ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
             ServerFault::Ended => out.write_str("the administrator has ended the request"),

@@ -332,11 +332,17 @@ impl Display for MissingEngine {
                 names,
                 directories,
             } => {
-                let directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
+                let mut directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
+                directories.dedup();
+                let package = if engine == Engine::Php.name() {
+                    "sluice-php"
+                } else {
+                    "sluice"
+                };
                 write!(
                     out,
-                    "the engine of {engine} is not there ({} in {}): build it (make sdk), or name its directory: sdk = \"…\" in [server], or \
-                     sluice serve --sdk DIR",
+                    "the engine of {engine} is not there ({} in {}): install it (apt install {package}; from the sources make sdk), or name its \
+                     directory: sdk = \"…\" in [server], or sluice serve --sdk DIR",
                     names.join(" or "),
                     directories.join(", ")
                 )

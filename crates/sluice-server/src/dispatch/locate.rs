@@ -12,6 +12,7 @@ use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::path_text::path_of;
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
+use sluice_settings::permission::{Subject, Use, denial};
 
 use crate::dispatch::program::{Runner, check, fault_of, not_found, stat};
 use crate::dispatch::route::Route;
@@ -68,12 +69,15 @@ pub(crate) fn locate(
     }
 }
 
-/// The fault that a program or directory of the configuration is not there: the server's (503), because no path of the client leads to
-/// it.
+/// The fault that a program or directory of the configuration is not there, or in a directory that may not be entered: the server's (503),
+/// because no path of the client leads to it.
 fn missing(path: &Path, fault: Fault) -> Fault {
-    match fault.is_absent() {
-        true => ServerFault::Missing(path.into()).into(),
-        false => fault,
+    if fault.is_absent() {
+        return ServerFault::Missing(path.into()).into();
+    }
+    match denial(path, Use::Enter, &Subject::own()) {
+        Some(denial) => ServerFault::Closed(format!("{}: {denial}", path.display()).into()).into(),
+        None => fault,
     }
 }
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_files::directory::missing_directory;
 use sluice_files::links::refused_link;
+use sluice_files::missing_directory::missing_directory;
 use sluice_http::fault::{
     Absent, Activity, ClientFault, Fault, Forbidden, IoFailure, NotExecutable, ScriptFault, ServerFault,
 };
@@ -18,6 +18,7 @@ use sluice_http::path_text::text_of_path;
 use sluice_script::program::engine::{ENGINE_STAMP, EngineProgram};
 use sluice_script::program::stamp::Stamp;
 use sluice_script::route::{Script, ScriptRoute};
+use sluice_settings::permission::{Use, explained};
 
 /// The program that runs the file of a script.
 pub(super) enum Runner {
@@ -114,7 +115,7 @@ pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
 /// the configuration that does not exist is the server's, too (503).
 pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
     if let Some(missing) = missing_directory(&error) {
-        return ServerFault::Missing(missing.into()).into();
+        return missing.into();
     }
     if let Some(absent) = refused_link(&error) {
         return ClientFault::NotFound(absent).into();
@@ -122,6 +123,7 @@ pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(file),
         ErrorKind::PermissionDenied => {
+            let error = explained(file, Use::Execute, error);
             let failure = IoFailure::shared(Activity::Script(file.into()), error);
             ClientFault::Forbidden(Forbidden::Unreadable(failure)).into()
         }

@@ -19,6 +19,9 @@ use super::{Caller, place, render};
 /// The socket that packages and the deployment guide use.
 const SYSTEM_SOCKET: &str = "/run/sluice/control.sock";
 
+/// The configuration of the service that has this socket.
+const SYSTEM_CONFIGURATION: &str = "/etc/sluice/sluice.toml";
+
 /// How long a server may take to answer: a reload opens all directories and certificates.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -117,7 +120,7 @@ fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
                 .map_err(|_| format!("--server {text}: must be a process id, or the path of a socket with a slash"))?;
             return of_pid(&directory, pid);
         }
-        None => return only_one(&directory, Path::new(SYSTEM_SOCKET)),
+        None => return only_one(&directory, Path::new(SYSTEM_SOCKET), Path::new(SYSTEM_CONFIGURATION)),
     };
     match connect(&socket) {
         Ok(stream) => Ok((socket, stream)),
@@ -220,12 +223,8 @@ fn of_configuration(file: &Path, caller: Caller) -> Result<(PathBuf, UnixStream)
 }
 
 /// The only server that this user runs, or the one with the usual socket of the system.
-fn only_one(directory: &Path, system: &Path) -> Result<(PathBuf, UnixStream), String> {
-    let mut running = match running(directory) {
-        // Root's own directory is the one that packages make for the user of their server, and root may give that server commands.
-        Err(_) if geteuid().is_root() && system.starts_with(directory) && system.exists() => Vec::new(),
-        found => found?,
-    };
+fn only_one(directory: &Path, system: &Path, configuration: &Path) -> Result<(PathBuf, UnixStream), String> {
+    let mut running = running(directory)?;
     if running.len() > 1 {
         let servers: Vec<String> = running
             .into_iter()
@@ -243,6 +242,11 @@ fn only_one(directory: &Path, system: &Path) -> Result<(PathBuf, UnixStream), St
     let others = "a server whose configuration has control = \"…\" is found with -c FILE, or --server SOCKET";
     match connect(system) {
         Ok(stream) => Ok((system.to_owned(), stream)),
+        Err(error) if found::is_absent(&error) && configuration.exists() => Err(format!(
+            "the server of {} does not run, or is only starting: \"systemctl start sluice\" starts it, \"systemctl status sluice\" says why it has \
+             ended; {none}; {others}",
+            configuration.display()
+        )),
         Err(error) if found::is_absent(&error) => Err(format!("{none}; {others}")),
         Err(error) => Err(format!("{none}; {others}; {}", found::refusal(system, &error))),
     }
@@ -297,16 +301,13 @@ mod tests {
     #[test]
     fn root_finds_the_socket_of_the_system_in_a_directory_of_another_user() {
         let root = tempfile::tempdir().unwrap();
-        let directory = root.path().join("sluice");
+        let (own, directory) = (root.path().join("sluice-root"), root.path().join("sluice"));
         std::fs::create_dir(&directory).unwrap();
         std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o750)).unwrap();
         let system = directory.join("control.sock");
         let _listener = UnixListener::bind(&system).unwrap();
-        assert_eq!(
-            only_one(&directory, &system).unwrap().0,
-            system,
-            "a directory of this user"
-        );
+        let found = || only_one(&own, &system, Path::new("/none")).unwrap().0;
+        assert_eq!(found(), system, "a directory of this user");
         if !geteuid().is_root() {
             // Only root can give a directory to another user.
             return;
@@ -314,10 +315,30 @@ mod tests {
         for path in [&directory, &system] {
             chown(path, Some(65_534), Some(65_534)).unwrap();
         }
-        assert_eq!(only_one(&directory, &system).unwrap().0, system);
-        let other = root.path().join("control.sock");
-        let _other = UnixListener::bind(&other).unwrap();
-        let error = only_one(&directory, &other).unwrap_err();
+        assert_eq!(found(), system);
+        let error = only_one(&directory, &system, Path::new("/none")).unwrap_err();
         assert!(error.contains("belongs to user 65534"), "{error}");
+    }
+
+    #[test]
+    fn a_second_server_of_root_has_a_directory_beside_that_of_the_service() {
+        if geteuid().is_root() && std::env::var_os("SLUICE_RUNTIME_DIR").is_none() {
+            assert!(!Path::new(SYSTEM_SOCKET).starts_with(place::directory()));
+        }
+    }
+
+    #[test]
+    fn a_service_that_does_not_run_is_named_with_what_starts_it() {
+        let root = tempfile::tempdir().unwrap();
+        let configuration = root.path().join("sluice.toml");
+        let error = || only_one(root.path(), &root.path().join("control.sock"), &configuration).unwrap_err();
+        assert!(error().starts_with("no running server of this user"), "{}", error());
+        std::fs::write(&configuration, "").unwrap();
+        let (error, shown) = (error(), configuration.display());
+        assert!(
+            error.starts_with(&format!("the server of {shown} does not run")),
+            "{error}"
+        );
+        assert!(error.contains("systemctl start sluice"), "{error}");
     }
 }

@@ -31,7 +31,8 @@ pub fn directory() -> PathBuf {
     let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     // Root's commands must not depend on a variable that `sudo` may have kept.
     if own == 0 {
-        return "/run/sluice".into();
+        // Not /run/sluice, which a service has for itself, often with another user.
+        return "/run/sluice-root".into();
     }
     let usual = || Some(PathBuf::from(format!("/run/user/{own}"))).filter(|path| path.is_dir());
     match named.filter(|path| path.is_absolute()).or_else(usual) {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use sluice_report::command::{History, ServerReport};
 use sluice_report::scripts::{Phase, Pool};
-use sluice_report::text::{self, number};
+use sluice_report::text::{self, counted, number};
 
 /// The state, a line for each subject.
 pub(super) fn render(state: &ServerReport) -> String {
@@ -80,11 +80,6 @@ pub(super) fn render(state: &ServerReport) -> String {
         );
     }
     out
-}
-
-/// `1 file`, `2 files`.
-fn counted(count: u64, one: &str, several: &str) -> String {
-    format!("{} {}", number(count), if count == 1 { one } else { several })
 }
 
 /// The server process, and what became of those before it.

@@ -28,7 +28,7 @@ const FILES: [(&str, &str); 3] = [
         "The configuration of `run` and `check` without `-c`: that of the current directory, or else that of the system. See `sluice.toml`(5).",
     ),
     (
-        "$XDG_RUNTIME_DIR/sluice, /run/user/UID/sluice, /run/sluice",
+        "$XDG_RUNTIME_DIR/sluice, /run/user/UID/sluice, /run/sluice-root",
         "Where servers have the sockets by which `status`, `reload` and other commands reach them, unless `control` says otherwise.",
     ),
     (

@@ -107,9 +107,11 @@ pub(super) fn announce(settings: &Settings, server: &Server, pid: u32) {
         None => "so scripts run as root too".to_owned(),
     };
     if sluice_launch::is_root() {
-        tracing::warn!(
-            "running as root, {scripts}: write user = \"www-data\" in [server], or use an ordinary user, if others can reach this server"
-        );
+        let advice = match settings.config_files.is_empty() {
+            true => "use an ordinary user (runuser -u www-data -- sluice serve …)",
+            false => "write user = \"www-data\" in [server], or use an ordinary user,",
+        };
+        tracing::warn!("running as root, {scripts}: {advice} if others can reach this server");
     }
 }
 

@@ -162,6 +162,8 @@ fn root_needs_consent_except_for_the_demo_on_this_machine() {
             "{}",
             ran.errors
         );
+        // Only a configuration can name a user.
+        assert_eq!(ran.errors.contains("[server]"), arguments[0] == "run", "{}", ran.errors);
     }
     let ran = run_command(sluice(setup.directory()).args(["check", "-c", "sluice.toml"]));
     assert!(ran.status.success(), "{}", ran.errors);

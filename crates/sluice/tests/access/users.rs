@@ -5,6 +5,7 @@
 
 mod isolation;
 mod owners;
+mod permissions;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

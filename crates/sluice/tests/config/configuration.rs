@@ -187,3 +187,49 @@ fn a_list_of_addresses_is_listened_on() {
     );
     assert_eq!(server.get("/a.txt").text(), "a");
 }
+
+#[test]
+fn check_prints_json_for_programs_and_nothing_with_quiet() {
+    let setup = setup();
+    let check = |option: &str| run(setup.directory(), &["check", "-c", "main.toml", option]);
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let valid = check("--json");
+    assert!(valid.status.success(), "{}", valid.errors);
+    let outcome = json(&valid.output);
+    assert_eq!(
+        (&outcome["valid"], &outcome["configuration"]),
+        (&true.into(), &"main.toml".into())
+    );
+    assert_eq!(outcome["mistakes"], serde_json::json!([]));
+    assert!(
+        outcome["summary"][0].as_str().unwrap().contains("main.toml"),
+        "{outcome}"
+    );
+    let quiet = check("--quiet");
+    assert!(quiet.status.success() && quiet.output.is_empty(), "{}", quiet.output);
+
+    fs::write(setup.path("sites/wiki.toml"), "[[route]]\npath = \"wiki\"\n").unwrap();
+    let invalid = check("--json");
+    assert_eq!(invalid.status.code(), Some(1));
+    let outcome = json(&invalid.output);
+    let mistake = &outcome["mistakes"][1];
+    assert_eq!(
+        (&outcome["valid"], &mistake["line"]),
+        (&false.into(), &2.into()),
+        "{outcome}"
+    );
+    assert!(
+        mistake["file"].as_str().unwrap().ends_with("sites/wiki.toml"),
+        "{outcome}"
+    );
+    assert!(
+        mistake["message"].as_str().unwrap().starts_with("path = \"wiki\""),
+        "{outcome}"
+    );
+    let quiet = check("--quiet");
+    assert!(
+        !quiet.status.success() && quiet.errors.contains("sites/wiki.toml:2:"),
+        "{}",
+        quiet.errors
+    );
+}

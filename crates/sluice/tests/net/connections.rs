@@ -153,3 +153,32 @@ fn connections_leave_descriptors_for_requests() {
     assert_eq!(next.get("/cgi-bin/hello").response().text(), "hello");
     assert_eq!(next.get("/large").response().body.len(), 9 << 20);
 }
+
+#[test]
+fn a_client_that_leaves_within_its_body_is_named_with_what_came_of_it() {
+    let server = Setup::new().script("show", "cat").start();
+    for (head, expected) in [
+        (
+            "Content-Length: 500000",
+            "the client has left after 1000 of 500000 bytes of the request body",
+        ),
+        (
+            "Transfer-Encoding: chunked",
+            "the client has left after 1000 bytes of the request body, before its end",
+        ),
+    ] {
+        let body = "x".repeat(1000);
+        let body = if head.starts_with("Transfer") {
+            format!("3e8\r\n{body}\r\n")
+        } else {
+            body
+        };
+        let mut client = server.connect();
+        client.try_send(format!(
+            "POST /cgi-bin/show HTTP/1.1\r\nHost: test\r\n{head}\r\n\r\n{body}"
+        ));
+        drop(client);
+        let line = server.log_line(expected);
+        assert!(!line.contains("error reading"), "{line}");
+    }
+}

@@ -1,0 +1,68 @@
+//! The mistakes of a configuration, as its readers get them: as lines of text, or for programs.
+//!
+//! Not here: collecting them (`document`).
+
+use std::fmt;
+
+/// The mistakes of a configuration in the order of their lines, 20 at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    /// The mistakes; the last one counts the others if there are more.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// A mistake of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file, as its reader named it. `None` if the mistake is in no file.
+    pub file: Option<String>,
+    /// The line, from 1. `None` for the file as a whole.
+    pub line: Option<usize>,
+    /// The mistake, and what to write instead.
+    pub message: String,
+}
+
+impl ConfigErrors {
+    /// A configuration that could not be read at all.
+    pub(crate) fn one(file: &str, line: Option<usize>, message: String) -> ConfigErrors {
+        let mistake = Mistake {
+            file: Some(file.to_owned()),
+            line,
+            message,
+        };
+        ConfigErrors {
+            mistakes: vec![mistake],
+        }
+    }
+}
+
+impl Mistake {
+    /// A mistake that is in no file, or whose message names it.
+    #[must_use]
+    pub fn of_nothing(message: String) -> Mistake {
+        Mistake {
+            file: None,
+            line: None,
+            message,
+        }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(out, "{file}:{line}: {}", self.message),
+            (Some(file), None) => write!(out, "{file}: {}", self.message),
+            (None, _) => out.write_str(&self.message),
+        }
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.mistakes.iter().map(ToString::to_string).collect();
+        out.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}

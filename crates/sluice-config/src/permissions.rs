@@ -1,0 +1,181 @@
+//! Permissions of users for the files of a configuration: those that the server must read, and those that a script should not.
+//!
+//! For `check`, which may run as root: root can read more than the server. Permission bits decide (`sluice_settings::permission`), so nothing is opened.
+//! Not here: limits of scripts that cannot be applied (`confinement_warnings`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use sluice_settings::permission::{Subject, Use, denial, is_permitted};
+use sluice_settings::rule::AccessUse;
+use sluice_settings::{
+    Action, ControlSocket, IdentitySettings, IdentitySource, RouteSettings, ScriptSettings, ScriptSource, ScriptUser,
+    Settings,
+};
+
+/// The users of a server: `starter` starts it, reads the configuration and its keys, and may give commands; `server` is that of the process
+/// that serves.
+#[derive(Clone, Debug)]
+pub struct ServerUsers {
+    /// The user of the supervisor.
+    pub starter: Subject,
+    /// The user of the server process.
+    pub server: Subject,
+}
+
+/// The files and directories that these users may not use and must, each with the command that permits it.
+#[must_use]
+pub fn unusable(settings: &Settings, users: &ServerUsers) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    let mut need = |origin: &str, path: &Path, wanted: Use, subject: &Subject| {
+        let denial = denial(path, wanted, subject);
+        found.extend(denial.map(|denial| match origin {
+            "" => denial.to_string(),
+            origin => format!("{origin}: {denial}"),
+        }));
+    };
+    for file in &settings.config_files {
+        need("", file, Use::Read, &users.starter);
+    }
+    for identity in identities(settings) {
+        if let IdentitySource::Files { certificate, key } = &identity.source {
+            need(&identity.origin, certificate, Use::Read, &users.starter);
+            need(&identity.origin, key, Use::Read, &users.starter);
+        }
+    }
+    for site in &settings.sites {
+        if let Some(root) = &site.root {
+            need(&site.origin, root, Use::Enter, &users.server);
+        }
+        for route in &site.routes {
+            if let Some(AccessUse::Limited(access)) = &route.changes.access.own {
+                let files = [&access.source.users, &access.source.groups];
+                for file in files.into_iter().flatten() {
+                    need(&access.origin, file, Use::Read, &users.server);
+                }
+            }
+            if let Action::Files(files) = &route.action {
+                need(&route.origin, &files.path, Use::Enter, &users.server);
+            }
+            let Some(script) = route.action.script() else { continue };
+            let subject = user_of(script, &users.server);
+            match &script.source {
+                ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => {
+                    need(&route.origin, directory, Use::Enter, &users.server);
+                    if let Some(subject) = &subject {
+                        need(&route.origin, directory, Use::Enter, subject);
+                    }
+                }
+                ScriptSource::File(_) | ScriptSource::Root => {}
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Warnings about what the users of scripts can reach: keys, the control socket, the files of other routes.
+#[must_use]
+pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> {
+    let mut warnings = BTreeSet::new();
+    for (route, script) in scripts(settings) {
+        let Some(user) = user_of(script, &users.server) else {
+            continue;
+        };
+        // Landlock keeps it from what the route does not name.
+        let is_confined = script.confinement.files.is_some();
+        if !is_confined {
+            warnings.extend(readable_key(settings, &user).map(|key| {
+                format!(
+                    "scripts that run as {} can read the key {}, so a hole in one of them is the key of all sites: {}",
+                    user.name(),
+                    key.display(),
+                    advice(&user, users)
+                )
+            }));
+            warnings.extend(others_files(settings, route, &user, users));
+        }
+        let has_service_socket = matches!(settings.control, ControlSocket::Path(_));
+        if has_service_socket && user.uid() == users.starter.uid() {
+            warnings.insert(format!(
+                "scripts that run as {} can give the server commands (sluice drain), because it is the user who starts it: {}",
+                user.name(),
+                advice(&user, users)
+            ));
+        }
+    }
+    warnings.into_iter().collect()
+}
+
+/// The way to another user of scripts.
+fn advice(user: &Subject, users: &ServerUsers) -> &'static str {
+    match user.uid() == users.server.uid() {
+        true => {
+            "give them a user of their own, script_user = \"…\" in [server], which needs a server that root starts (docs/guides/users.md)"
+        }
+        false => "permit only the user of the server",
+    }
+}
+
+/// The user of a route's scripts. `None` if each has its own.
+fn user_of(script: &ScriptSettings, server: &Subject) -> Option<Subject> {
+    match &script.confinement.user {
+        ScriptUser::Usual => Some(server.clone()),
+        ScriptUser::Named(user) => Some(Subject::of(user)),
+        ScriptUser::Owner => None,
+    }
+}
+
+fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.filter_map(|route| Some((route, route.action.script()?)))
+}
+
+fn identities(settings: &Settings) -> impl Iterator<Item = &IdentitySettings> {
+    let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
+    let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
+    of_addresses.map(|tls| &tls.identity).chain(of_sites)
+}
+
+fn readable_key(settings: &Settings, user: &Subject) -> Option<PathBuf> {
+    let keys = identities(settings).filter_map(|identity| match &identity.source {
+        IdentitySource::Files { key, .. } => Some(key),
+        IdentitySource::Made { .. } => None,
+    });
+    keys.into_iter().find(|key| is_permitted(key, Use::Read, user)).cloned()
+}
+
+/// Routes with another user whose scripts this user can change, or read.
+fn others_files(settings: &Settings, route: &RouteSettings, user: &Subject, users: &ServerUsers) -> Vec<String> {
+    let mut found = Vec::new();
+    for (other, script) in scripts(settings) {
+        let Some(owner) = user_of(script, &users.server) else {
+            continue;
+        };
+        let place = match &script.source {
+            ScriptSource::Directory(path) | ScriptSource::File(path) => path,
+            ScriptSource::App { directory, .. } => directory,
+            ScriptSource::Root => continue,
+        };
+        if owner.uid() == user.uid() || other.origin == route.origin {
+            continue;
+        }
+        let shown = place.display();
+        let verb = match () {
+            () if is_permitted(place, Use::Write, user) => "change",
+            // Who names a user for a route wants it to be apart; other scripts are usually readable by everybody.
+            () if script.confinement.user != ScriptUser::Usual && is_permitted(place, Use::Read, user) => "read",
+            () => continue,
+        };
+        let letter = if verb == "change" { "w" } else { "rwx" };
+        found.push(format!(
+            "{}: scripts that run as {} (those of {}) can {verb} {shown}, whose scripts run as {}: chmod o-{letter} {shown}, and give it to the group of \
+             {}",
+            other.origin,
+            user.name(),
+            route.origin,
+            owner.name(),
+            owner.name()
+        ));
+    }
+    found
+}

@@ -1,0 +1,355 @@
+//! Why a user may not use a file: the directory or file that refuses, its owner and mode, and the command that changes it.
+//!
+//! The kernel decides, and this explains: permission bits are compared as path_resolution(7) says. A file with an access control list (acl(5)) is
+//! not judged. Names of owners are not looked up, because that may ask a directory server, and this is called on event loops, too; the user of this
+//! process is looked up once, when a configuration is read.
+
+use std::fmt;
+use std::fs::{Metadata, metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use sluice_launch::{Credentials, group_by_name, own_user};
+
+use crate::User;
+
+/// A user whose permissions are in question.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    credentials: Credentials,
+    name: String,
+    /// The primary group, as chgrp(1) takes it.
+    group: String,
+}
+
+/// The use of a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Reading a file, or listing a directory.
+    Read,
+    /// Writing a file, or making and removing files of a directory.
+    Write,
+    /// Executing a program.
+    Execute,
+    /// Opening what is in a directory.
+    Enter,
+}
+
+/// A refusal by the permissions of a file or directory.
+#[derive(Clone, Debug)]
+pub struct Denial {
+    path: PathBuf,
+    wanted: Use,
+    mode: u32,
+    owner: (u32, u32),
+    subject: Subject,
+}
+
+impl Subject {
+    /// The user of this process.
+    #[must_use]
+    pub fn own() -> Subject {
+        static OWN: OnceLock<Subject> = OnceLock::new();
+        let uid = rustix::process::geteuid().as_raw();
+        let credentials = || Credentials {
+            uid,
+            gid: rustix::process::getegid().as_raw(),
+            groups: rustix::process::getgroups()
+                .unwrap_or_default()
+                .iter()
+                .map(|group| group.as_raw())
+                .collect(),
+        };
+        let own = OWN.get_or_init(|| {
+            let login = own_user().and_then(|account| String::from_utf8(account.name).ok());
+            Subject::new(credentials(), &login.unwrap_or_else(|| uid.to_string()))
+        });
+        if own.uid() == uid {
+            return own.clone();
+        }
+        // The process had another user then.
+        let credentials = credentials();
+        Subject {
+            name: uid.to_string(),
+            group: credentials.gid.to_string(),
+            credentials,
+        }
+    }
+
+    /// A user of the configuration.
+    #[must_use]
+    pub fn of(user: &User) -> Subject {
+        Subject::new(user.credentials.clone(), user.login.as_ref().unwrap_or(&user.name))
+    }
+
+    /// A user with a name for messages. Its group is looked up.
+    #[must_use]
+    pub fn new(credentials: Credentials, name: &str) -> Subject {
+        // A configuration may have named its group, too.
+        let name = name.split(':').next().unwrap_or(name);
+        // Most users have a group of their own name.
+        let is_same = group_by_name(name) == Some(credentials.gid);
+        Subject {
+            group: if is_same {
+                name.to_owned()
+            } else {
+                credentials.gid.to_string()
+            },
+            name: name.to_owned(),
+            credentials,
+        }
+    }
+
+    /// The name, or the number of a user without an account.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of the user.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.credentials.uid
+    }
+
+    /// Whether the permission bits let this user use a file. `None` if it has an access control list.
+    fn may(&self, path: &Path, about: &Metadata, wanted: Use) -> Option<bool> {
+        let bit = match wanted {
+            Use::Read => 0o4,
+            Use::Write => 0o2,
+            Use::Execute | Use::Enter => 0o1,
+        };
+        let is_allowed = match self.class_of(about) {
+            // Root may execute what anybody may execute.
+            _ if self.uid() == 0 => wanted != Use::Execute || about.mode() & 0o111 != 0,
+            class => about.mode() & (bit << class.shift()) != 0,
+        };
+        let has_list = || rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 4096][..]).is_ok();
+        (is_allowed || !has_list()).then_some(is_allowed)
+    }
+
+    fn class_of(&self, about: &Metadata) -> Class {
+        let Credentials { uid, gid, groups } = &self.credentials;
+        match about {
+            about if about.uid() == *uid => Class::Owner,
+            about if about.gid() == *gid || groups.contains(&about.gid()) => Class::Group,
+            _ => Class::Others,
+        }
+    }
+}
+
+/// The permission bits that count for a user.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Owner,
+    Group,
+    Others,
+}
+
+impl Class {
+    fn shift(self) -> u32 {
+        match self {
+            Class::Owner => 6,
+            Class::Group => 3,
+            Class::Others => 0,
+        }
+    }
+
+    /// The letter of chmod(1).
+    fn letter(self) -> char {
+        match self {
+            Class::Owner => 'u',
+            Class::Group => 'g',
+            Class::Others => 'o',
+        }
+    }
+}
+
+/// Why a user may not use a path, by the first directory on the way, or the file, that refuses. `None` if nothing refuses, or the path does not
+/// exist.
+#[must_use]
+pub fn denial(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
+    // Symbolic links may lead through other directories.
+    let real = path.canonicalize().ok().filter(|real| real != path);
+    [Some(path), real.as_deref()]
+        .into_iter()
+        .flatten()
+        .find_map(|path| denial_on(path, wanted, subject))
+}
+
+/// An error of using a file, with the cause if permissions refuse it to the user of this process.
+#[must_use]
+pub fn explained(path: &Path, wanted: Use, error: io::Error) -> io::Error {
+    // A caller may have explained it already.
+    let is_plain = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
+    let denial = is_plain.then(|| denial(path, wanted, &Subject::own())).flatten();
+    denial.map_or(error, |denial| io::Error::new(io::ErrorKind::PermissionDenied, denial))
+}
+
+fn denial_on(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
+    let mut ways: Vec<&Path> = path.ancestors().filter(|way| !way.as_os_str().is_empty()).collect();
+    ways.reverse();
+    for way in ways {
+        let about = metadata(way).ok()?;
+        let wanted = if way == path { wanted } else { Use::Enter };
+        if subject.may(way, &about, wanted) == Some(false) {
+            return Some(Denial {
+                path: way.to_owned(),
+                wanted,
+                mode: about.mode() & 0o7777,
+                owner: (about.uid(), about.gid()),
+                subject: subject.clone(),
+            });
+        }
+    }
+    None
+}
+
+/// Whether the permissions let a user use a path that exists. False also where an access control list decides, because it is not judged.
+#[must_use]
+pub fn is_permitted(path: &Path, wanted: Use, subject: &Subject) -> bool {
+    let Ok(real) = path.canonicalize() else { return false };
+    let Ok(about) = metadata(&real) else { return false };
+    let is_reached = real
+        .ancestors()
+        .skip(1)
+        .all(|way| metadata(way).is_ok_and(|about| subject.may(way, &about, Use::Enter) == Some(true)));
+    is_reached && subject.may(&real, &about, wanted) == Some(true)
+}
+
+impl Denial {
+    /// The command that permits it, for root or the owner.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let shown = self.path.display();
+        let class = match self.subject.credentials {
+            Credentials { uid, .. } if uid == self.owner.0 => Class::Owner,
+            Credentials { gid, ref groups, .. } if gid == self.owner.1 || groups.contains(&self.owner.1) => {
+                Class::Group
+            }
+            _ => Class::Others,
+        };
+        match (self.wanted, class) {
+            // Others shall not read it: a key, a file with hashes.
+            (Use::Read, Class::Others) if self.mode & 0o007 == 0 && self.subject.uid() != 0 => {
+                format!("chgrp {} {shown} && chmod g+r {shown}", self.subject.group)
+            }
+            (wanted, class) => format!("chmod {}+{} {shown}", class.letter(), wanted.letters()),
+        }
+    }
+}
+
+impl Use {
+    fn letters(self) -> &'static str {
+        match self {
+            Use::Read => "r",
+            Use::Write => "w",
+            // A script is read by its interpreter.
+            Use::Execute => "rx",
+            Use::Enter => "x",
+        }
+    }
+}
+
+/// `user sluice may not enter /home/ann (mode 700, owner 1000:1000): chmod o+x /home/ann`.
+impl fmt::Display for Denial {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.wanted {
+            Use::Read => "read",
+            Use::Write => "write",
+            Use::Execute => "execute",
+            Use::Enter => "enter",
+        };
+        let number = |number: u32| match number {
+            0 => "root".to_owned(),
+            number if number == self.subject.uid() => self.subject.name.clone(),
+            number => number.to_string(),
+        };
+        write!(
+            out,
+            "user {} may not {verb} {} (mode {:03o}, owner {}:{}): {}",
+            self.subject.name,
+            self.path.display(),
+            self.mode,
+            number(self.owner.0),
+            match self.owner.1 {
+                0 => "root".to_owned(),
+                group => group.to_string(),
+            },
+            self.command()
+        )
+    }
+}
+
+impl std::error::Error for Denial {}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn subject(uid: u32, gid: u32) -> Subject {
+        let credentials = Credentials {
+            uid,
+            gid,
+            groups: vec![gid],
+        };
+        Subject::new(credentials, &format!("u{uid}:g{gid}"))
+    }
+
+    /// A directory that everybody may enter, with a file in it.
+    fn tree() -> (tempfile::TempDir, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let closed = root.path().join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        let file = closed.join("file");
+        std::fs::write(&file, "").unwrap();
+        for (path, mode) in [(root.path(), 0o755), (&closed, 0o700), (&file, 0o640)] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        }
+        (root, file)
+    }
+
+    #[test]
+    fn the_first_directory_that_refuses_is_named_with_its_mode_and_the_command() {
+        let (root, file) = tree();
+        let about = file.metadata().unwrap();
+        let stranger = subject(about.uid() + 4_000, about.gid() + 4_000);
+        let closed = file.parent().unwrap();
+        let text = denial(&file, Use::Read, &stranger).unwrap().to_string();
+        let begin = format!(
+            "user u{} may not enter {} (mode 700, owner ",
+            stranger.uid(),
+            closed.display()
+        );
+        assert!(text.starts_with(&begin), "{text}");
+        assert!(text.ends_with(&format!(": chmod o+x {}", closed.display())), "{text}");
+        assert!(!is_permitted(&file, Use::Read, &stranger));
+
+        std::fs::set_permissions(closed, PermissionsExt::from_mode(0o755)).unwrap();
+        let text = denial(&file, Use::Read, &stranger).unwrap().to_string();
+        let command = format!("chgrp {0} {1} && chmod g+r {1}", about.gid() + 4_000, file.display());
+        assert!(text.contains("may not read") && text.ends_with(&command), "{text}");
+        let member = subject(about.uid() + 4_000, about.gid());
+        assert!(denial(&file, Use::Read, &member).is_none() && is_permitted(&file, Use::Read, &member));
+        let text = denial(&file, Use::Write, &member).unwrap().to_string();
+        assert!(text.ends_with(&format!("chmod g+w {}", file.display())), "{text}");
+        let text = denial(&file, Use::Execute, &subject(0, 0)).unwrap().to_string();
+        assert!(text.contains("may not execute"), "{text}");
+        assert!(denial(&root.path().join("none"), Use::Read, &stranger).is_none());
+    }
+
+    #[test]
+    fn directories_behind_a_symbolic_link_count_too() {
+        let (root, file) = tree();
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let about = file.metadata().unwrap();
+        let text = denial(&link, Use::Read, &subject(about.uid() + 1, about.gid() + 1)).unwrap();
+        assert!(text.to_string().contains("may not"), "{text}");
+        assert!(denial(&link, Use::Read, &Subject::own()).is_none());
+    }
+}

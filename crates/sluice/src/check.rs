@@ -1,0 +1,187 @@
+//! `sluice check`: the mistakes of a configuration and its warnings, as text or JSON, and the explanation of a request.
+//!
+//! Root checks for the user of the server, because root can read more. Not here: what is a mistake (`sluice_config`), the text of an explanation
+//! (`explain`).
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use sluice_config::{Mistake, ServerUsers};
+use sluice_http::escape::escaped_lines;
+use sluice_settings::permission::Subject;
+use sluice_settings::{ControlSocket, Settings, User};
+
+use crate::arguments::Check;
+use crate::{explain, exposed, print, users};
+
+/// The result of a check, as `--json` prints it.
+#[derive(Serialize)]
+struct Outcome {
+    valid: bool,
+    configuration: String,
+    mistakes: Vec<ShownMistake>,
+    warnings: Vec<String>,
+    /// The sites and routes that a server would serve. Empty if there are mistakes.
+    summary: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ShownMistake {
+    /// `None` if the mistake is not in a file.
+    file: Option<String>,
+    line: Option<usize>,
+    message: String,
+}
+
+/// The findings about a configuration without mistakes.
+struct Found {
+    warnings: Vec<String>,
+    description: String,
+}
+
+/// Checks a configuration, or explains what would happen to a request.
+pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
+    let file = &check.config.path()?;
+    if let Some(url) = &check.explain.url {
+        return explain_request(check, file, url);
+    }
+    let found = find(check, file);
+    if check.json {
+        return print_json(file, found);
+    }
+    let found = found.map_err(|mistakes| lines(&mistakes))?;
+    for warning in &found.warnings {
+        tracing::warn!("{}", escaped_lines(warning));
+    }
+    if !check.quiet {
+        print(&escaped_lines(&found.description))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lines(mistakes: &[Mistake]) -> String {
+    let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// Reads the configuration, and looks for all that is wrong with it.
+fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
+    let settings = sluice_config::load(file).map_err(|errors| errors.mistakes)?;
+    let whole = |message: String| Mistake::of_nothing(message);
+    let server_users = server_users(check.run_as.as_deref(), &settings).map_err(|error| vec![whole(error)])?;
+    // Another user than that of this process: what it opens says nothing.
+    if let Some(server_users) = server_users.as_ref().filter(|_| sluice_launch::is_root()) {
+        let unusable = sluice_config::unusable(&settings, server_users);
+        if !unusable.is_empty() {
+            return Err(unusable.into_iter().map(whole).collect());
+        }
+    }
+    sluice_server::check(&settings).map_err(|error| vec![whole(error.to_string())])?;
+    let mut warnings = sluice_config::warnings(&settings);
+    warnings.extend(exposed::program_warnings(&settings));
+    match &server_users {
+        Some(server_users) => warnings.extend(sluice_config::script_warnings(&settings, server_users)),
+        None => warnings.push(
+            "checked as root, and the user of the server is not known: name it, as in `sluice check --run-as www-data`. `sluice run` refuses to run \
+             as root unless user = \"www-data\" in [server] names another user, or --allow-root is given"
+                .to_owned(),
+        ),
+    }
+    if !sluice_launch::is_root() {
+        warnings.extend(users::check(&settings, false).err());
+    }
+    let (summary, described) = (
+        sluice_config::summary(file, &settings),
+        sluice_config::describe(&settings),
+    );
+    Ok(Found {
+        warnings,
+        description: format!("{summary}\n{described}"),
+    })
+}
+
+/// The users of the server that has this configuration. `None` if root checks it, and nothing says who will run it.
+fn server_users(named: Option<&str>, settings: &Settings) -> Result<Option<ServerUsers>, String> {
+    let own = Subject::own();
+    let of = |starter: Subject| {
+        let server = settings.users.server.as_ref().map(Subject::of);
+        ServerUsers {
+            server: server.unwrap_or_else(|| starter.clone()),
+            starter,
+        }
+    };
+    if let Some(name) = named {
+        let user: User = sluice_config::parse_user(name).map_err(|error| format!("--run-as {name}: {error}"))?;
+        if !sluice_launch::is_root() && user.credentials.uid != own.uid() {
+            return Err(format!(
+                "--run-as {name}: only root can check for another user: run it as root"
+            ));
+        }
+        return Ok(Some(of(Subject::of(&user))));
+    }
+    if !sluice_launch::is_root() || settings.users.server.is_some() {
+        return Ok(Some(of(own)));
+    }
+    Ok(owner_of_socket(&settings.control).map(of))
+}
+
+/// The user of the control socket, or of the directory that a service manager has made for it: the user who starts the server. `None` for root,
+/// and without a socket of its own.
+fn owner_of_socket(control: &ControlSocket) -> Option<Subject> {
+    use std::os::unix::fs::MetadataExt;
+    let ControlSocket::Path(socket) = control else {
+        return None;
+    };
+    let about = socket
+        .metadata()
+        .or_else(|_| socket.parent().unwrap_or(socket).metadata());
+    let about = about.ok().filter(|about| about.uid() != 0)?;
+    let user = sluice_config::parse_user(&about.uid().to_string())
+        // Without an account.
+        .or_else(|_| sluice_config::parse_user(&format!("{}:{}", about.uid(), about.gid())));
+    user.ok().as_ref().map(Subject::of)
+}
+
+fn print_json(file: &Path, found: Result<Found, Vec<Mistake>>) -> Result<ExitCode, String> {
+    let (mistakes, warnings, description) = match found {
+        Ok(found) => (Vec::new(), found.warnings, found.description),
+        Err(mistakes) => (mistakes, Vec::new(), String::new()),
+    };
+    let outcome = Outcome {
+        valid: mistakes.is_empty(),
+        configuration: file.display().to_string(),
+        mistakes: mistakes
+            .into_iter()
+            .map(|mistake| ShownMistake {
+                file: mistake.file,
+                line: mistake.line,
+                message: mistake.message,
+            })
+            .collect(),
+        warnings,
+        summary: description.lines().map(str::to_owned).collect(),
+    };
+    let text = serde_json::to_string(&outcome).map_err(|error| format!("the result as JSON: {error}"))?;
+    print(&format!("{text}\n"))?;
+    Ok(match outcome.valid {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+fn explain_request(check: &Check, file: &Path, url: &str) -> Result<ExitCode, String> {
+    let settings = sluice_config::load(file).map_err(|errors| errors.to_string())?;
+    let question = explain::question(&check.explain, url)?;
+    // Warnings about the files are for `check` alone: here they would stand between the lines of the answer.
+    let explanation = tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
+        sluice_server::check(&settings)?;
+        sluice_server::explain(&settings, &question)
+    });
+    let explanation = explanation.map_err(|error| error.to_string())?;
+    print(&explain::render(&question, &explanation))?;
+    Ok(match explanation.is_served() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}

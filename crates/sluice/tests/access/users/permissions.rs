@@ -1,0 +1,219 @@
+//! Files and directories that the user of the server may not use: which answer, and which message says the user, the mode and the command.
+
+use std::fs;
+use std::path::PathBuf;
+
+use sluice_testing::{Authority, Server, Setup, run, signal};
+
+use super::{ALICE, BOB, SERVER, give, is_root, open_setup, set_mode};
+
+fn user() -> String {
+    format!("user = \"{SERVER}:{SERVER}\"")
+}
+
+fn append(server: &Server, text: &str) {
+    let file = server.path("sluice.toml");
+    let before = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{before}\n{text}\n")).unwrap();
+}
+
+#[test]
+fn a_directory_that_the_server_may_not_enter_stops_neither_reload_nor_start_and_is_503_until_it_may() {
+    if !is_root() {
+        return;
+    }
+    let server = open_setup()
+        .server(&user())
+        .file("out/site/a.txt", "a")
+        .file(
+            "out/cgi-bin/run",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nran'\n",
+        )
+        .file("health.txt", "well")
+        .start();
+    set_mode(&server.path("htdocs/out"), 0o700);
+    set_mode(&server.path("htdocs/out/cgi-bin/run"), 0o755);
+    let routes = "[[site.route]]\npath = \"/site/*\"\ndirectory = \"htdocs/out/site\"\n[[site.route]]\npath = \"/run/*\"\nscript = { directory = \"htdocs/out/cgi-bin\" }";
+    append(&server, routes);
+    signal(server.pid(), "HUP");
+    let home = server.path("htdocs/out");
+    let why = format!(
+        "user {SERVER} may not enter {0} (mode 700, owner root:root): chmod o+x {0}",
+        home.display()
+    );
+    let warning = server.log_line("; until then the answer is 503");
+    assert!(warning.contains("WARN") && warning.contains(&why), "{warning}");
+    assert!(!warning.contains("create it"), "{warning}");
+    server.log_line("is in force");
+    for path in ["/site/a.txt", "/run/run"] {
+        assert_eq!(server.get(path).status, 503, "{path}");
+        let line = server.log_line(&format!("GET {path}: "));
+        assert!(line.contains(&why), "{line}");
+    }
+    assert_eq!(server.get("/health.txt").status, 200);
+    set_mode(&home, 0o755);
+    assert_eq!(server.get("/site/a.txt").text(), "a");
+    assert_eq!(server.get("/run/run").text(), "ran");
+    // It has more directories open than at its start.
+    assert!(server.stop().status.success());
+}
+
+#[test]
+fn a_file_that_the_server_may_not_read_is_403_with_its_mode_and_the_command() {
+    if !is_root() {
+        return;
+    }
+    let server = open_setup()
+        .server(&user())
+        .file("secret.txt", "secret")
+        .script("closed", "echo")
+        .start();
+    let (file, script) = (server.path("htdocs/secret.txt"), server.path("htdocs/cgi-bin"));
+    set_mode(&file, 0o600);
+    assert_eq!(server.get("/secret.txt").status, 403);
+    let line = server.log_line("GET /secret.txt: ");
+    let expected = format!(
+        "user {SERVER} may not read {0} (mode 600, owner root:root): chgrp {SERVER} {0} && chmod g+r {0}",
+        file.display()
+    );
+    assert!(line.contains(&expected), "{line}");
+    set_mode(&script, 0o700);
+    assert_eq!(server.get("/cgi-bin/closed").status, 403);
+    let line = server.log_line("GET /cgi-bin/closed: ");
+    let expected = format!(
+        "user {SERVER} may not enter {} (mode 700, owner root:root)",
+        script.display()
+    );
+    assert!(line.contains(&expected), "{line}");
+}
+
+/// A setup with a control socket of its own, in a directory of the server's user, as a service manager makes it.
+fn service() -> Setup {
+    let setup = open_setup().server("control = \"run/c.sock\"");
+    let run = setup.directory().join("run");
+    fs::create_dir(&run).unwrap();
+    give(&run, SERVER);
+    setup
+}
+
+/// Runs `sluice check`. Returns whether the configuration is valid, and what it prints as an error.
+fn check(setup: &Setup, options: &[&str]) -> (bool, String) {
+    setup.write_configuration();
+    set_mode(&setup.path("sluice.toml"), 0o644);
+    let ran = run(setup.directory(), &[&["check", "-c", "sluice.toml"], options].concat());
+    (ran.status.success(), ran.errors)
+}
+
+#[test]
+fn root_checks_for_the_user_of_the_service() {
+    if !is_root() {
+        return;
+    }
+    let setup = service()
+        .script("run", "echo")
+        .file("out/a.txt", "a")
+        .route("path = \"/out/*\"\ndirectory = \"htdocs/out\"");
+    let (is_valid, errors) = check(&setup, &[]);
+    assert!(is_valid, "{errors}");
+    assert!(!errors.contains("checked as root"), "{errors}");
+    let out = setup.path("htdocs/out");
+    set_mode(&out, 0o700);
+    let user = format!("{SERVER}:{SERVER}");
+    for options in [&[][..], &["--run-as", &user]] {
+        let (is_valid, errors) = check(&setup, options);
+        let expected = format!(
+            "user {SERVER} may not enter {0} (mode 700, owner root:root): chmod o+x {0}",
+            out.display()
+        );
+        assert!(!is_valid && errors.contains(&expected), "{errors}");
+    }
+}
+
+/// A setup with TLS, whose key is for root alone.
+fn with_key() -> (Setup, PathBuf) {
+    let setup = open_setup().script("run", "echo");
+    let (certificate, key) = Authority::new().issue(&["localhost"]);
+    fs::write(setup.path("certificate.pem"), certificate).unwrap();
+    let file = setup.path("key.pem");
+    fs::write(&file, key).unwrap();
+    set_mode(&file, 0o600);
+    let setup = setup.listeners(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"certificate.pem\", key = \"key.pem\" }",
+    );
+    (setup, file)
+}
+
+#[test]
+fn a_key_that_the_server_may_not_read_is_a_mistake_unless_root_starts_it() {
+    if !is_root() {
+        return;
+    }
+    let (setup, key) = with_key();
+    let user = format!("{SERVER}:{SERVER}");
+    let (is_valid, errors) = check(&setup, &["--run-as", &user]);
+    let expected = format!(
+        "user {SERVER} may not read {0} (mode 600, owner root:root): chgrp {SERVER} {0} && chmod g+r {0}",
+        key.display()
+    );
+    assert!(!is_valid && errors.contains(&expected), "{errors}");
+    // The supervisor is root, and reads it.
+    let (is_valid, errors) = check(&setup.server(&format!("user = \"{user}\"")), &[]);
+    assert!(is_valid, "{errors}");
+    assert!(!errors.contains("can read the key"), "{errors}");
+}
+
+#[test]
+fn scripts_that_can_read_a_key_or_give_commands_are_a_warning() {
+    if !is_root() {
+        return;
+    }
+    let (setup, key) = with_key();
+    give(&key, SERVER);
+    fs::create_dir(setup.path("run")).unwrap();
+    give(&setup.path("run"), SERVER);
+    let setup = setup.server("control = \"run/c.sock\"");
+    let (is_valid, errors) = check(&setup, &[]);
+    assert!(is_valid, "{errors}");
+    for expected in [
+        format!("scripts that run as {SERVER} can read the key {}", key.display()),
+        format!("scripts that run as {SERVER} can give the server commands"),
+    ] {
+        assert!(
+            errors.contains(&expected) && errors.contains("script_user = "),
+            "{errors}"
+        );
+    }
+    let separated = format!("user = \"{SERVER}:{SERVER}\"\nscript_user = \"{ALICE}:{ALICE}\"");
+    let (is_valid, errors) = check(&setup.server(&separated), &[]);
+    assert!(is_valid && !errors.contains("scripts that run as"), "{errors}");
+}
+
+#[test]
+fn scripts_that_reach_those_of_another_user_are_a_warning() {
+    if !is_root() {
+        return;
+    }
+    let mut setup = open_setup().server(&format!("user = \"{SERVER}:{SERVER}\""));
+    for (name, user) in [("alice", ALICE), ("bob", BOB)] {
+        setup = setup.file(&format!("{name}/cgi-bin/data"), "").script_route(
+            &format!("/{name}/*"),
+            &format!("directory = \"htdocs/{name}/cgi-bin\", mode = \"cgi\", user = \"{user}:{user}\""),
+        );
+    }
+    let (is_valid, errors) = check(&setup, &[]);
+    let directory = setup.path("htdocs/bob/cgi-bin");
+    let expected = |verb: &str| {
+        format!(
+            "can {verb} {}, whose scripts run as {BOB}: chmod o-",
+            directory.display()
+        )
+    };
+    assert!(is_valid && errors.contains(&expected("read")), "{errors}");
+    set_mode(&directory, 0o777);
+    assert!(check(&setup, &[]).1.contains(&expected("change")));
+    for name in ["alice", "bob"] {
+        set_mode(&setup.path(&format!("htdocs/{name}/cgi-bin")), 0o711);
+    }
+    let (is_valid, errors) = check(&setup, &[]);
+    assert!(is_valid && !errors.contains("whose scripts run as"), "{errors}");
+}
