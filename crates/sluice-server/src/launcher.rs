@@ -3,12 +3,13 @@
 //! Not here: the launcher itself (`sluice_launch`), and the process that it is in (the program).
 
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sluice_launch::{LauncherSettings, SameUser, Service, ServiceSettings, UserPolicy};
+use sluice_launch::{LauncherSettings, START_TIMEOUT, SameUser, Service, ServiceSettings, UserPolicy};
 use sluice_settings::{ScriptUserSettings, Settings};
 
 use crate::descriptors;
@@ -54,7 +55,7 @@ impl LauncherPlan {
         ServiceSettings {
             launcher: LauncherSettings {
                 threads: self.threads,
-                start_timeout: sluice_launch::START_TIMEOUT,
+                start_timeout: START_TIMEOUT,
                 cgroups: self
                     .controllers
                     .and_then(|controllers| script_cgroups::open_cgroups(&controllers)),
@@ -65,15 +66,14 @@ impl LauncherPlan {
         }
     }
 
-    /// Serves a server over a socket until it is gone. Blocks. All script processes of that server have ended then.
+    /// Prepares the launcher of a server at the other end of a socket, with its threads and cgroups.
     ///
     /// # Errors
-    /// One line: the system has no more threads or descriptors, or the server has sent something that is no message.
-    pub fn serve(self, socket: std::os::fd::OwnedFd, policy: Arc<dyn UserPolicy>) -> Result<(), String> {
+    /// One line: the system has no more threads or descriptors.
+    pub fn prepare(self, socket: OwnedFd, policy: Arc<dyn UserPolicy>) -> Result<Service, String> {
         // A descriptor for each script process; the scripts get the limit that the server says.
         let _ = descriptors::raise_limit();
-        let service = Service::prepare(socket, self.open(policy)).map_err(|error| error.to_string())?;
-        service.run().map_err(|error| error.to_string())
+        Service::prepare(socket, self.open(policy)).map_err(|error| error.to_string())
     }
 }
 

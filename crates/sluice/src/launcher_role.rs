@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
-use sluice_launch::{CurrentUsers, IgnoredSignals};
+use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth};
 use sluice_script::script_users;
 
 use crate::link::channel::{Channel, Received};
@@ -51,10 +51,14 @@ async fn serve() -> Result<ExitCode, String> {
     users.set(script_users::policy(&plan.users));
     let policy = Arc::clone(&users);
     // The policy comes from the supervisor, never from the server process.
-    let mut serving = tokio::task::spawn_blocking(move || plan.serve(socket, policy));
+    let preparing = tokio::task::spawn_blocking(move || plan.prepare(socket, policy));
+    let service = preparing.await.map_err(|error| failed(error.to_string()))?;
+    let service = service.map_err(failed)?;
+    let health = service.health();
+    let mut serving = tokio::task::spawn_blocking(move || service.run());
     let served = tokio::select! {
         served = &mut serving => served,
-        () = obey(&mut channel, &users) => {
+        () = obey(&mut channel, &users, &health) => {
             // As if the server process were gone.
             let _ = shutdown(&end, Shutdown::Both);
             serving.await
@@ -62,15 +66,20 @@ async fn serve() -> Result<ExitCode, String> {
     };
     // What scripts have left behind.
     sluice_launch::end_orphans();
-    served.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
+    let served = served.map_err(|error| failed(error.to_string()))?;
+    served.map_err(|error| failed(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Obeys the supervisor until its end.
-async fn obey(channel: &mut Channel, users: &CurrentUsers) {
+async fn obey(channel: &mut Channel, users: &CurrentUsers, health: &LauncherHealth) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {
             ToLauncher::Users(settings) => users.set(script_users::policy(&settings)),
+            // The supervisor replaces a launcher that does not answer.
+            ToLauncher::Ask if !health.is_steady() => {
+                tracing::error!("launcher: starts of scripts hang, and nothing ends them");
+            }
             ToLauncher::Ask => {
                 if let Err(error) = channel.send(&FromLauncher::Alive, &[]).await {
                     // Its end is noticed by `next`.

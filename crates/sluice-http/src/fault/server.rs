@@ -35,7 +35,7 @@ pub enum ServerFault {
     NoRandomBytes(getrandom::Error),
     /// 503: the server ends, and starts no processes any more.
     LauncherEnded,
-    /// 503: a process was not started because there is no launcher now.
+    /// 503: a process was not started because there is no launcher now, or because its start took too long.
     NoLauncher(Arc<dyn Detail>),
     /// A process was not started because of the machine.
     NotStarted(Arc<dyn Detail>),

@@ -222,9 +222,7 @@ impl<Job> StartQueue<Job> {
     pub(crate) fn is_stuck(&self, now: Instant) -> bool {
         let bound = self.timeout + GRACE + GRACE;
         let is_overdue = |thread: &Thread| match thread {
-            Thread::Busy(progress) => {
-                !progress.is_given_up && now.saturating_duration_since(progress.since) >= bound
-            }
+            Thread::Busy(progress) => !progress.is_given_up && now.saturating_duration_since(progress.since) >= bound,
             Thread::Idle | Thread::Ended => false,
         };
         let is_standing = !self.waiting.is_empty() && now.saturating_duration_since(self.moved) >= bound;

@@ -3,6 +3,7 @@
 //!
 //! As root, with users that need no account; an ordinary user changes no user, which is tested by giving up root first.
 
+mod hanging;
 mod isolation;
 mod owners;
 mod permissions;
