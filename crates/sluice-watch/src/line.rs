@@ -132,6 +132,7 @@ mod tests {
             module: "decide",
             item,
             number: 12,
+            connection: None,
             id: None,
             content,
         }
