@@ -8,7 +8,7 @@ use sluice_report::access::{AccessReport, FailedSender, RateReport, ThrottleRepo
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{fact, facts, section, table};
+use crate::html::{fact, facts, figure, section, table};
 use crate::view::View;
 
 impl View for AccessReport {
@@ -37,8 +37,8 @@ fn sender_row(sender: &FailedSender) -> Vec<Markup> {
         html! { (sender.user.as_deref().unwrap_or("(a token)")) },
         html! { (sender.client) },
         html! { (sender.realm) },
-        html! { (text::number(sender.wrong)) },
-        html! { (text::number(sender.refused)) },
+        figure(text::number(sender.wrong)),
+        figure(text::number(sender.refused)),
         html! { (text::moment(sender.last)) },
         html! { (sender.refused_until.map_or_else(|| "–".to_owned(), text::moment)) },
     ]
@@ -53,10 +53,10 @@ fn throttle_row(throttle: &ThrottleReport) -> Vec<Markup> {
     vec![
         html! { (throttle.route) },
         html! { (throttle.limit) },
-        html! { (text::number(throttle.running as u64)) },
-        html! { (text::number(throttle.waiting as u64)) },
-        html! { (text::number(throttle.refused)) },
-        html! { (text::number(throttle.timed_out)) },
+        figure(text::number(throttle.running as u64)),
+        figure(text::number(throttle.waiting as u64)),
+        figure(text::number(throttle.refused)),
+        figure(text::number(throttle.timed_out)),
         html! { @for key in &throttle.keys { (whose(&key.of)) ": " (key.running) ", " (key.waiting) " waiting" br; } },
     ]
 }
@@ -66,8 +66,8 @@ fn rate_row(rate: &RateReport) -> Vec<Markup> {
     vec![
         html! { (rate.route) },
         html! { (rate.limit) },
-        html! { (text::number(rate.clients as u64)) },
-        html! { (text::number(rate.refused)) },
+        figure(text::number(rate.clients as u64)),
+        figure(text::number(rate.refused)),
         html! { @for limited in &rate.limited { (limited.client) ", for " (wait(limited.wait_millis)) br; } },
     ]
 }

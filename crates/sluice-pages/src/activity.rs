@@ -6,14 +6,14 @@ use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::columns::{Column, Columns, Layer};
-use crate::html::{section, table, tile};
+use crate::html::{Mark, scrolling_table, section, table, tile, tiles, trouble};
 use crate::view::View;
 
 impl View for Activity {
     fn html(&self, _: &Buttons<'_>) -> Markup {
         html! {
             (periods(self))
-            (tiles(self))
+            (glance(self))
             (section("requests", "Requests", &requests(self)))
             (section("bytes", "Bytes", &bytes(self)))
             (section("most", "Requests in progress and connections, at most", &most(self)))
@@ -50,23 +50,47 @@ fn periods(activity: &Activity) -> Markup {
     }
 }
 
-fn tiles(activity: &Activity) -> Markup {
+fn glance(activity: &Activity) -> Markup {
     let total = &activity.total;
     // Exact below 2^53.
     #[allow(clippy::cast_precision_loss)]
     let rate = total.requests as f64 / total.measured_seconds.max(1) as f64;
     let whole = activity.end().min(activity.now).saturating_sub(total.start);
     let errors = total.by_class[4];
-    html! {
-        div.tiles {
-            (tile("requests", &text::number(total.requests), &format!("{} a second while it ran", text::rate(rate))))
-            (tile("server errors", &text::number(errors), &format!("{} of all", text::share(errors, total.requests))))
-            (tile("sent", &text::bytes(total.sent_bytes), &format!("received {}", text::bytes(total.received_bytes))))
-            (tile("in progress", &text::number(total.in_progress_max.into()), "requests at once, at most"))
-            (tile("connections", &text::number(total.connections_max.into()), "at once, at most"))
-            (tile("running", &text::share(total.measured_seconds.min(whole), whole), &ends(activity)))
-        }
-    }
+    tiles(&[
+        tile(
+            "requests",
+            text::number(total.requests),
+            format!("{} a second while it ran", text::rate(rate)),
+        ),
+        tile(
+            "server errors",
+            text::number(errors),
+            format!("{} of all", text::share(errors, total.requests)),
+        )
+        .marked(Mark::trouble_if_any(errors)),
+        tile(
+            "sent",
+            text::bytes(total.sent_bytes),
+            format!("received {}", text::bytes(total.received_bytes)),
+        ),
+        tile(
+            "in progress",
+            text::number(total.in_progress_max.into()),
+            "requests at once, at most",
+        ),
+        tile(
+            "connections",
+            text::number(total.connections_max.into()),
+            "at once, at most",
+        ),
+        tile(
+            "running",
+            text::share(total.measured_seconds.min(whole), whole),
+            ends(activity),
+        )
+        .marked(Mark::trouble_if_any(total.crashes.into())),
+    ])
 }
 
 fn ends(activity: &Activity) -> String {
@@ -233,7 +257,7 @@ fn as_table(activity: &Activity) -> Markup {
             number(success),
             number(redirects),
             number(client),
-            number(server),
+            html! { span.number { (trouble(server)) } },
             html! { span.number { (text::bytes(bucket.sent_bytes)) } },
             html! { span.number { (text::bytes(bucket.received_bytes)) } },
             number(bucket.in_progress_max.into()),
@@ -257,7 +281,7 @@ fn as_table(activity: &Activity) -> Markup {
     html! {
         details {
             summary { "A row for each " (activity.shown.bucket_text()) " in which the server ran, the newest first" }
-            (table(&columns, &rows))
+            (scrolling_table(&columns, &rows))
         }
     }
 }

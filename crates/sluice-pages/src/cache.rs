@@ -5,7 +5,7 @@ use sluice_report::cache::{Entry, FileCache};
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{section, table, tile};
+use crate::html::{counted, section, table, tile, tiles, unbroken};
 use crate::view::View;
 
 impl View for FileCache {
@@ -16,16 +16,16 @@ impl View for FileCache {
         let from_memory = self.hits + self.unchanged;
         let lookups = from_memory + self.misses + self.changed + self.too_large + self.just_changed;
         html! {
-            div.tiles {
-                (tile("from memory", &text::share(from_memory, lookups), &format!("of {} lookups", text::number(lookups))))
-                (tile("without a check", &text::share(self.hits, lookups), &text::number(self.hits)))
-                (tile("checked, unchanged", &text::share(self.unchanged, lookups), &text::number(self.unchanged)))
-                (tile("not in memory", &text::share(self.misses, lookups), &text::number(self.misses)))
-                (tile("changed", &text::number(self.changed), "or gone"))
-                (tile("too large", &text::number(self.too_large), &format!("{} just changed", text::number(self.just_changed))))
-                (tile("files", &text::number(self.files), &text::bytes(self.bytes)))
-                (tile("evicted", &text::number(self.evicted), "to make room"))
-            }
+            (tiles(&[
+                tile("from memory", text::share(from_memory, lookups), format!("of {}", counted(lookups, "lookup"))),
+                tile("without a check", text::share(self.hits, lookups), text::number(self.hits)),
+                tile("checked, unchanged", text::share(self.unchanged, lookups), text::number(self.unchanged)),
+                tile("not in memory", text::share(self.misses, lookups), text::number(self.misses)),
+                tile("changed", text::number(self.changed), "or gone"),
+                tile("too large", text::number(self.too_large), format!("{} just changed", text::number(self.just_changed))),
+                tile("files", text::number(self.files), text::bytes(self.bytes)),
+                tile("evicted", text::number(self.evicted), "to make room"),
+            ]))
             (buttons.button("purge", "Empty the file cache"))
             (section("most-used", "Sent most often", &entries(&self.most_used)))
             (section("largest", "Largest", &entries(&self.largest)))
@@ -38,10 +38,10 @@ fn entries(entries: &[Entry]) -> Markup {
         .iter()
         .map(|entry| {
             vec![
-                html! { (entry.path) @if let Some(coding) = entry.coding { " (" (coding) ")" } },
+                html! { span.long { (entry.path) } @if let Some(coding) = entry.coding { " (" (coding) ")" } },
                 html! { span.number { (text::bytes(entry.bytes)) } },
                 html! { span.number { "≈ " (text::number(entry.hits)) } },
-                html! { (text::uptime(entry.checked_seconds_ago)) " ago" },
+                unbroken(format!("{} ago", text::uptime(entry.checked_seconds_ago))),
             ]
         })
         .collect();

@@ -7,40 +7,70 @@ const WIDTH: usize = 600;
 const HEIGHT: usize = 80;
 
 /// Bars from left to right, as for the seconds of a minute.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Bars<'a> {
     /// A description of the chart, for readers who do not see it.
     pub label: &'a str,
     /// The height of each bar.
     pub values: &'a [u64],
-    /// The text at the greatest value.
-    pub greatest: &'a str,
-    /// The texts below the first and the last bar.
-    pub first: &'a str,
-    /// See `first`.
-    pub last: &'a str,
+    /// The part of each bar that is drawn as trouble; empty if there is no such part.
+    pub bad: &'a [u64],
+    /// A value of the scale as text.
+    pub shown: &'a dyn Fn(u64) -> String,
+    /// The texts below the chart, at equal distances.
+    pub marks: &'a [String],
+}
+
+/// The value of the upper line: the greatest one, made even, so that the line in the middle has a whole value.
+pub(crate) fn top(values: impl Iterator<Item = u64>) -> u64 {
+    match values.max().unwrap_or(0) {
+        most @ 0..=1 => most,
+        most => most.saturating_add(most % 2),
+    }
+}
+
+/// The text of a scale with lines at the greatest value, and at half of it.
+pub(crate) fn scale(greatest: u64, shown: &dyn Fn(u64) -> String) -> String {
+    match greatest {
+        0 => "nothing yet".to_owned(),
+        1 => format!("upper line: {}", shown(1)),
+        _ => format!("upper line: {}; middle: {}", shown(greatest), shown(greatest / 2)),
+    }
+}
+
+/// The lines of a scale.
+pub(crate) fn lines(width: usize, height: usize) -> Markup {
+    html! {
+        @for at in [0, height / 2] { line.scale x1="0" x2=(width) y1=(at) y2=(at) {} }
+        line.axis x1="0" x2=(width) y1=(height) y2=(height) {}
+    }
 }
 
 impl Bars<'_> {
     /// The chart.
     #[must_use]
     pub(crate) fn render(&self) -> Markup {
-        let greatest = self.values.iter().copied().max().unwrap_or(0).max(1);
+        let top = top(self.values.iter().copied());
+        let greatest = top.max(1);
         let count = self.values.len().max(1);
         html! {
             figure {
-                div.scale { span { (self.greatest) } }
+                div.scale { span { (scale(top, self.shown)) } }
                 svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(self.label) {
+                    (lines(WIDTH, HEIGHT))
                     @for (number, value) in self.values.iter().enumerate() {
+                        @let bad = height(self.bad.get(number).copied().unwrap_or(0), greatest, HEIGHT);
                         @let height = height(*value, greatest, HEIGHT);
                         @let (left, right) = (number * WIDTH / count, (number + 1) * WIDTH / count);
                         @if height > 0 {
                             rect.bar x=(left) y=(HEIGHT - height) width=((right - left).saturating_sub(1).max(1)) height=(height) {}
                         }
+                        @if bad > 0 {
+                            rect.bad x=(left) y=(HEIGHT - bad) width=((right - left).saturating_sub(1).max(1)) height=(bad) {}
+                        }
                     }
-                    line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
                 }
-                div.scale { span { (self.first) } span { (self.last) } }
+                div.scale { @for mark in self.marks { span { (mark) } " " } }
             }
         }
     }
@@ -63,14 +93,23 @@ mod tests {
     fn bars_fit_the_chart() {
         let chart = Bars {
             label: "requests",
-            values: &[0, 1, u64::MAX],
-            greatest: "many",
-            first: "then",
-            last: "now",
+            values: &[0, 1, 7],
+            bad: &[0, 1],
+            shown: &|value| format!("{value} a second"),
+            marks: &["then".into(), "now".into()],
         };
         let svg = chart.render().into_string();
-        assert_eq!(svg.matches("<rect").count(), 2);
-        assert!(svg.contains("height=\"80\"") && svg.contains("height=\"1\""), "{svg}");
+        assert_eq!(svg.matches("<rect class=\"bar\"").count(), 2);
+        assert_eq!(svg.matches("<rect class=\"bad\"").count(), 1);
+        assert!(svg.contains("height=\"70\"") && svg.contains("height=\"10\""), "{svg}");
+        assert!(svg.contains("upper line: 8 a second; middle: 4 a second"), "{svg}");
+        assert!(svg.contains("<span>then</span> <span>now</span>"), "{svg}");
         assert!(!svg.contains("style="), "{svg}");
+        let most = Bars {
+            values: &[u64::MAX],
+            bad: &[],
+            ..chart
+        };
+        assert!(most.render().into_string().contains("height=\"80\""));
     }
 }

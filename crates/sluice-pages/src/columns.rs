@@ -3,6 +3,8 @@
 use maud::{Markup, html};
 use sluice_report::activity::Bar;
 
+use crate::chart::{lines, scale, top};
+
 /// The size of a chart in its own units; the style sheet gives it the width of the page.
 const WIDTH: usize = 1680;
 const HEIGHT: usize = 120;
@@ -45,21 +47,21 @@ impl Columns<'_> {
             .columns
             .iter()
             .flat_map(|column| self.layers.iter().map(|layer| (layer.value)(column.bucket)));
-        let greatest = values.max().unwrap_or(0);
+        let greatest = top(values);
         html! {
             figure.activity {
                 div.scale {
-                    span { "at most " ((self.shown)(greatest)) } " "
+                    span { (scale(greatest, &self.shown)) } " "
                     span { @for layer in self.layers { span class=(format!("key {}", layer.class)) { (layer.name) } " " } }
                 }
                 svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(self.label) {
+                    (lines(WIDTH, HEIGHT))
                     @for (number, column) in self.columns.iter().enumerate() {
                         @match &column.href {
                             Some(href) => a href=(href) { (self.column(number, column, greatest)) },
                             None => g { (self.column(number, column, greatest)) },
                         }
                     }
-                    line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
                 }
                 div.scale { @for time in self.times { span { (time) } " " } }
             }

@@ -5,7 +5,7 @@ use sluice_report::connections::{Connection, ConnectionList, Count};
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{fact, facts, section, table};
+use crate::html::{fact, facts, figure, section, table};
 use crate::view::View;
 
 impl View for ConnectionList {
@@ -20,11 +20,11 @@ impl View for ConnectionList {
         let old = |connection: &Connection| {
             vec![
                 html! { (connection.client) },
-                html! { (text::uptime(connection.age_ms / 1000)) },
+                figure(text::uptime(connection.age_ms / 1000)),
                 html! { (connection.state) },
                 html! { (connection.protocol) },
                 html! { (connection.tls) },
-                html! { (text::number(connection.requests.into())) },
+                figure(text::number(connection.requests.into())),
             ]
         };
         let oldest: Vec<_> = self.oldest.iter().map(old).collect();

@@ -73,7 +73,7 @@ impl Frame<'_> {
                     script src="report.js" defer {}
                 }
                 body {
-                    header { a.brand href="./" { "Sluice" } " " span { (self.server) } }
+                    header { a.brand href="./" { "Sluice" } " " span { "on " (self.server) } }
                     (self.navigation())
                     main {
                         h1 { (title) }

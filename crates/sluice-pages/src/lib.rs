@@ -28,3 +28,4 @@ mod scripts;
 mod statistics;
 pub mod view;
 pub mod watch;
+mod watch_form;

@@ -11,14 +11,14 @@ use crate::view::View;
 impl View for Machine {
     fn html(&self, _: &Buttons<'_>) -> Markup {
         html! {
-            div.columns {
+            div.flow {
                 (section("hardware", "Hardware", &hardware(self)))
                 (section("system", "System", &system(self)))
                 (section("program", "Program", &program(self)))
                 (section("process", "Process", &process(self)))
+                (section("limits", "Limits of the process", &limits(self)))
             }
             (section("engines", "Engines", &engines(self)))
-            (section("limits", "Limits of the process", &limits(self)))
             (section("rating", "Rating", &rating(self)))
         }
     }

@@ -7,33 +7,13 @@ use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{fact, facts, section, tile};
+use crate::html::{Mark, Tile, counted, fact, facts, section, tile, tiles, trouble};
 use crate::view::View;
 
 impl View for Overview {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
-        let Status {
-            connections,
-            requests,
-            processes,
-            cache,
-            ..
-        } = &self.status;
-        let minute = &self.minute;
-        let errors: u64 = minute.server_errors.iter().sum();
         html! {
-            div.tiles {
-                (tile("requests a second", &text::rate(LastMinute::now(&minute.requests)), "average of 10 s"))
-                (tile("in progress", &text::number(requests.in_progress), &format!("of {} in all", text::number(requests.total))))
-                (tile("server errors", &text::number(errors), "statuses from 500 in the last minute"))
-                (tile("sent", &format!("{}/s", text::bytes(whole(LastMinute::now(&minute.body_bytes)))), "bodies, average of 10 s"))
-                (tile("connections", &text::number(connections.open), &format!("of {} at most", text::number(connections.max as u64))))
-                (tile("script processes", &text::number(processes.running as u64), &format!("of {} at most", text::number(processes.max as u64))))
-                @if let Some(cache) = cache {
-                    (tile("cache hits", &text::share(cache.hits, cache.hits + cache.misses), &format!("{}, {}", text::counted(cache.files, "file", "files"), text::bytes(cache.bytes))))
-                }
-                (tile("up", &text::uptime(self.uptime_seconds), &format!("since {}", text::moment(self.status.started))))
-            }
+            (tiles(&glance(self)))
             (section("minute", "Requests in the last minute", &chart(self)))
             div.columns {
                 (section("responses", "Responses since the start", &responses(self)))
@@ -43,15 +23,84 @@ impl View for Overview {
     }
 }
 
+/// The tiles.
+fn glance(overview: &Overview) -> [Tile; 8] {
+    let Status {
+        connections,
+        requests,
+        processes,
+        cache,
+        ..
+    } = &overview.status;
+    let minute = &overview.minute;
+    let errors: u64 = minute.server_errors.iter().sum();
+    let sent = text::bytes(whole(LastMinute::now(&minute.body_bytes)));
+    let at_most = |max: usize| format!("of {} at most", text::number(max as u64));
+    let open = usize::try_from(connections.open).unwrap_or(usize::MAX);
+    let cache = match cache {
+        Some(cache) => tile(
+            "cache hits",
+            text::share(cache.hits, cache.hits + cache.misses),
+            format!("{}, {}", counted(cache.files, "file"), text::bytes(cache.bytes)),
+        ),
+        None => tile("cache hits", "–", "the file cache is off"),
+    };
+    [
+        tile(
+            "requests a second",
+            text::rate(LastMinute::now(&minute.requests)),
+            "average of 10\u{a0}s",
+        ),
+        tile(
+            "in progress",
+            text::number(requests.in_progress),
+            format!("of {} in all", text::number(requests.total)),
+        ),
+        tile(
+            "server errors",
+            text::number(errors),
+            "statuses from 500 in the last minute",
+        )
+        .marked(Mark::trouble_if_any(errors)),
+        tile("sent", format!("{sent}/s"), "bodies, average of 10\u{a0}s"),
+        tile("connections", text::number(connections.open), at_most(connections.max))
+            .marked(Mark::of_use(open, connections.max)),
+        tile(
+            "script processes",
+            text::number(processes.running as u64),
+            at_most(processes.max),
+        )
+        .marked(Mark::of_use(processes.running, processes.max)),
+        cache,
+        tile(
+            "up",
+            text::uptime(overview.uptime_seconds),
+            format!("since {}", text::moment(overview.status.started)),
+        ),
+    ]
+}
+
+/// Seconds of the chart; those before the start of the server are empty.
+const SECONDS: usize = 60;
+
 fn chart(overview: &Overview) -> Markup {
-    let values = &overview.minute.requests;
-    let greatest = values.iter().copied().max().unwrap_or(0);
+    let whole_minute = |values: &[u64]| {
+        let before = SECONDS.saturating_sub(values.len());
+        let shown = values.iter().skip(values.len().saturating_sub(SECONDS));
+        std::iter::repeat_n(0, before)
+            .chain(shown.copied())
+            .collect::<Vec<u64>>()
+    };
+    let ago = |quarter: usize| match SECONDS - quarter * SECONDS / 4 {
+        0 => "now".to_owned(),
+        seconds => format!("{seconds}\u{a0}s ago"),
+    };
     Bars {
-        label: "requests in each second of the last minute",
-        values,
-        greatest: &format!("{} a second", text::number(greatest)),
-        first: &format!("{} s ago", values.len()),
-        last: "now",
+        label: "requests in each second of the last minute, and in red those with a status of 500 or more",
+        values: &whole_minute(&overview.minute.requests),
+        bad: &whole_minute(&overview.minute.server_errors),
+        shown: &|value| format!("{} a second", text::number(value)),
+        marks: &[0, 1, 2, 3, 4].map(ago),
     }
     .render()
 }
@@ -63,14 +112,14 @@ fn responses(overview: &Overview) -> Markup {
         .iter()
         .zip(requests.by_class)
         .filter(|(_, count)| *count > 0)
-        .map(|(class, count)| fact(class, text::number(count)))
+        .map(|(class, count)| match *class {
+            "5xx" => fact(class, trouble(count)),
+            class => fact(class, text::number(count)),
+        })
         .collect();
-    for (name, count) in [
-        ("client left before", requests.client_left),
-        ("incomplete", requests.truncated),
-    ] {
-        rows.extend((count > 0).then(|| fact(name, text::number(count))));
-    }
+    let left = requests.client_left;
+    rows.extend((left > 0).then(|| fact("client left before", text::number(left))));
+    rows.extend((requests.truncated > 0).then(|| fact("incomplete", trouble(requests.truncated))));
     rows.push(fact("bytes of bodies", text::bytes(requests.body_bytes)));
     facts(&rows)
 }

@@ -7,7 +7,7 @@ use sluice_report::requests::{ActiveRequest, RequestList};
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::table;
+use crate::html::{figure, table, unbroken};
 use crate::scripts::end_button;
 use crate::view::View;
 
@@ -17,17 +17,14 @@ const SHOWN_MAX: usize = 200;
 impl View for RequestList {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
         let columns = [
-            "",
             "asked for",
             "state",
             "time",
             "client",
             "answered by",
-            "in",
-            "out",
+            "in, out",
             "request",
-            "protocol",
-            "worker",
+            "",
         ];
         let rows: Vec<_> = self
             .requests
@@ -51,20 +48,17 @@ impl View for RequestList {
 
 fn row(request: &ActiveRequest, buttons: &Buttons<'_>) -> Vec<Markup> {
     vec![
-        end_button(buttons, &request.id),
         html! { span.long { (request.method) " " (request.host) (request.target) } },
         html! { (request.state.name()) },
-        html! { (text::time(Duration::from_millis(request.age_ms))) },
+        figure(text::time(Duration::from_millis(request.age_ms))),
         html! { (request.client) @if let Some(user) = &request.user { br; "user " (user) } },
         html! {
             (request.handler)
-            @if let Some(script) = &request.script { br; (script) }
+            @if let Some(script) = &request.script { br; span.breaks { (script) } }
             @if let Some(pid) = request.pid { br; "process " (pid) }
         },
-        html! { (text::bytes(request.received_bytes)) },
-        html! { (text::bytes(request.sent_bytes)) },
-        html! { code { (request.id) } },
-        html! { (request.protocol) },
-        html! { (request.worker) },
+        html! { (unbroken(text::bytes(request.received_bytes))) ", " (unbroken(text::bytes(request.sent_bytes))) },
+        html! { code { (request.id) } br; (unbroken(format!("{}, worker {}", request.protocol, request.worker))) },
+        end_button(buttons, &request.id),
     ]
 }

@@ -8,7 +8,7 @@ use sluice_report::scripts::{Ended, Phase, Pool, ProcessReport, ProcessRequest, 
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{Fact, fact, facts, section, table};
+use crate::html::{counted, figure, section, table, trouble, unbroken};
 use crate::view::View;
 
 impl View for Scripts {
@@ -16,14 +16,12 @@ impl View for Scripts {
         let columns = [
             "process",
             "state",
-            "since",
             "age",
             "requests",
             "processor",
             "memory",
             "shared",
             "request",
-            "worker",
             "why started",
         ];
         html! {
@@ -32,13 +30,13 @@ impl View for Scripts {
             @else { (summary(self)) }
             @for (number, pool) in self.pools.iter().enumerate() {
                 (section(&format!("pool-{number}"), &pool.script, &html! {
-                    (facts(&pool_facts(pool)))
+                    (about(pool))
                     @if !pool.processes.is_empty() {
                         (buttons.button_with("retire", "Retire", &[("script", &retired_by(pool))]))
                         (table(&columns, &pool.processes.iter().map(|process| process_row(process, buttons)).collect::<Vec<_>>()))
                     }
                     @if !pool.waiters.is_empty() { (waiting_table(pool, buttons)) }
-                    @if !pool.ended.is_empty() { (ended_table(pool)) }
+                    @if !pool.ended.is_empty() { (ended_table(number, pool)) }
                 }))
             }
         }
@@ -49,30 +47,22 @@ impl View for Scripts {
 fn summary(scripts: &Scripts) -> Markup {
     let row = |(number, pool): (usize, &Pool)| {
         let count = |phase: Phase| pool.processes.iter().filter(|process| process.phase == phase).count();
-        let ended = pool.ended.first().map(|ended| ended.exit.as_str());
+        let ended = pool.ended.first();
         vec![
             html! { a href=(format!("#pool-{number}")) { (pool.script) } },
             html! { (pool.mode) },
-            html! { (pool.origin) },
-            html! { (count(Phase::Busy)) },
-            html! { (count(Phase::Idle)) },
-            html! { (pool.waiting) },
-            html! { (text::number(pool.refused.total())) },
-            html! { (text::number(pool.started)) },
-            html! { (ended.unwrap_or("–")) },
+            html! { span.breaks { (pool.origin) } },
+            figure(count(Phase::Busy)),
+            figure(count(Phase::Idle)),
+            figure(pool.waiting),
+            figure(trouble(pool.refused.total())),
+            figure(text::number(pool.started)),
+            html! { @match ended { Some(ended) => span.trouble[!is_well(ended)] { (ended.exit) }, None => "–" } },
         ]
     };
     let rows: Vec<_> = scripts.pools.iter().enumerate().map(row).collect();
     let columns = [
-        "script",
-        "mode",
-        "route",
-        "busy",
-        "idle",
-        "waiting",
-        "refused",
-        "started",
-        "the last one ended with",
+        "script", "mode", "route", "busy", "idle", "waiting", "refused", "started", "last end",
     ];
     table(&columns, &rows)
 }
@@ -83,40 +73,39 @@ fn retired_by(pool: &Pool) -> String {
     of_engine.unwrap_or_else(|| pool.script.clone())
 }
 
-fn pool_facts(pool: &Pool) -> Vec<Fact<'_>> {
-    let mut rows = vec![fact("mode", &pool.mode)];
+/// Facts beyond the line of the summary.
+fn about(pool: &Pool) -> Markup {
+    let mut parts = Vec::new();
     if !pool.site.is_empty() {
-        rows.push(fact("site", &pool.site));
-    }
-    rows.push(fact("route", &pool.origin));
-    if pool.is_replaced {
-        rows.push(fact("configuration", "replaced: no further requests"));
+        parts.push(format!("site {}", pool.site));
     }
     if pool.max > 0 {
-        rows.push(fact("processes at most", text::number(pool.max as u64)));
-        rows.push(fact(
-            "waiting",
-            format!("{} of {}", pool.waiting, text::number(pool.queue_max as u64)),
+        parts.push(format!("at most {} processes", text::number(pool.max as u64)));
+        let waiting = text::number(pool.waiting as u64);
+        parts.push(format!(
+            "{waiting} of {} may wait",
+            counted(pool.queue_max as u64, "request")
         ));
     }
-    rows.push(fact("started", text::number(pool.started)));
-    if pool.refused.total() > 0 {
-        let Refused {
-            queue_full,
-            timed_out,
-            no_room,
-            client_share,
-            backed_off,
-        } = pool.refused;
-        rows.push(fact(
-            "refused",
-            format!(
-                "{queue_full} because the queue was full, {timed_out} after a long wait, {no_room} after a long wait for room, \
-                 {client_share} because the client had its share, {backed_off} after failures"
-            ),
-        ));
+    html! {
+        @if !parts.is_empty() { p.faint { (parts.join(" · ")) } }
+        @if pool.is_replaced { p.faint { "The configuration was replaced: no further requests." } }
+        @if pool.refused.total() > 0 { p.trouble { (refused(&pool.refused)) } }
     }
-    rows
+}
+
+fn refused(refused: &Refused) -> String {
+    let Refused {
+        queue_full,
+        timed_out,
+        no_room,
+        client_share,
+        backed_off,
+    } = refused;
+    format!(
+        "refused: {queue_full} because the queue was full, {timed_out} after a long wait, {no_room} after a long wait for room, \
+         {client_share} because the client had its share, {backed_off} after failures"
+    )
 }
 
 fn waiting_table(pool: &Pool, buttons: &Buttons<'_>) -> Markup {
@@ -133,33 +122,43 @@ fn waiting_table(pool: &Pool, buttons: &Buttons<'_>) -> Markup {
     }
 }
 
-fn ended_table(pool: &Pool) -> Markup {
+/// How processes ended; open if one ended with a failure.
+fn ended_table(number: usize, pool: &Pool) -> Markup {
     let row = |ended: &Ended| {
+        let lived = text::uptime(ended.lived_ms / 1000);
         vec![
-            html! { (ended.pid) },
             html! { (text::moment(ended.at)) },
-            html! { (ended.why) },
-            html! { (ended.exit) },
-            html! { (text::number(ended.uses)) },
-            html! { (text::uptime(ended.lived_ms / 1000)) },
+            html! { (ended.pid) br; (counted(ended.uses, "request")) ", lived " (unbroken(lived)) },
+            html! { (ended.why) br; span.trouble[!is_well(ended)] { (ended.exit) } },
         ]
     };
+    let id = format!("ended-{number}");
     html! {
-        h3 { "How the last processes ended" }
-        (table(&["process", "when", "why", "exit", "requests", "lived"], &pool.ended.iter().map(row).collect::<Vec<_>>()))
+        details id=(id) open[pool.ended.iter().any(|ended| !is_well(ended))] {
+            summary { "How the last " (counted(pool.ended.len() as u64, "process")) " ended" }
+            (table(&["when", "process", "end"], &pool.ended.iter().map(row).collect::<Vec<_>>()))
+        }
     }
 }
 
 fn process_row(process: &ProcessReport, buttons: &Buttons<'_>) -> Vec<Markup> {
-    let size = |bytes: Option<u64>| html! { (bytes.map_or_else(|| "–".to_owned(), text::bytes)) };
+    let size = |bytes: Option<u64>| figure(bytes.map_or_else(|| "–".to_owned(), text::bytes));
     let usage = process.usage;
     vec![
-        html! { (process.pid.map_or_else(|| "–".to_owned(), |pid| pid.to_string())) },
-        html! { (process.phase.name()) @if let Some(script) = &process.script { br; (script) } },
-        html! { (text::time(Duration::from_millis(process.since_ms))) },
-        html! { (text::uptime(process.age_ms / 1000)) },
-        html! { (text::number(process.uses)) },
-        html! { (usage.map_or_else(|| "–".to_owned(), |usage| text::time(Duration::from_millis(usage.processor_ms)))) },
+        html! {
+            (process.pid.map_or_else(|| "–".to_owned(), |pid| pid.to_string()))
+            br; (unbroken(format!("worker {}", process.worker)))
+        },
+        html! {
+            (process.phase.name()) " " (unbroken(text::time(Duration::from_millis(process.since_ms))))
+            @if let Some(script) = &process.script { br; span.breaks { (script) } }
+        },
+        figure(text::uptime(process.age_ms / 1000)),
+        figure(text::number(process.uses)),
+        figure(usage.map_or_else(
+            || "–".to_owned(),
+            |usage| text::time(Duration::from_millis(usage.processor_ms)),
+        )),
         size(usage.map(|usage| usage.rss_bytes)),
         size(usage.and_then(|usage| usage.pss_bytes)),
         process
@@ -167,7 +166,6 @@ fn process_row(process: &ProcessReport, buttons: &Buttons<'_>) -> Vec<Markup> {
             .as_ref()
             .map(|request| request_html(request, buttons))
             .unwrap_or_default(),
-        html! { (process.worker) },
         html! { (process.cause) },
     ]
 }
@@ -175,7 +173,7 @@ fn process_row(process: &ProcessReport, buttons: &Buttons<'_>) -> Vec<Markup> {
 fn request_html(request: &ProcessRequest, buttons: &Buttons<'_>) -> Markup {
     html! {
         code { (request.id) }
-        @if let Some(target) = &request.target { br; (request.method) " " (target) }
+        @if let Some(target) = &request.target { br; span.breaks { (request.method) " " (target) } }
         @if let Some(client) = &request.client { br; "of " (client) }
         @if let Some(age) = request.age_ms { ", " (text::time(Duration::from_millis(age))) }
         @if request.target.is_some() { (end_button(buttons, &request.id)) }
@@ -185,4 +183,9 @@ fn request_html(request: &ProcessRequest, buttons: &Buttons<'_>) -> Markup {
 /// The button that ends a request.
 pub(crate) fn end_button(buttons: &Buttons<'_>, id: &str) -> Markup {
     buttons.button_with("end", "End", &[("id", id)])
+}
+
+/// Whether a process ended without a failure: by itself, or because the server has asked it to.
+fn is_well(ended: &Ended) -> bool {
+    ended.exit == "exit code 0" || ended.exit.ends_with("(SIGTERM)")
 }

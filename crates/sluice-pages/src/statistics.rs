@@ -10,7 +10,7 @@ use sluice_report::traffic::Counts;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{fact, facts, section, table, tile};
+use crate::html::{Mark, counted, fact, facts, section, table, tile, tiles};
 use crate::view::View;
 
 impl View for Statistics {
@@ -22,13 +22,14 @@ impl View for Statistics {
         let rate = traffic.exchanges as f64 / seconds as f64;
         html! {
             p { "Exchanges that have ended since " (text::moment(traffic.since)) "." }
-            div.tiles {
-                (tile("exchanges", &text::number(traffic.exchanges), &format!("{} a second on average", text::rate(rate))))
-                (tile("received", &text::bytes(traffic.received_bytes), "bodies of requests"))
-                (tile("sent", &text::bytes(traffic.sent_bytes), "bodies of responses"))
-                (tile("incomplete", &text::number(traffic.truncated), "responses that were broken off"))
-            }
-            div.columns {
+            (tiles(&[
+                tile("exchanges", text::number(traffic.exchanges), format!("{} a second on average", text::rate(rate))),
+                tile("received", text::bytes(traffic.received_bytes), "bodies of requests"),
+                tile("sent", text::bytes(traffic.sent_bytes), "bodies of responses"),
+                tile("incomplete", text::number(traffic.truncated), "responses that were broken off")
+                    .marked(Mark::trouble_if_any(traffic.truncated)),
+            ]))
+            div.row {
                 (counts("answers", "Answered by", &traffic.answers))
                 (counts("statuses", "Statuses", &traffic.statuses))
                 (counts("methods", "Methods", &traffic.methods))
@@ -51,8 +52,9 @@ fn counts(id: &str, title: &str, counts: &Counts) -> Markup {
     let rows: Vec<Vec<Markup>> = sorted
         .into_iter()
         .map(|(name, count)| {
+            let is_error = id == "statuses" && name.starts_with('5');
             vec![
-                html! { (name) },
+                html! { span.trouble[is_error] { (name) } },
                 html! { span.number { (text::number(*count)) } },
                 html! { span.number { (text::share(*count, whole)) } },
             ]
@@ -72,23 +74,26 @@ fn times(id: &str, title: &str, times: &Times) -> Markup {
     let mut shown_facts: Vec<_> = rows.iter().map(|(name, value)| fact(name, value)).collect();
     shown_facts.push(fact("average", shown(times.average())));
     let bars: Vec<u64> = classes.iter().map(|class| class.count).collect();
-    let greatest = bars.iter().copied().max().unwrap_or(0);
     let least = classes.first().map_or(0.0, |class| class.below_seconds / 2.0);
+    let most = classes.last().map_or(0.0, |class| class.below_seconds);
+    // The classes double, so that equal distances are equal factors.
+    let marks = [0.0, 0.25, 0.5, 0.75, 1.0].map(|part| shown(least * (most / least).powf(part)));
     let chart = Bars {
         label: &format!("{title}: exchanges in classes of times that double"),
         values: &bars,
-        greatest: &text::number(greatest),
-        first: &format!("from {}", shown(least)),
-        last: &classes
-            .last()
-            .map_or_else(String::new, |class| format!("below {}", shown(class.below_seconds))),
+        bad: &[],
+        shown: &|value| counted(value, "exchange"),
+        marks: &marks,
     };
     section(
         id,
         title,
         &html! {
             @if classes.is_empty() { p { "none yet" } }
-            @else { (chart.render()) (facts(&shown_facts)) }
+            @else {
+                p.faint { "The scale is logarithmic: each column reaches twice as far as the one before it." }
+                div.beside { (chart.render()) (facts(&shown_facts)) }
+            }
         },
     )
 }

@@ -1,4 +1,4 @@
-//! The page of WATCH: what can be watched, as a form, and the frame for the events that its script shows.
+//! The page of WATCH: what can be watched, and the frame for the events that its script shows. Not here: the form (`watch_form`).
 //!
 //! With the script, the form stays and the events come as server-sent events. Without it, the form leads to a page of plain text.
 
@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::action::Buttons;
 use crate::view::View;
+use crate::watch_form::{FILTERS, TRIGGERS, boxes, fields};
 
 /// The style sheet of the page.
 pub const STYLE: &str = include_str!("assets/watch.css");
@@ -60,86 +61,11 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn value(&self, name: &str) -> Option<&str> {
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 }
-
-/// A field of the form.
-struct Field {
-    name: &'static str,
-    label: &'static str,
-    example: &'static str,
-}
-
-/// Conditions on requests.
-const FILTERS: [Field; 9] = [
-    Field {
-        name: "path",
-        label: "path (* for anything)",
-        example: "/cgi-bin/*",
-    },
-    Field {
-        name: "client",
-        label: "client",
-        example: "192.0.2.7",
-    },
-    Field {
-        name: "status",
-        label: "status",
-        example: "5xx",
-    },
-    Field {
-        name: "slower-than",
-        label: "slower than",
-        example: "500ms",
-    },
-    Field {
-        name: "site",
-        label: "site",
-        example: "example.org",
-    },
-    Field {
-        name: "method",
-        label: "method",
-        example: "POST",
-    },
-    Field {
-        name: "script",
-        label: "script (its file)",
-        example: "*/report.py",
-    },
-    Field {
-        name: "user",
-        label: "user",
-        example: "ann",
-    },
-    Field {
-        name: "id",
-        label: "request id",
-        example: "",
-    },
-];
-
-/// Fields for the conditions under which a request is shown.
-const TRIGGERS: [Field; 3] = [
-    Field {
-        name: "trigger-bytes",
-        label: "these bytes are received or sent",
-        example: "Error:",
-    },
-    Field {
-        name: "trigger-status",
-        label: "the status is at least",
-        example: "500",
-    },
-    Field {
-        name: "trigger-slower",
-        label: "it takes longer than",
-        example: "2s",
-    },
-];
 
 impl View for WatchPage {
     fn html(&self, _: &Buttons<'_>) -> Markup {
@@ -152,11 +78,11 @@ impl View for WatchPage {
             details #asked open {
                 summary { "What is watched" }
                 form #watch method="get" action="watch-text" data-start[self.asked.is_start] {
-                    (self.boxes())
+                    (boxes(&self.items, &self.groups))
                     details open[has_filter] {
                         summary { "Only some requests" }
-                        (self.fields("Requests with", &FILTERS))
-                        (self.fields("Requests to which this happens (shown with what came before)", &TRIGGERS))
+                        (fields("Requests with", &FILTERS, &self.asked))
+                        (fields("Requests to which this happens (shown with what came before)", &TRIGGERS, &self.asked))
                     }
                     div.go {
                         button type="submit" data-plain { "Start" }
@@ -182,49 +108,16 @@ impl View for WatchPage {
             }
             div #waterfall {}
             div #lines hidden role="log" aria-label="Events" aria-live="off" {}
+            p #hint.faint hidden data-script {
+                "Press Start, and then send a request: its events appear here while it is answered. "
+                "A click on a number shows one request and where its time went, or one connection with its requests."
+            }
             script src="watch.js" defer {}
         }
     }
 }
 
 impl WatchPage {
-    fn boxes(&self) -> Markup {
-        html! {
-            fieldset {
-                legend { "Show" }
-                div.groups hidden data-script {
-                    @for group in &self.groups { button type="button" data-items=(group.items) { (group.name) } }
-                    button type="button" data-items="" { "none" }
-                }
-                div.boxes {
-                    @for item in &self.items {
-                        label title=(item.about) {
-                            input type="checkbox" name="items" value=(item.name) checked[item.is_asked];
-                            (item.name)
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn fields(&self, legend: &str, fields: &[Field]) -> Markup {
-        html! {
-            fieldset {
-                legend { (legend) }
-                div.fields {
-                    @for field in fields {
-                        label {
-                            (field.label)
-                            input type="text" name=(field.name) value=[self.asked.value(field.name)] placeholder=(field.example)
-                                autocomplete="off" autocapitalize="none" spellcheck="false";
-                        }
-                    }
-                }
-            }
-        }
-    }
-
     fn active(&self) -> Markup {
         html! {
             @if !self.watches.is_empty() {

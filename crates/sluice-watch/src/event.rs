@@ -18,6 +18,8 @@ pub struct Event {
     pub item: Item,
     /// The number of the connection or exchange among all that were watched. Lines of one exchange have the same.
     pub number: u64,
+    /// The number of the exchange's connection, if it is watched. `None` of a connection.
+    pub connection: Option<u64>,
     /// The id of the exchange, as in the logs. `None` of a connection.
     pub id: Option<Arc<str>>,
     /// The text or the bytes.

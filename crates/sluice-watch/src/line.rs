@@ -137,6 +137,7 @@ mod tests {
             module: "decide",
             item,
             number: 12,
+            connection: None,
             id: None,
             content,
         }

@@ -21,6 +21,9 @@ pub struct Record<'a> {
     pub item: Item,
     /// The number of the connection or exchange.
     pub number: u64,
+    /// The number of the exchange's connection, if that is watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<u64>,
     /// The id of the exchange, as in the logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
@@ -118,6 +121,7 @@ impl<'a> Record<'a> {
             module: event.module,
             item: event.item,
             number: event.number,
+            connection: event.connection,
             id: event.id.as_deref(),
             direction: None,
             bytes: None,
@@ -193,6 +197,7 @@ mod tests {
             module: "script",
             item: Item::Mailbox,
             number: 12,
+            connection: None,
             id: Some("abc".into()),
             content,
         }

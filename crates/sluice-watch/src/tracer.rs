@@ -457,6 +457,7 @@ impl Inner {
             module,
             item,
             number: self.number,
+            connection: self.connection.inner().map(|connection| connection.number),
             id: self.id.clone(),
             content,
         })

@@ -450,3 +450,23 @@ fn without_a_place_there_is_no_stage() {
     assert_eq!(Tracer::NONE.current_stage(), Stage::Deciding);
     assert!(Stage::Producing.has_head() && !Stage::Replying.has_head());
 }
+
+#[test]
+fn an_exchange_names_its_connection() {
+    let server = Server::new();
+    let watch = server.watch(all());
+    let connection = server.connection();
+    connection.note(Item::Connection, "net", || "accepted".into());
+    let exchange = server.exchange(&connection, "/a");
+    exchange.note(Item::Mapping, "decide", || "matches".into());
+    let events = take(&watch).events;
+    let [of_connection, of_exchange] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(of_connection.connection, None);
+    assert_eq!(of_exchange.connection, Some(of_connection.number));
+    // A connection that nobody watches has no number.
+    let alone = server.exchange(&Tracer::NONE, "/b");
+    alone.note(Item::Mapping, "decide", || "matches".into());
+    assert_eq!(take(&watch).events[0].connection, None);
+}

@@ -17,7 +17,11 @@
     source = new EventSource(content.dataset.live);
     source.addEventListener("content", (event) => {
       say("live");
-      if (!isUsed()) content.innerHTML = event.data;
+      if (isUsed()) return;
+      // What the visitor has opened or closed stays so.
+      const chosen = new Map([...content.querySelectorAll("details[id]")].map((part) => [part.id, part.open]));
+      content.innerHTML = event.data;
+      for (const part of content.querySelectorAll("details[id]")) if (chosen.has(part.id)) part.open = chosen.get(part.id);
     });
     source.addEventListener("error", () => say("not connected"));
   };

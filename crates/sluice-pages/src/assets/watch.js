@@ -9,7 +9,7 @@
   const bar = by("bar"), state = by("state"), search = by("search"), picture = by("waterfall");
   const buttons = { start: by("start"), pause: by("pause"), clear: by("clear"), save: by("save"), json: by("save-json"), all: by("all") };
   bar.hidden = lines.hidden = false;
-  form.querySelectorAll("[data-script]").forEach((element) => { element.hidden = false; });
+  document.querySelectorAll("[data-script]").forEach((element) => { element.hidden = false; });
   form.querySelectorAll("[data-plain]").forEach((element) => { element.hidden = true; });
   // Without a script the one-shot is usual, because such browsers show a page when it is complete.
   form.elements.once.checked = form.elements.once.hasAttribute("data-asked");
@@ -131,7 +131,9 @@
     : `${event.time.slice(11, 26)} ${event.module.padEnd(9)} ${String(event.number).padStart(6, "0")} ${event.item.padEnd(15)} `
       + event.text.replace(/\n$/, "").replace(/\n/g, "\n" + " ".repeat(49));
 
-  const matches = (event) => (only === null || event.number === only)
+  // A connection and its requests are one visit.
+  const visit = (event) => event.connection ?? event.number;
+  const matches = (event) => (only === null || event.number === only || event.connection === only)
     && (text === "" || line(event).toLowerCase().includes(text));
 
   // Neighbouring numbers get colours far apart.
@@ -144,18 +146,32 @@
     return made;
   };
 
+  // On a phone a row of a hex dump has 8 bytes instead of 16, and a phase of the timing its duration and its description.
+  const narrow = window.matchMedia("(max-width: 48rem)");
+  const DUMP = /^([0-9a-f]{6}) ((?: [0-9a-f]{2}| {3}){8})((?: [0-9a-f]{2}| {3}){8})  (.{1,8})(.{0,8})$/gm;
+  const halves = (row, offset, one, other, first, second) => `${offset} ${one}  ${first}`
+    + (second ? `\n${(parseInt(offset, 16) + 8).toString(16).padStart(6, "0")} ${other}  ${second}` : "");
+  const shownText = (event) => {
+    const text = event.text.replace(/\n$/, "");
+    if (!narrow.matches) return text;
+    if (!event.phases) return text.replace(DUMP, halves);
+    return [text.split("\n")[0], ...event.phases.map((phase) => `${duration(phase.end_us - phase.begin_us).padStart(9)}  ${phase.about}`)].join("\n");
+  };
+
   const node = (event) => {
     if (event.notice) return element("div", event.isLost ? "notice lost" : "notice", event.notice);
-    const row = element("div", "event " + event.item, "");
-    row.style.setProperty("--hue", hue(event.number));
+    // The prefix keeps the names of items apart from the classes of the other pages.
+    const row = element("div", "event item-" + event.item, "");
+    row.style.setProperty("--hue", hue(visit(event)));
     if (event.item === "errors") row.classList.add("bad");
     row.dataset.number = event.number;
-    const number = element("button", "number", event.number);
-    number.title = event.id ? `only this request (id ${event.id})` : "only this connection";
+    const number = element("button", "number", event.connection ? `${event.connection}/${event.number}` : event.number);
+    number.title = event.id ? `only this request (id ${event.id})` + (event.connection ? `, on connection ${event.connection}` : "")
+      : "only this connection and its requests";
     const time = element("span", "time", event.time.slice(11, 26));
     time.title = `${event.time}, ${event.since_us / 1000} ms after its beginning`;
     row.append(time, element("span", "module", event.module), number, element("span", "item", event.item),
-      element("pre", "text", event.text.replace(/\n$/, "")));
+      element("pre", "text", shownText(event)));
     if (!nodes.has(event.number)) nodes.set(event.number, new Set());
     nodes.get(event.number).add(row);
     return row;
@@ -307,6 +323,8 @@
     picture.append(drawing);
   };
 
+  narrow.addEventListener("change", () => redraw());
+
   // What the visitor does ------------------------------------------------------------------------------------------------
 
   form.addEventListener("submit", (event) => {
@@ -339,7 +357,7 @@
     typing = setTimeout(() => { text = search.value.toLowerCase(); redraw(); }, 150);
   });
   lines.addEventListener("click", (event) => {
-    if (event.target.classList.contains("number")) choose(only === null ? Number(event.target.textContent) : null);
+    if (event.target.classList.contains("number")) choose(only === null ? Number(event.target.closest(".event").dataset.number) : null);
   });
   // The lines of one request, together.
   const light = (number) => {

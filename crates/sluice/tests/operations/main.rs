@@ -4,6 +4,7 @@
 //! leaves behind; its file head explains how to write a test. Not here: unit tests of the crates.
 #![allow(clippy::unwrap_used)]
 
+mod browser;
 mod control;
 mod diagnostics;
 mod launcher;

@@ -2,8 +2,8 @@
 //!
 //! Not here: what is shown of a request.
 
-mod browser;
 mod filters;
+mod in_browser;
 mod page;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,34 +1,15 @@
 //! The pages in headless Chromium, at the width of a desktop and of a phone: the style sheet and the script are loaded, the live page is
 //! connected, and the browser refuses nothing.
-//!
-//! Skipped with a message where there is no Chromium, unless SLUICE_TEST_REQUIRE_ALL is set.
+//! Pictures of all pages are compared in `pictures.py`.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::setup;
-use sluice_testing::Server;
+use super::{LOCAL, setup};
+use crate::browser;
+use sluice_testing::{SLOW, Server, Setup};
 
-/// The names of the browser.
-const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
-
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .flat_map(|directory| NAMES.map(|name| directory.join(name)))
-        .find(|file| file.is_file());
-    if found.is_none() {
-        assert!(
-            std::env::var_os("SLUICE_TEST_REQUIRE_ALL").is_none(),
-            "there is no Chromium"
-        );
-        #[expect(clippy::print_stderr, reason = "whoever runs the tests should know")]
-        {
-            eprintln!("skipped: there is no Chromium");
-        }
-    }
-    found
-}
+const PICTURES: &str = include_str!("pictures.py");
 
 /// The document after its script has run, and what the browser has logged.
 fn load(browser: &PathBuf, server: &Server, page: &str, width: u32) -> [String; 2] {
@@ -51,7 +32,7 @@ fn load(browser: &PathBuf, server: &Server, page: &str, width: u32) -> [String; 
 
 #[test]
 fn a_browser_shows_the_pages_and_refuses_nothing() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = browser::program() else { return };
     let server = setup().file("a.txt", "text").start();
     server.get("/a.txt");
     for (page, title) in [("", "Overview"), ("statistics", "Statistics")] {
@@ -76,4 +57,33 @@ fn a_browser_shows_the_pages_and_refuses_nothing() {
         let has_asked = server.access_lines(5).iter().any(|line| line.contains(file));
         assert!(has_asked, "{file}");
     }
+}
+
+#[test]
+fn pictures_of_the_pages_fit_a_desktop_and_a_phone() {
+    let Some(browser) = browser::program() else { return };
+    let setup = Setup::new()
+        .route(LOCAL)
+        .route("path = \"/private/*\"\nfiles = { directory = \"htdocs\" }\naccess = { realm = \"Staff\", users = \"users\" }")
+        .python("slow", SLOW)
+        .script("fail", "#!/bin/sh\nexit 3\n")
+        .file("a.txt", "text");
+    std::fs::write(setup.path("users"), "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n").unwrap();
+    let server = setup.start();
+    let (begun, _gate) = (server.setup().event_fifo("begun"), server.setup().gate("go"));
+    let _waiting = [
+        "/cgi-bin/slow?a",
+        "/cgiplus-bin/slow?a-longer-query=which%20has%20no%20end",
+    ]
+    .map(|path| {
+        let mut client = server.connect();
+        client.get(path);
+        begun.line();
+        client
+    });
+    for path in ["/a.txt", "/a.txt", "/none", "/cgi-bin/fail"] {
+        server.get(path);
+    }
+    server.log_line("exit code 3");
+    browser::run(PICTURES, &browser, &server);
 }
