@@ -5,6 +5,7 @@
 pub(crate) mod accounts;
 pub(crate) mod credentials;
 pub(crate) mod own_user;
+pub(crate) mod owned_program;
 pub(crate) mod owned_script;
 pub(crate) mod run_as;
 pub(crate) mod share;

@@ -35,7 +35,7 @@ pub use script::{
 pub use script_limits::{PermittedFiles, ScriptLimits};
 pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSettings, Statuses};
 pub use sluice_http::forwarded::ForwardedField;
-pub use users::{OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};
+pub use users::{OwnedScriptSettings, OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};
 
 use crate::cache::CacheSettings;
 use crate::limits::Limits;
@@ -137,19 +137,15 @@ impl Settings {
     /// The users that scripts may have.
     #[must_use]
     pub fn script_users(&self) -> ScriptUserSettings {
-        let mut named: Vec<User> = Vec::new();
-        for script in self.scripts() {
-            if let ScriptUser::Named(user) = &script.confinement.user
-                && !named.contains(user)
-            {
-                named.push(user.clone());
-            }
-        }
-        ScriptUserSettings {
+        let mut users = ScriptUserSettings {
             usual: self.users.scripts.clone().or_else(|| self.users.server.clone()),
-            named,
             owners: self.users.owners.clone(),
+            ..ScriptUserSettings::default()
+        };
+        for script in self.scripts() {
+            users.add_route(script);
         }
+        users
     }
 }
 

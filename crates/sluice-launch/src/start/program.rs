@@ -11,7 +11,7 @@ use crate::confine::confinement::Confinement;
 use crate::confine::limits::ProcessLimits;
 use crate::confine::temporary::TemporaryDirectory;
 use crate::users::credentials::Credentials;
-use crate::users::run_as::RunAs;
+use crate::users::run_as::{RunAs, WishedProgram};
 
 /// One script process to start.
 #[derive(Debug)]
@@ -42,6 +42,18 @@ pub struct Program {
 }
 
 impl Program {
+    /// The part of it that a policy judges.
+    pub(crate) fn wished(&self) -> WishedProgram<'_> {
+        let confinement = self.confinement.as_ref();
+        WishedProgram {
+            run_as: &self.run_as,
+            path: &self.path,
+            arguments: &self.arguments,
+            directory: &self.directory,
+            root: confinement.and_then(|confinement| confinement.chroot.as_deref()),
+        }
+    }
+
     /// Bytes of memory that it takes before its start, about.
     pub(crate) fn memory_bytes(&self) -> usize {
         let rules = self

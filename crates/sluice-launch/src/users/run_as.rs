@@ -3,7 +3,7 @@
 //! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor. Not
 //! here: the change of the user (`credentials`, `child`).
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -24,17 +24,35 @@ pub enum RunAs {
     Owner(CString),
 }
 
+/// A program, as far as a policy judges it.
+#[derive(Clone, Copy, Debug)]
+pub struct WishedProgram<'a> {
+    /// The wished user.
+    pub run_as: &'a RunAs,
+    /// The file to execute, below the root.
+    pub path: &'a CStr,
+    /// The arguments, `argv[0]` included.
+    pub arguments: &'a [CString],
+    /// The working directory, below the root.
+    pub directory: &'a CStr,
+    /// The root of the process, if it is another one.
+    pub root: Option<&'a CStr>,
+}
+
 /// Why a program may not run as the wished user: the check that failed, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal(pub String);
 
 /// Decides the user of a program. It belongs to the launcher, and never comes from the server.
 pub trait UserPolicy: fmt::Debug + Send + Sync {
-    /// The user of a program that is to run so; `None`: the launcher's own. Called on a thread that starts programs, so it may read files.
+    /// The user of a program; `None`: the launcher's. Called on a thread that starts programs, so it may read files.
     ///
     /// # Errors
-    /// The program may not run as the wished user.
-    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal>;
+    /// The program may not run as the wished user, or not below its root.
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal>;
+
+    /// Takes out of the environment of a program that is to run so what its user must not get from a server process.
+    fn clean(&self, run_as: &RunAs, environment: &mut Vec<u8>);
 
     /// The share of a program that is to run so. Opens no file.
     fn share(&self, run_as: &RunAs) -> Share;
@@ -45,8 +63,8 @@ pub trait UserPolicy: fmt::Debug + Send + Sync {
 pub struct SameUser;
 
 impl UserPolicy for SameUser {
-    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
-        match run_as {
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
+        match wished.run_as {
             RunAs::Usual => Ok(None),
             RunAs::User(name) => Err(Refusal(format!(
                 "this server runs no scripts as another user (user {name})"
@@ -56,6 +74,8 @@ impl UserPolicy for SameUser {
             )),
         }
     }
+
+    fn clean(&self, _: &RunAs, _: &mut Vec<u8>) {}
 
     fn share(&self, run_as: &RunAs) -> Share {
         match run_as {

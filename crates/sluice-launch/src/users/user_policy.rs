@@ -10,8 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::users::accounts::{Account, account_by_number};
 use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
+use crate::users::owned_program::OwnedPrograms;
 use crate::users::owned_script::{OwnedScript, OwnerAndMode, share_of_owner};
-use crate::users::run_as::{Refusal, RunAs, UserPolicy};
+use crate::users::run_as::{Refusal, RunAs, UserPolicy, WishedProgram};
 use crate::users::share::Share;
 
 /// The permissions of group and others to write.
@@ -29,6 +30,8 @@ pub struct ScriptUsers {
     pub named: Vec<NamedUser>,
     /// Which owners of script files may be the users of their scripts. `None`: nobody.
     pub owners: Option<OwnerPolicy>,
+    /// The directories that may be the root of a script (chroot).
+    pub roots: Vec<CString>,
 }
 
 /// A user that a route names.
@@ -57,6 +60,8 @@ pub struct OwnerPolicy {
     pub groups: Vec<u32>,
     /// Absolute paths; scripts must lie below one of them.
     pub directories: Vec<CString>,
+    /// The programs that may run as the owner of a script.
+    pub programs: OwnedPrograms,
 }
 
 /// The check that a script has failed.
@@ -92,6 +97,14 @@ pub(crate) enum FailedCheck {
     NotPermitted(u32),
     /// Only root can change users; the wished user.
     NotRoot(u32),
+    /// No route has this directory as its root.
+    UnknownRoot,
+    /// The script is not below the root of its process.
+    OutsideOfRoot,
+    /// The program is neither the script nor its interpreter.
+    OtherProgram,
+    /// The working directory is that of something else.
+    OtherDirectory,
 }
 
 /// Which file a check is about.
@@ -108,22 +121,37 @@ impl CurrentUsers {
     pub fn set(&self, users: ScriptUsers) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
     }
+
+    fn current(&self) -> Arc<ScriptUsers> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl UserPolicy for CurrentUsers {
-    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
-        let users = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
-        users.decide(run_as)
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
+        self.current().decide(wished)
+    }
+
+    fn clean(&self, run_as: &RunAs, environment: &mut Vec<u8>) {
+        self.current().clean(run_as, environment);
     }
 
     fn share(&self, run_as: &RunAs) -> Share {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).share(run_as)
+        self.current().share(run_as)
     }
 }
 
 impl UserPolicy for ScriptUsers {
-    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
-        self.user_of(run_as).map_err(|check| Refusal(check.text(run_as)))
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
+        self.check_program(wished)
+            .and_then(|()| self.user_of(wished.run_as))
+            .map_err(|check| Refusal(check.text(wished.run_as)))
+    }
+
+    fn clean(&self, run_as: &RunAs, environment: &mut Vec<u8>) {
+        if let (RunAs::Owner(_), Some(owners)) = (run_as, &self.owners) {
+            owners.programs.clean(environment);
+        }
     }
 
     fn share(&self, run_as: &RunAs) -> Share {
@@ -143,6 +171,19 @@ impl UserPolicy for ScriptUsers {
 }
 
 impl ScriptUsers {
+    /// Checks what does not depend on any file: the root of a program, and which one runs as the owner of a file.
+    fn check_program(&self, wished: &WishedProgram<'_>) -> Result<(), FailedCheck> {
+        if let Some(root) = wished.root
+            && !self.roots.iter().any(|permitted| permitted.as_c_str() == root)
+        {
+            return Err(FailedCheck::UnknownRoot);
+        }
+        match (wished.run_as, &self.owners) {
+            (RunAs::Owner(script), Some(owners)) => owners.programs.check(script, wished),
+            _ => Ok(()),
+        }
+    }
+
     /// The user for a wish. `None`: the user of this process.
     fn user_of(&self, wish: &RunAs) -> Result<Option<Credentials>, FailedCheck> {
         let chosen = match wish {
@@ -306,6 +347,14 @@ impl FailedCheck {
             FailedCheck::NotPermitted(uid) => format!(
                 "its owner, user {uid}, is neither among the users nor in one of the groups of [server.script_owners]"
             ),
+            FailedCheck::UnknownRoot => "no route has its root (chroot) in the configuration".to_owned(),
+            FailedCheck::OutsideOfRoot => format!("the script {script} is not below its root (chroot)"),
+            FailedCheck::OtherProgram => format!(
+                "the program is neither the script {script} nor an interpreter that a route with user = \"owner\" has for it"
+            ),
+            FailedCheck::OtherDirectory => {
+                format!("its working directory is neither that of the script {script} nor the one of its route")
+            }
             FailedCheck::NotRoot(uid) => {
                 format!("it would run as user {uid}, and only a server that was started as root can change users")
             }
@@ -439,6 +488,7 @@ mod tests {
             usual: Some(user(own_uid().max(1))),
             named: vec![named("root", 0), named("alice", OWNER)],
             owners: None,
+            roots: Vec::new(),
         };
         let wish = |name: &str| users.user_of(&RunAs::User(name.to_owned()));
         assert_eq!(wish("root"), Err(FailedCheck::Root));

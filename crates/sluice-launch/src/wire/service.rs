@@ -282,10 +282,11 @@ impl Shared {
         if self.is_closing() {
             return self.forget(number);
         }
-        let decided = self.policy.decide(&program.run_as).map_err(StartError::Refused);
+        let decided = self.policy.decide(&program.wished()).map_err(StartError::Refused);
         let started = decided.and_then(|credentials| {
             let uid = credentials.as_ref().map_or_else(own_uid, |user| user.uid);
             program.credentials = credentials;
+            self.policy.clean(&program.run_as, &mut program.environment);
             starter.start(program).map_err(|error| match error.stage {
                 Stage::Deadline => self.late(&Share::User(uid), LateCause::Killed),
                 _ => StartError::Failed(error),

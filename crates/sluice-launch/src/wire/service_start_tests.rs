@@ -10,7 +10,7 @@ use crate::end::pidfd::Exit;
 use crate::start::outcome::{LateCause, StartError};
 use crate::start::program::Program;
 use crate::users::credentials::Credentials;
-use crate::users::run_as::{Refusal, RunAs, UserPolicy};
+use crate::users::run_as::{Refusal, RunAs, UserPolicy, WishedProgram};
 use crate::users::share::Share;
 use crate::wire::message::Reply;
 use crate::wire::service::ServiceSettings;
@@ -32,14 +32,16 @@ impl Gate {
 }
 
 impl UserPolicy for Gate {
-    fn decide(&self, run_as: &RunAs) -> Result<Option<Credentials>, Refusal> {
-        if matches!(run_as, RunAs::User(name) if name == "stuck") {
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
+        if matches!(wished.run_as, RunAs::User(name) if name == "stuck") {
             let is_open = self.is_open.lock().unwrap();
             let waited = self.opened.wait_timeout_while(is_open, DEADLINE, |is_open| !*is_open);
             assert!(!waited.unwrap().1.timed_out());
         }
         Ok(None)
     }
+
+    fn clean(&self, _: &RunAs, _: &mut Vec<u8>) {}
 
     fn share(&self, run_as: &RunAs) -> Share {
         Share::User(match run_as {

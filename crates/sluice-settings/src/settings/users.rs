@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sluice_launch::Credentials;
 
+use super::script::ScriptSettings;
+
 /// A user of processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
@@ -67,6 +69,74 @@ pub struct ScriptUserSettings {
     pub named: Vec<User>,
     /// Whose scripts may run as the owners of their files.
     pub owners: Option<OwnerSettings>,
+    /// The roots of scripts (`chroot`) that routes name.
+    pub roots: Vec<PathBuf>,
+    /// The programs of routes whose scripts run as the owners of their files.
+    pub owned: OwnedScriptSettings,
+}
+
+/// The programs of routes whose scripts run as the owners of their files: the launcher runs no others as owners.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedScriptSettings {
+    /// Suffixes, each with the name or path of its interpreter.
+    pub interpreters: Vec<(String, String)>,
+    /// Working directories beside that of the script.
+    pub directories: Vec<PathBuf>,
+    /// Variables that routes set.
+    pub variables: Vec<(String, String)>,
+    /// Variables that routes take from the environment of the server.
+    pub inherited: Vec<String>,
+}
+
+impl ScriptUserSettings {
+    /// Adds what the scripts of a route need.
+    pub(crate) fn add_route(&mut self, script: &ScriptSettings) {
+        let confinement = &script.confinement;
+        self.roots.extend(confinement.chroot.clone());
+        match &confinement.user {
+            ScriptUser::Usual => {}
+            ScriptUser::Named(user) => self.named.push(user.clone()),
+            ScriptUser::Owner => {
+                let interpreters = script.interpreters.clone();
+                self.owned.interpreters.extend(interpreters);
+                self.owned.directories.extend(confinement.working_directory.clone());
+                self.owned.variables.extend(script.variables.added.clone());
+                self.owned.inherited.extend(script.variables.inherited.clone());
+            }
+        }
+        self.remove_copies();
+    }
+
+    /// Permits also what other settings permit, but their owners.
+    pub fn add(&mut self, other: &ScriptUserSettings) {
+        self.named.extend(other.named.iter().cloned());
+        self.roots.extend(other.roots.iter().cloned());
+        let (own, more) = (&mut self.owned, other.owned.clone());
+        own.interpreters.extend(more.interpreters);
+        own.directories.extend(more.directories);
+        own.variables.extend(more.variables);
+        own.inherited.extend(more.inherited);
+        self.remove_copies();
+    }
+
+    fn remove_copies(&mut self) {
+        remove_copies(&mut self.named);
+        remove_copies(&mut self.roots);
+        remove_copies(&mut self.owned.interpreters);
+        remove_copies(&mut self.owned.directories);
+        remove_copies(&mut self.owned.variables);
+        remove_copies(&mut self.owned.inherited);
+    }
+}
+
+/// Keeps the first of equal values.
+fn remove_copies<T: PartialEq>(list: &mut Vec<T>) {
+    let all = std::mem::take(list);
+    for value in all {
+        if !list.contains(&value) {
+            list.push(value);
+        }
+    }
 }
 
 impl Default for OwnerSettings {

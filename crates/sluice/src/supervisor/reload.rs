@@ -116,7 +116,7 @@ impl Supervisor<'_> {
         }
         // Requests under the old settings and the new ones come at the same time.
         let mut users = prepared.settings.script_users();
-        users.named.extend(self.launcher_plan.users.named.iter().cloned());
+        users.add(&self.launcher_plan.users);
         self.use_script_users(users).await;
         let server = self.server.as_ref()?;
         let (listen, sockets) = prepared.plan.changes(&self.sockets);
