@@ -53,10 +53,7 @@ fn fifo_logs(settings: &Settings) -> Vec<String> {
 /// The scripts of all sites, with the routes that run them.
 fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    routes.filter_map(|route| match &route.action {
-        Action::Script(script) => Some((route, &**script)),
-        _ => None,
-    })
+    routes.filter_map(|route| Some((route, route.action.script()?)))
 }
 
 /// The processes that are started in advance are more than `limits.processes` has room for: an eighth of it is for scripts without any process.

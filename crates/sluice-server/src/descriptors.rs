@@ -6,7 +6,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_settings::limits::Limits;
-use sluice_settings::{Action, Settings};
+use sluice_settings::{RouteSettings, Settings};
 
 /// Descriptors for listeners, logs, directories and threads.
 const RESERVE: u64 = 256;
@@ -54,7 +54,8 @@ pub(crate) fn shares(limits: &Limits, settings: &Settings, processes_max: usize)
             files_max: usize::MAX,
         };
     };
-    let processes = processes_of_routes(settings).min(processes_max as u64);
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let processes = processes_of(routes).min(processes_max as u64);
     let shares = share_out(descriptors, processes, configured);
     let share = shares.connections_max;
     if share < configured {
@@ -72,13 +73,9 @@ pub(crate) fn shares(limits: &Limits, settings: &Settings, processes_max: usize)
 }
 
 /// Script processes, if each route has one script.
-fn processes_of_routes(settings: &Settings) -> u64 {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let of_route = |action: &Action| match action {
-        Action::Script(script) => script.pool.max as u64,
-        _ => 0,
-    };
-    routes.map(|route| of_route(&route.action)).sum()
+fn processes_of<'a>(routes: impl Iterator<Item = &'a RouteSettings>) -> u64 {
+    let scripts = routes.filter_map(|route| route.action.script());
+    scripts.map(|script| script.pool.max as u64).sum()
 }
 
 /// Shares descriptors out: if there are few, a quarter is reserved, and scripts get at most half of the rest. Connections leave what they
@@ -97,7 +94,29 @@ fn share_out(descriptors: u64, processes: u64, connections: usize) -> Shares {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use sluice_settings::{Action, DirectorySettings, Mode, ScriptSettings, ScriptSource, SuffixScripts};
+
     use super::*;
+
+    #[test]
+    fn the_scripts_among_files_have_processes_too() {
+        let mut script = ScriptSettings::new(ScriptSource::Root, Mode::Cgi);
+        script.pool.max = 5;
+        let mut files = DirectorySettings::new(PathBuf::from("/"));
+        files.scripts = Some(SuffixScripts {
+            suffixes: vec![".php".into()],
+            script: script.clone(),
+        });
+        let actions = [
+            Action::Script(Box::new(script)),
+            Action::Files(Box::new(files)),
+            Action::Pass,
+        ];
+        let routes = actions.map(|action| RouteSettings::new("/*", action));
+        assert_eq!(processes_of(routes.iter()), 10);
+    }
 
     #[test]
     fn connections_leave_descriptors_for_scripts_and_files() {

@@ -196,3 +196,12 @@ fn route_whose_fallback_is_the_next_hides_no_other() {
         "7: path = \"/*\": never matches, because \"/*\" on line 4 comes first: put this route above it",
     );
 }
+
+#[test]
+fn the_scripts_among_files_have_the_warnings_of_others() {
+    let text = "[limits]\nmemory_buffers = '1MiB'\n[[site]]\nroot = 'site'\n[[site.route]]\npath = '/a/*'\ndirectory = 'site'\n\
+                scripts = { '.py' = 'python3' }\nscript = { memory_buffer_max = '8MiB' }\n";
+    let warnings = crate::warnings::warnings(&read(text).unwrap());
+    let is_found = |line: &String| line.contains("memory_buffer_max (8MiB) is more than all memory buffers together");
+    assert!(warnings.iter().any(is_found), "{warnings:?}");
+}

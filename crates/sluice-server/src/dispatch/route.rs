@@ -430,7 +430,7 @@ fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenEr
 /// Opens the directories of the files that the route's scripts may name instead of a body.
 fn open_send_directories(settings: &RouteSettings) -> Result<SendDirectories, OpenError> {
     let mut directories = SendDirectories::default();
-    if let Action::Script(script) = &settings.action {
+    if let Some(script) = settings.action.script() {
         for (prefix, path) in &script.send_files {
             let path = absolute(path, &settings.origin)?;
             directories.add(prefix, &path, open_directory(&path, &settings.origin)?);

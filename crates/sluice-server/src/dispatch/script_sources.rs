@@ -90,7 +90,7 @@ impl ScriptSources {
         let paths = self.paths.iter().filter_map(|source| source.path.canonicalize().ok());
         let paths: Vec<_> = paths.collect();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
-            let Action::Script(script) = &route.action else {
+            let Some(script) = route.action.script() else {
                 continue;
             };
             for directory in script.send_files.values() {

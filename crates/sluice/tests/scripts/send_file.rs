@@ -333,3 +333,31 @@ fn http2_and_log_report_the_size_of_the_file() {
     assert_eq!(output, "0123456789|2 200");
     assert_eq!(server.access_lines(2)[1], "200 10 /cgi-bin/x");
 }
+
+/// The route of a directory in which files are scripts by their suffix, and may send those of a directory.
+fn scripts_among_files(directory: &str) -> String {
+    format!(
+        "path = \"/mixed/*\"\ndirectory = \"htdocs/mixed\"\nscripts = {{ \".sh\" = \"sh\" }}\n\
+         script = {{ send_files = {{ \"/protected/\" = \"{directory}\" }} }}\n"
+    )
+}
+
+#[test]
+fn scripts_among_files_may_send_files_too() {
+    for head in [BY_PATH, BY_PREFIX] {
+        let setup = setup().route(&scripts_among_files("private"));
+        let head = head.replace("$TEST_DIR", &setup.directory().display().to_string());
+        let server = setup.file("mixed/x.sh", print_head(&head)).start();
+        let response = server.get("/mixed/x.sh");
+        assert_eq!((response.status, response.text()), (200, "0123456789"), "{head}");
+    }
+}
+
+#[test]
+fn scripts_among_files_may_not_send_those_of_a_directory_of_scripts() {
+    let setup = setup().script("x", "exit 1").file("mixed/x.sh", "");
+    let setup = setup.route(&scripts_among_files("htdocs/cgi-bin"));
+    setup.write_configuration();
+    let ran = run(setup.directory(), &["run", "-c", "sluice.toml"]);
+    assert!(ran.errors.contains("is a directory of scripts"), "{}", ran.errors);
+}
