@@ -58,6 +58,11 @@ static IN_SECTIONS: &[InSection] = &[
     },
     InSection {
         title: "[[site.route]]",
+        names: &["set"],
+        hint: WASD_SET,
+    },
+    InSection {
+        title: "[[site.route]]",
         names: &["mode", "engine", "interpreters", "app", "fresh", "virtualenv"],
         hint: "it is written inside script: script = { directory = \"rte\", mode = \"rte\", engine = \"python\" }",
     },
@@ -426,7 +431,7 @@ static FOREIGN: &[Foreign] = &[
 pub(super) fn key(name: &str) -> Option<&'static str> {
     let name = simplified(name);
     let found = FOREIGN.iter().find(|foreign| foreign.names.contains(&name.as_str()));
-    found.map(|foreign| foreign.hint)
+    found.map(|foreign| foreign.hint).or_else(|| wasd::directive(&name))
 }
 
 /// The hint for a key in the section with this title, where the name alone would give another one.
@@ -497,7 +502,8 @@ mod tests {
 
     #[test]
     fn no_name_is_listed_twice_or_could_never_be_found() {
-        let mut names: Vec<&str> = FOREIGN.iter().flat_map(|foreign| foreign.names).copied().collect();
+        let all = FOREIGN.iter().chain(wasd::DIRECTIVES);
+        let mut names: Vec<&str> = all.flat_map(|foreign| foreign.names).copied().collect();
         assert!(names.iter().all(|name| key(name).is_some()), "{names:?}");
         let mut here = IN_SECTIONS.iter().flat_map(|section| section.names);
         assert!(here.all(|name| simplified(name) == **name));
