@@ -1,6 +1,8 @@
 //! Keys and syntax of other servers in a configuration: what to write here instead, or that Sluice has no such thing.
 //!
-//! The names are those of nginx, Apache, lighttpd, Caddy and WASD. Not here: misspelt keys of our own (`suggest`).
+//! The names are those of nginx, Apache, lighttpd and Caddy; those of WASD are in `wasd`. Not here: misspelt keys of our own (`suggest`).
+
+mod wasd;
 
 /// A hint for some keys in one section, where it differs from the hint elsewhere.
 struct InSection {
@@ -51,6 +53,11 @@ static IN_SECTIONS: &[InSection] = &[
     },
     InSection {
         title: "",
+        names: &["set"],
+        hint: WASD_SET,
+    },
+    InSection {
+        title: "[[site.route]]",
         names: &["set"],
         hint: WASD_SET,
     },
@@ -424,7 +431,7 @@ static FOREIGN: &[Foreign] = &[
 pub(super) fn key(name: &str) -> Option<&'static str> {
     let name = simplified(name);
     let found = FOREIGN.iter().find(|foreign| foreign.names.contains(&name.as_str()));
-    found.map(|foreign| foreign.hint)
+    found.map(|foreign| foreign.hint).or_else(|| wasd::directive(&name))
 }
 
 /// The hint for a key in the section with this title, where the name alone would give another one.
@@ -446,32 +453,6 @@ fn simplified(name: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// The words of WASD's mapping rules, and what to write instead.
-static WASD_RULES: &[(&[&str], &str)] = &[
-    (
-        &["pass"],
-        "[[site.route]], path = \"/x/*\", files = { directory = \"…\" }",
-    ),
-    (
-        &["exec", "exec+", "uxec", "uxec+", "script", "script+"],
-        "[[site.route]], path = \"/cgi-bin/*\", script = { directory = \"…\" }",
-    ),
-    (&["map"], "[[site.route]], path = \"/old/*\", rewrite = \"/new/$1\""),
-    (
-        &["redirect"],
-        "[[site.route]], path = \"/old/*\", redirect = { to = \"/new/$1\" }",
-    ),
-    (
-        &["fail"],
-        "[[site.route]], path = \"/private/*\", refuse = { status = 403 }",
-    ),
-    (&["set"], "[[site.route]], path = \"/x/*\", and keys of the route"),
-    (
-        &["if", "elif", "unif", "ifif", "else", "endif"],
-        "when = { … } in [[site.route]]",
-    ),
-];
-
 /// The message about a line that is not TOML but what other servers read. `None` if it is not that either.
 pub(super) fn syntax(line: &str) -> Option<String> {
     let line = line.trim();
@@ -485,7 +466,7 @@ pub(super) fn syntax(line: &str) -> Option<String> {
             "this looks like a configuration of nginx; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]".into(),
         );
     }
-    wasd(line).or_else(|| directive(line))
+    wasd::line(line).or_else(|| directive(line))
 }
 
 fn is_nginx(line: &str) -> bool {
@@ -494,25 +475,6 @@ fn is_nginx(line: &str) -> bool {
         // `location = /x {`, `if ($a = b) {`
         Some((before, _)) => line.ends_with('{') && (before.starts_with("location ") || before.starts_with("if ")),
     }
-}
-
-/// The message about a line of WASD's mapping file.
-fn wasd(line: &str) -> Option<String> {
-    if line.starts_with("[[") && line.ends_with("]]") && line.contains([':', '*']) {
-        return Some(
-            "this looks like a virtual service of WASD; Sluice reads TOML: write [[site]] and below it hosts = [\"example.org\"]".into(),
-        );
-    }
-    let mut words = line.split_whitespace();
-    let first = words.next()?.to_lowercase();
-    let (_, hint) = WASD_RULES.iter().find(|(names, _)| names.contains(&first.as_str()))?;
-    let is_rule = match words.next() {
-        Some(second) => second.starts_with(['/', '*', '(']),
-        None => matches!(first.as_str(), "else" | "endif"),
-    };
-    is_rule.then(|| {
-        format!("this looks like a rule of WASD; Sluice reads TOML: write {hint} (docs/guides/migrating-from-wasd.md)")
-    })
 }
 
 /// The message about a line such as `DocumentRoot /var/www`.
@@ -540,7 +502,8 @@ mod tests {
 
     #[test]
     fn no_name_is_listed_twice_or_could_never_be_found() {
-        let mut names: Vec<&str> = FOREIGN.iter().flat_map(|foreign| foreign.names).copied().collect();
+        let all = FOREIGN.iter().chain(wasd::DIRECTIVES);
+        let mut names: Vec<&str> = all.flat_map(|foreign| foreign.names).copied().collect();
         assert!(names.iter().all(|name| key(name).is_some()), "{names:?}");
         let mut here = IN_SECTIONS.iter().flat_map(|section| section.names);
         assert!(here.all(|name| simplified(name) == **name));

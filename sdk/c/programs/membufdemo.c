@@ -25,7 +25,7 @@
 #define CHUNK_MAX (128 * 1024)
 
 /* The OpenVMS statuses with which WASD's program exits; even is failure. */
-enum { STATUS_BADPARAM = 20, STATUS_EXQUOTA = 28, STATUS_ABORT = 44, STATUS_INSFMEM = 292 };
+enum { STATUS_BADPARAM = 20, STATUS_EXQUOTA = 28, STATUS_NOPRIV = 36, STATUS_ABORT = 44, STATUS_INSFMEM = 292 };
 
 struct transfer {
     uint64_t bytes, record, buffer_bytes;
@@ -168,6 +168,7 @@ static int status_of(int error)
     switch (error) {
     case EINVAL: return STATUS_BADPARAM;
     case EFBIG: return STATUS_EXQUOTA;
+    case EACCES: return STATUS_NOPRIV;
     case ENOMEM: return STATUS_INSFMEM;
     default: return STATUS_ABORT;
     }

@@ -90,6 +90,12 @@ class MemBufDemo(Case):
         self.assertRegex(response.body.decode(), r"^MemBufLib: .*\(%X0000001C\)\n$")
         self.assertEqual(script.wait(), (28, ""))
 
+    def test_a_route_without_a_buffer_is_named_by_its_status(self):
+        script = self.start("membufdemo", persistent=False, variables={"WWW_KEY_1": "1", "WWW_KEY_2": "b"})
+        script.answers["BUFFER-BEGIN"] = "403 the route allows none"
+        self.assertRegex(script.response().body.decode(), r"\(%X00000024\)\n$")
+        self.assertEqual(script.wait(), (36, ""))
+
     def test_a_refused_buffer_does_not_end_a_kept_process(self):
         script = self.start("membufdemo")
         script.answers["BUFFER-BEGIN"] = "503 no memory"

@@ -126,3 +126,51 @@ fn the_syntax_of_other_servers_is_recognized() {
     let apache = "1: this looks like a configuration of Apache; Sluice reads TOML: write [[site]], root = \"htdocs\" and [[site.route]]";
     assert_eq!(mistakes("<VirtualHost *:80>\n</VirtualHost>\n")[0], apache);
 }
+
+/// The names in brackets of the tables of directives, in the guide for those who come from WASD; `[Opcom…]` is the begin of a name.
+fn directives_of_the_guide() -> Vec<String> {
+    let guide = include_str!("../../../../docs/guides/migrating-from-wasd.md");
+    let (_, tables) = guide.split_once("## HTTPD$CONFIG").unwrap();
+    let (tables, _) = tables.split_once("## HTTPD$AUTH").unwrap();
+    let cells = tables
+        .lines()
+        .filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    let names = cells.flat_map(|cell| cell.split('[').skip(1));
+    let names = names.filter_map(|rest| rest.split([']', '…']).next());
+    let is_name = |name: &&str| !name.is_empty() && name.chars().all(char::is_alphanumeric);
+    names.filter(is_name).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_directive_of_the_guide_for_wasd_is_answered() {
+    let names = directives_of_the_guide();
+    assert!(
+        names.len() > 60 && names.contains(&"DclHardLimit".to_owned()),
+        "{names:?}"
+    );
+    // The name of a section here, too.
+    for name in names.iter().filter(|name| *name != "Cache") {
+        let text = format!("[[site]]\nroot = 'a'\n\n[{name}]\nx = 1\n");
+        let found = mistakes(&text);
+        let message = found.iter().find(|message| message.contains(name.as_str()));
+        let message = message.unwrap_or_else(|| panic!("[{name}]: {found:?}"));
+        for refused in ["possible keys", "did you mean"] {
+            assert!(!message.contains(refused), "{message}");
+        }
+        let line = format!("[{name}] 50\n");
+        let found = mistakes(&line);
+        assert!(
+            found.iter().any(|message| message.contains("a directive of WASD")),
+            "{line}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_set_rule_of_wasd_is_answered_in_a_route_too() {
+    assert_mistake(
+        &with_route("path = '/a/*'\nset = 'cache=none'\nfiles = { directory = 'a' }"),
+        "5: unknown key \"set\" in [[site.route]]; what WASD sets for a path are keys of a route: [[site.route]], path = \"/x/*\" \
+         (docs/guides/migrating-from-wasd.md)",
+    );
+}
