@@ -25,6 +25,7 @@ use crate::end::session::{Company, Survivors, company};
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::launcher::{CHECK_INTERVAL, Launcher, LauncherHealth, LauncherSettings, LostStart, Starter};
 use crate::start::outcome::{End, LateCause, LateStart, StartError};
+use crate::start::passed_files;
 use crate::start::program::{Program, Started};
 use crate::start::start_queue::Label;
 use crate::users::own_user::own_uid;
@@ -60,6 +61,8 @@ pub struct ServiceSettings {
     pub launcher: LauncherSettings,
     /// Decides the users of programs.
     pub policy: Arc<dyn UserPolicy>,
+    /// The user of the server process, whose files its scripts get as their own.
+    pub server_uid: u32,
     /// Script processes at once; further ones are refused. The bound on a server that is out of control: one that is not has
     /// lower limits of its own.
     pub scripts_max: usize,
@@ -79,6 +82,7 @@ struct Shared {
     socket: OwnedFd,
     epoll: OwnedFd,
     policy: Arc<dyn UserPolicy>,
+    server_uid: u32,
     scripts_max: usize,
     start_timeout: Duration,
     /// The starts that wait or are in progress.
@@ -121,6 +125,7 @@ impl Service {
                 socket,
                 epoll,
                 policy: settings.policy,
+                server_uid: settings.server_uid,
                 scripts_max: settings.scripts_max,
                 start_timeout,
                 pending: Arc::default(),
@@ -282,8 +287,13 @@ impl Shared {
         if self.is_closing() {
             return self.forget(number);
         }
-        let decided = self.policy.decide(&program.wished()).map_err(StartError::Refused);
-        let started = decided.and_then(|credentials| {
+        let decided = self.policy.decide(&program.wished()).and_then(|credentials| {
+            if credentials.is_some() {
+                passed_files::check(&program, self.server_uid)?;
+            }
+            Ok(credentials)
+        });
+        let started = decided.map_err(StartError::Refused).and_then(|credentials| {
             let uid = credentials.as_ref().map_or_else(own_uid, |user| user.uid);
             program.credentials = credentials;
             self.policy.clean(&program.run_as, &mut program.environment);
