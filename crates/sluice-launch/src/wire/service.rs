@@ -274,7 +274,7 @@ impl Service {
         let share = self.shared.policy.share(&program.run_as);
         let shared = Arc::clone(&self.shared);
         self.launcher.enqueue(Label { number, share }, move |starter| {
-            shared.start(starter, number, program, mark);
+            shared.start(starter, number, program, &mark);
             drop(pending);
         });
         Ok(())
@@ -283,10 +283,11 @@ impl Service {
 
 impl Shared {
     /// Starts a program; on a launcher thread.
-    fn start(self: &Arc<Shared>, starter: &mut Starter, number: u64, mut program: Program, mark: String) {
+    fn start(self: &Arc<Shared>, starter: &mut Starter, number: u64, mut program: Program, mark: &str) {
         if self.is_closing() {
             return self.forget(number);
         }
+        let began = Instant::now();
         let decided = self.policy.decide(&program.wished()).and_then(|credentials| {
             if credentials.is_some() {
                 passed_files::check(&program, self.server_uid)?;
@@ -303,7 +304,7 @@ impl Shared {
             })
         });
         match started {
-            Ok(started) => self.add(number, started, mark),
+            Ok(started) => self.add(number, started, mark, began),
             Err(error) => self.report_not_started(number, &error),
         }
     }
@@ -330,8 +331,8 @@ impl Shared {
     }
 
     /// Reports a process, and watches it from then on, so that its end is reported after its start.
-    fn add(self: &Arc<Shared>, number: u64, started: Started, mark: String) {
-        let (belongings, ends) = Belongings::of(started, mark);
+    fn add(self: &Arc<Shared>, number: u64, started: Started, mark: &str, began: Instant) {
+        let (belongings, ends) = Belongings::of(started, mark, began);
         let pid = belongings.pid;
         let pidfd = belongings.pidfd.as_raw_fd();
         {
