@@ -71,7 +71,7 @@ fn families() -> MutexGuard<'static, Families> {
 }
 
 impl Families {
-    /// What was found to belong to nobody since `began` may belong to the new script.
+    /// Forgets verdicts since `began`: what was found to belong to nobody may belong to the new script.
     fn begin(&mut self, leader: i32, mark: &Arc<str>, began: Instant) {
         if self.last.is_some_and(|last| last >= began) {
             self.verdicts
