@@ -47,7 +47,7 @@ pub use start::passed_fds::take_passed_descriptors;
 pub use start::program::{Mailbox, Program, Started, Stdin};
 pub use users::accounts::{Account, account_by_name, account_by_number, group_by_name};
 pub use users::credentials::Credentials;
-pub use users::own_user::own_user;
+pub use users::own_user::{own_uid, own_user};
 pub use users::owned_program::OwnedPrograms;
 pub use users::run_as::{Refusal, RunAs, SameUser, UserPolicy, WishedProgram};
 pub use users::share::Share;

@@ -12,6 +12,7 @@ pub(crate) mod launcher_thread;
 pub(crate) mod outcome;
 pub(crate) mod own_process;
 pub(crate) mod passed_fds;
+pub(crate) mod passed_files;
 pub(crate) mod prepared;
 pub(crate) mod program;
 pub(crate) mod reserved_fds;

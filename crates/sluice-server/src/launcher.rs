@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sluice_launch::{LauncherSettings, START_TIMEOUT, SameUser, Service, ServiceSettings, UserPolicy};
+use sluice_launch::{LauncherSettings, START_TIMEOUT, SameUser, Service, ServiceSettings, UserPolicy, own_uid};
 use sluice_settings::{ScriptUserSettings, Settings};
 
 use crate::descriptors;
@@ -32,6 +32,8 @@ pub struct LauncherPlan {
     pub temporary_files: PathBuf,
     /// The users that scripts may have.
     pub users: ScriptUserSettings,
+    /// The number of the user of the server process; `None`: the launcher's.
+    pub server: Option<u32>,
     /// How long it may leave the supervisor's questions unanswered.
     pub answer_timeout: Duration,
 }
@@ -45,6 +47,7 @@ impl LauncherPlan {
             controllers: script_cgroups::controllers(settings),
             temporary_files: settings.spool_directory.clone().unwrap_or_else(std::env::temp_dir),
             users: settings.script_users(),
+            server: settings.users.server.as_ref().map(|user| user.credentials.uid),
             answer_timeout: settings.limits.launcher_timeout,
         }
     }
@@ -62,6 +65,7 @@ impl LauncherPlan {
                 temporary_files: self.temporary_files,
             },
             policy,
+            server_uid: self.server.unwrap_or_else(own_uid),
             scripts_max: SCRIPTS_MAX,
         }
     }

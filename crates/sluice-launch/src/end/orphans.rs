@@ -12,8 +12,10 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::end::families;
 
 /// The list of the main thread's children, if this process is a subreaper.
 static CHILDREN: OnceLock<File> = OnceLock::new();
@@ -95,12 +97,23 @@ pub(crate) fn list() -> io::Result<Option<Orphans>> {
     let Some(children) = CHILDREN.get() else {
         return Ok(None);
     };
-    let _reaping = REAPING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _reaping = keep_unreaped();
     let mut pids = parse(&read_all(children)?);
     let listed = pids.len();
-    pids.retain(|pid| !is_reaped(*pid));
+    pids.retain(|pid| {
+        let is_left = !is_reaped(*pid);
+        if !is_left {
+            families::forget(*pid);
+        }
+        is_left
+    });
     let has_reaped = pids.len() < listed;
     Ok(Some(Orphans { pids, has_reaped }))
+}
+
+/// Keeps the number of each orphan that of the same process, until it is dropped.
+pub(crate) fn keep_unreaped() -> MutexGuard<'static, ()> {
+    REAPING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn read_all(file: &File) -> io::Result<Vec<u8>> {

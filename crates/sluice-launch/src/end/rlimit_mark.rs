@@ -43,11 +43,16 @@ pub(crate) fn set(server: libc::pid_t) -> Result<(), i32> {
     checked(unsafe { libc::syscall(libc::SYS_prlimit64, SELF, libc::RLIMIT_RSS, bounds.as_ptr(), none) }).map(drop)
 }
 
-/// Whether a process has the sign of the descendants of `leader`, which this process has started. Reads a file of /proc.
-pub(crate) fn has_sign(pid: i32, leader: i32) -> bool {
+/// The leader of which a process has the sign of a descendant; this process has started it. Reads a file of /proc.
+pub(crate) fn leader_of(pid: i32) -> Option<i32> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-    let expected = sign(u64::from(std::process::id()), u64::from(leader.unsigned_abs()));
-    soft_limit(&limits) == Some(expected)
+    leader_in(soft_limit(&limits)?, u64::from(std::process::id()))
+}
+
+/// The leader in a sign of this server.
+fn leader_in(soft: u64, server: u64) -> Option<i32> {
+    let leader = i32::try_from(soft & ((1 << PID_BITS) - 1)).ok()?;
+    (soft == sign(server, u64::from(leader.unsigned_abs()))).then_some(leader)
 }
 
 fn soft_limit(limits: &str) -> Option<u64> {
@@ -66,6 +71,9 @@ mod tests {
         assert_eq!(soft_limit(&line("4611686018427387911")), Some(LEAST + 7));
         assert_eq!(soft_limit(&line("unlimited")), None);
         assert_ne!(sign(1, 2), sign(2, 1));
-        assert!(!has_sign(1, 1));
+        assert_eq!(leader_in(sign(9, 7), 9), Some(7));
+        assert_eq!(leader_in(sign(9, 7), 8), None);
+        assert_eq!(leader_in(7, 0), None);
+        assert_eq!(leader_of(1), None);
     }
 }

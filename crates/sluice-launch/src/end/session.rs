@@ -16,14 +16,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::end::orphans;
 use crate::end::pidfd::{Signal, kill};
 use crate::end::rlimit_mark;
+use crate::end::{families, orphans};
 
 /// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits
 /// for a disk.
@@ -229,17 +229,32 @@ struct Family<'a> {
 
 impl Family<'_> {
     fn has(self, pid: i32, stat: Stat) -> bool {
-        stat.session == self.session
-            || (!self.mark.is_empty() && self.marks(pid))
-            || rlimit_mark::has_sign(pid, self.session)
+        stat.session == self.session || Signs::read(pid, stat).are_of(self)
+    }
+}
+
+/// The signs of a process that is in no session of a script.
+struct Signs {
+    session: i32,
+    /// The environment that it was started with.
+    environment: Vec<u8>,
+    leader: Option<i32>,
+}
+
+impl Signs {
+    fn read(pid: i32, stat: Stat) -> Signs {
+        Signs {
+            session: stat.session,
+            // Unreadable if it belongs to another user, or does not let itself be read (PR_SET_DUMPABLE, prctl(2)).
+            environment: fs::read(format!("/proc/{pid}/environ")).unwrap_or_default(),
+            leader: rlimit_mark::leader_of(pid),
+        }
     }
 
-    /// Whether the environment that the process was started with has the mark.
-    fn marks(self, pid: i32) -> bool {
-        let mark = self.mark.as_bytes();
-        // Unreadable if it belongs to another user, or does not let itself be read (PR_SET_DUMPABLE, prctl(2)).
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.windows(mark.len()).any(|bytes| bytes == mark)
+    fn are_of(&self, family: Family<'_>) -> bool {
+        let mark = family.mark.as_bytes();
+        let is_marked = || !mark.is_empty() && self.environment.windows(mark.len()).any(|bytes| bytes == mark);
+        self.session == family.session || self.leader == Some(family.session) || is_marked()
     }
 }
 
@@ -254,31 +269,126 @@ struct Pass {
 impl Pass {
     /// `zombies` are the zombies of the pass before, and then of this one: the children of such a process were handed on before this pass.
     fn of(family: Family<'_>, zombies: &mut HashSet<i32>) -> Pass {
-        let (mut unvisited, has_reaped, are_all) = match orphans::list() {
-            Ok(Some(orphans)) => (orphans.pids, orphans.has_reaped, false),
-            Ok(None) | Err(_) => (all_processes(), false, true),
+        let since = Instant::now();
+        let listed = orphans::list().ok().flatten();
+        let are_all = listed.is_none();
+        let (mut first, has_reaped) = match listed {
+            Some(orphans) => (orphans.pids, orphans.has_reaped),
+            None => (all_processes(), false),
+        };
+        if !are_all {
+            families::retain_unknown(&mut first, family.session);
+        }
+        let others = match first.is_empty() || are_all {
+            true => Vec::new(),
+            false => families::running(),
         };
         let known = std::mem::take(zombies);
-        let mut members = Vec::new();
-        let mut is_conclusive = !has_reaped;
-        while let Some(pid) = unvisited.pop() {
-            // Before its state, because the list is known to be whole only if the process has not exited afterwards.
-            if !are_all {
-                unvisited.extend(children(pid));
-            }
-            match Stat::read(pid) {
-                Some(stat) if stat.is_zombie && !has_threads(pid) => {
-                    zombies.insert(pid);
-                    is_conclusive &= known.contains(&pid);
-                }
-                Some(stat) if family.has(pid, stat) => members.push(pid),
-                Some(_) => {}
-                None => is_conclusive = false,
+        let mut search = Search {
+            family,
+            others: &others,
+            known: &known,
+            zombies,
+            members: Vec::new(),
+            is_conclusive: !has_reaped,
+        };
+        for pid in first {
+            if are_all {
+                search.visit(pid);
+            } else if let Some(judgement) = search.visit_tree(pid) {
+                judgement.remember(pid, since);
             }
         }
         Pass {
-            members,
-            is_conclusive: is_conclusive || are_all,
+            is_conclusive: search.is_conclusive || are_all,
+            members: search.members,
+        }
+    }
+}
+
+/// A search in progress.
+struct Search<'a> {
+    family: Family<'a>,
+    /// The other scripts that run.
+    others: &'a [(i32, Arc<str>)],
+    /// The zombies of the search before.
+    known: &'a HashSet<i32>,
+    zombies: &'a mut HashSet<i32>,
+    members: Vec<i32>,
+    is_conclusive: bool,
+}
+
+/// The findings about an orphan and all processes below it.
+struct Judgement {
+    /// When the orphan was started, so that another process of its number is noticed.
+    started: u64,
+    /// The other script that they belong to.
+    leader: Option<i32>,
+}
+
+/// The owner of a process.
+enum Owner {
+    /// The script that the search is for.
+    Family,
+    /// The script of this leader.
+    Other(i32),
+    Nobody,
+    /// The process has exited, or exits.
+    Gone,
+}
+
+impl Search<'_> {
+    /// Visits an orphan and all processes below it. The judgement, if they all go on and belong to another script or to none.
+    fn visit_tree(&mut self, orphan: i32) -> Option<Judgement> {
+        let started = Stat::read(orphan).map(|stat| stat.started);
+        let (mut unvisited, mut leader, mut is_clear) = (vec![orphan], None, true);
+        while let Some(pid) = unvisited.pop() {
+            // Before its state, because the list is known to be whole only if the process has not exited afterwards.
+            unvisited.extend(children(pid));
+            match self.visit(pid) {
+                Owner::Other(other) => leader = Some(other),
+                Owner::Nobody => {}
+                Owner::Family | Owner::Gone => is_clear = false,
+            }
+        }
+        let started = started.filter(|_| is_clear)?;
+        Some(Judgement { started, leader })
+    }
+
+    fn visit(&mut self, pid: i32) -> Owner {
+        let Some(stat) = Stat::read(pid) else {
+            self.is_conclusive = false;
+            return Owner::Gone;
+        };
+        if stat.is_zombie && !has_threads(pid) {
+            self.zombies.insert(pid);
+            self.is_conclusive &= self.known.contains(&pid);
+            return Owner::Gone;
+        }
+        let signs = Signs::read(pid, stat);
+        if signs.are_of(self.family) {
+            self.members.push(pid);
+            return Owner::Family;
+        }
+        let is_of = |(session, mark): &&(i32, Arc<str>)| {
+            signs.are_of(Family {
+                session: *session,
+                mark,
+            })
+        };
+        match self.others.iter().find(is_of) {
+            Some((leader, _)) => Owner::Other(*leader),
+            None => Owner::Nobody,
+        }
+    }
+}
+
+impl Judgement {
+    /// Remembers it, so that the orphan is not visited again at the end of each script.
+    fn remember(&self, orphan: i32, since: Instant) {
+        let _unreaped = orphans::keep_unreaped();
+        if Stat::read(orphan).is_some_and(|stat| stat.started == self.started) {
+            families::remember(orphan, self.leader, since);
         }
     }
 }
@@ -354,6 +464,8 @@ struct Stat {
     /// The main thread is in exit(2), or a signal ends it.
     is_exiting: bool,
     is_kernel_thread: bool,
+    /// When it was started, in the unit of the kernel.
+    started: u64,
 }
 
 impl Stat {
@@ -379,6 +491,7 @@ impl Stat {
             is_zombie: matches!(state, "Z" | "X"),
             is_exiting: flags & EXITING != 0,
             is_kernel_thread: flags & KERNEL_THREAD != 0,
+            started: fields.nth(12).and_then(|ticks| ticks.parse().ok()).unwrap_or(0),
         })
     }
 }

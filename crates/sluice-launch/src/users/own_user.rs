@@ -10,7 +10,8 @@ pub fn own_user() -> Option<Account> {
 }
 
 /// The effective user of this process.
-pub(crate) fn own_uid() -> u32 {
+#[must_use]
+pub fn own_uid() -> u32 {
     // SAFETY: takes no argument and cannot fail.
     unsafe { libc::geteuid() }
 }

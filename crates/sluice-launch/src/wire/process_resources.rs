@@ -3,10 +3,12 @@
 //! Not here: how the descendants are found (`session`, `cgroup`), and when the process is ended (`service`).
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::temporary::TemporaryDirectory;
+use crate::end::families;
 use crate::end::pidfd::{Exit, Signal, Usage, kill, kill_group, reap_with_usage};
 use crate::end::session::Survivors;
 use crate::start::outcome::End;
@@ -24,12 +26,15 @@ pub(crate) struct Belongings {
     cgroup: Option<ScriptCgroup>,
     temporary: Option<TemporaryDirectory>,
     /// A text in the environment of the process, which no other process has.
-    mark: String,
+    mark: Arc<str>,
 }
 
 impl Belongings {
-    /// Takes them out of a process that was started. Also returns the ends of its channels, in the order of `RemoteStarted`.
-    pub(crate) fn of(started: Started, mark: String) -> (Belongings, Vec<OwnedFd>) {
+    /// Takes them out of a process that was started, whose start began at this time. Also returns the ends of its channels, in the order of
+    /// `RemoteStarted`.
+    pub(crate) fn of(started: Started, mark: &str, began: Instant) -> (Belongings, Vec<OwnedFd>) {
+        let mark = Arc::from(mark);
+        families::begin(started.pid, &mark, began);
         let (cgiplusin, stdin) = started.read_ends;
         let mut ends = vec![started.mailbox, started.stderr, started.cgiplusin, cgiplusin];
         ends.extend(started.stdin.into_iter().chain(stdin));
@@ -81,6 +86,7 @@ impl Belongings {
 
     /// Reaps the process, which has exited. `left` is what remains of what it has started.
     pub(crate) fn reap(&self, left: Result<(), Survivors>) -> End {
+        families::end(self.pid);
         let (exit, usage, unreaped) = match reap_with_usage(self.pidfd.as_fd()) {
             Ok(Some((exit, usage))) => (exit, usage, None),
             other => {

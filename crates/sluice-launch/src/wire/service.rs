@@ -25,6 +25,7 @@ use crate::end::session::{Company, Survivors, company};
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::launcher::{CHECK_INTERVAL, Launcher, LauncherHealth, LauncherSettings, LostStart, Starter};
 use crate::start::outcome::{End, LateCause, LateStart, StartError};
+use crate::start::passed_files;
 use crate::start::program::{Program, Started};
 use crate::start::start_queue::Label;
 use crate::users::own_user::own_uid;
@@ -60,6 +61,8 @@ pub struct ServiceSettings {
     pub launcher: LauncherSettings,
     /// Decides the users of programs.
     pub policy: Arc<dyn UserPolicy>,
+    /// The user of the server process, whose files its scripts get as their own.
+    pub server_uid: u32,
     /// Script processes at once; further ones are refused. The bound on a server that is out of control: one that is not has
     /// lower limits of its own.
     pub scripts_max: usize,
@@ -79,6 +82,7 @@ struct Shared {
     socket: OwnedFd,
     epoll: OwnedFd,
     policy: Arc<dyn UserPolicy>,
+    server_uid: u32,
     scripts_max: usize,
     start_timeout: Duration,
     /// The starts that wait or are in progress.
@@ -121,6 +125,7 @@ impl Service {
                 socket,
                 epoll,
                 policy: settings.policy,
+                server_uid: settings.server_uid,
                 scripts_max: settings.scripts_max,
                 start_timeout,
                 pending: Arc::default(),
@@ -269,7 +274,7 @@ impl Service {
         let share = self.shared.policy.share(&program.run_as);
         let shared = Arc::clone(&self.shared);
         self.launcher.enqueue(Label { number, share }, move |starter| {
-            shared.start(starter, number, program, mark);
+            shared.start(starter, number, program, &mark);
             drop(pending);
         });
         Ok(())
@@ -278,12 +283,18 @@ impl Service {
 
 impl Shared {
     /// Starts a program; on a launcher thread.
-    fn start(self: &Arc<Shared>, starter: &mut Starter, number: u64, mut program: Program, mark: String) {
+    fn start(self: &Arc<Shared>, starter: &mut Starter, number: u64, mut program: Program, mark: &str) {
         if self.is_closing() {
             return self.forget(number);
         }
-        let decided = self.policy.decide(&program.wished()).map_err(StartError::Refused);
-        let started = decided.and_then(|credentials| {
+        let began = Instant::now();
+        let decided = self.policy.decide(&program.wished()).and_then(|credentials| {
+            if credentials.is_some() {
+                passed_files::check(&program, self.server_uid)?;
+            }
+            Ok(credentials)
+        });
+        let started = decided.map_err(StartError::Refused).and_then(|credentials| {
             let uid = credentials.as_ref().map_or_else(own_uid, |user| user.uid);
             program.credentials = credentials;
             self.policy.clean(&program.run_as, &mut program.environment);
@@ -293,7 +304,7 @@ impl Shared {
             })
         });
         match started {
-            Ok(started) => self.add(number, started, mark),
+            Ok(started) => self.add(number, started, mark, began),
             Err(error) => self.report_not_started(number, &error),
         }
     }
@@ -320,8 +331,8 @@ impl Shared {
     }
 
     /// Reports a process, and watches it from then on, so that its end is reported after its start.
-    fn add(self: &Arc<Shared>, number: u64, started: Started, mark: String) {
-        let (belongings, ends) = Belongings::of(started, mark);
+    fn add(self: &Arc<Shared>, number: u64, started: Started, mark: &str, began: Instant) {
+        let (belongings, ends) = Belongings::of(started, mark, began);
         let pid = belongings.pid;
         let pidfd = belongings.pidfd.as_raw_fd();
         {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::end::pidfd::{Exit, Signal};
 use crate::start::outcome::StartError;
+use crate::users::own_user::own_uid;
 use crate::users::run_as::{RunAs, SameUser};
 use crate::wire::codec;
 use crate::wire::codec::Malformed;
@@ -48,6 +49,7 @@ pub(super) fn settings(scripts_max: usize) -> ServiceSettings {
             temporary_files: std::env::temp_dir(),
         },
         policy: Arc::new(SameUser),
+        server_uid: own_uid(),
         scripts_max,
     }
 }

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::iter::from_fn;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, WaitId, WaitIdOptions, getrlimit, pidfd_open, setrlimit, waitid};
-use sluice_launch::{Exit, Launcher, Mailbox, Stage, Stdin};
+use sluice_launch::{Exit, Launcher, Mailbox, Stage, Stdin, end_orphans, end_session, prepare_process};
 
 use crate::harness::{
     DEADLINE, command_for, exit_of, is_readable_within, memory, open_descriptors, program, read_to_end, run_isolated,
@@ -49,6 +49,40 @@ fn two_hundred_starts_leak_neither_descriptors_nor_zombies() {
             assert_eq!(launchers_own, 11, "five per thread and /dev/null");
         },
     );
+}
+
+#[test]
+fn orphans_that_were_judged_are_not_read_again_at_the_end_of_each_script() {
+    run_isolated(
+        "isolated::orphans_that_were_judged_are_not_read_again_at_the_end_of_each_script",
+        || {
+            const ORPHANS: u64 = 40;
+            prepare_process().unwrap();
+            let command = format!("for i in $(seq {ORPHANS}); do sleep 1000 & done");
+            let mut shell = Command::new("/bin/sh");
+            let shell = shell.args(["-c", &command]).stdin(Stdio::null()).stdout(Stdio::null());
+            assert!(shell.status().unwrap().success());
+            // No process is in such a session, has such a mark, or such a leader.
+            let leader = i32::MAX;
+            let calls_of_an_end = || {
+                let before = read_calls();
+                end_session(leader, "a-mark-that-nobody-has").unwrap();
+                read_calls() - before
+            };
+            let first = calls_of_an_end();
+            assert!(first >= 6 * ORPHANS, "each is judged twice: {first}");
+            let second = calls_of_an_end();
+            assert!(second < ORPHANS, "{first}, then {second}");
+            end_orphans();
+        },
+    );
+}
+
+/// Calls of read(2) of this process.
+fn read_calls() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/io").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap();
+    line.parse().unwrap()
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn settings() -> ServiceSettings {
             temporary_files: std::env::temp_dir(),
         },
         policy: Arc::new(SameUser),
+        server_uid: sluice_launch::own_uid(),
         scripts_max: 10,
     }
 }

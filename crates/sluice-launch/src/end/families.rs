@@ -1,0 +1,146 @@
+//! The scripts that run, and the orphans that are known to belong to one of them or to none.
+//!
+//! At the end of each script every orphan is judged: does it, or a process below it, belong to that script? A process that hides (`rlimit_mark`) is no member
+//! of any, and lives on; with many of those, each end of each script would read hundreds of files. So an orphan is judged once, against all
+//! scripts that run: one that belongs to none of them belongs to none that starts later either. Here: what is remembered. Not here: the judgement
+//! (`session`), and the list of orphans (`orphans`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The state, which `orphans` also changes when it reaps one.
+static FAMILIES: LazyLock<Mutex<Families>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Families {
+    /// The marks of the scripts that run, by the number of the leader.
+    running: HashMap<i32, Arc<str>>,
+    /// By the number of the orphan, which nobody else has until it is reaped.
+    verdicts: HashMap<i32, Verdict>,
+    /// When the last orphan was found to belong to nobody.
+    last: Option<Instant>,
+}
+
+/// The script that an orphan belongs to.
+#[derive(Clone, Copy)]
+struct Verdict {
+    /// The leader. `None`: no script that ran then.
+    leader: Option<i32>,
+    /// The time of the first judgement.
+    since: Instant,
+    /// One judgement may fall into an execve(2), when the environment cannot be read.
+    is_sure: bool,
+}
+
+/// A script runs from now on. `began` is the time before its process was created.
+pub(crate) fn begin(leader: i32, mark: &Arc<str>, began: Instant) {
+    families().begin(leader, mark, began);
+}
+
+/// A script has ended, with all that it has started as far as it was found.
+pub(crate) fn end(leader: i32) {
+    families().end(leader);
+}
+
+/// The scripts that run, by leader and mark.
+pub(crate) fn running() -> Vec<(i32, Arc<str>)> {
+    let families = families();
+    let running = families.running.iter();
+    running.map(|(leader, mark)| (*leader, Arc::clone(mark))).collect()
+}
+
+/// Leaves the orphans that may belong to this script, or that nobody has judged.
+pub(crate) fn retain_unknown(orphans: &mut Vec<i32>, leader: i32) {
+    let families = families();
+    orphans.retain(|orphan| families.is_unknown(*orphan, leader));
+}
+
+/// Remembers the script of an orphan, which was judged from this time on. Called while no orphan is reaped.
+pub(crate) fn remember(orphan: i32, leader: Option<i32>, since: Instant) {
+    families().remember(orphan, leader, since);
+}
+
+/// The orphan is reaped: its number may pass to another process.
+pub(crate) fn forget(orphan: i32) {
+    families().verdicts.remove(&orphan);
+}
+
+fn families() -> MutexGuard<'static, Families> {
+    FAMILIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Families {
+    /// Forgets verdicts since `began`: what was found to belong to nobody may belong to the new script.
+    fn begin(&mut self, leader: i32, mark: &Arc<str>, began: Instant) {
+        if self.last.is_some_and(|last| last >= began) {
+            self.verdicts
+                .retain(|_, verdict| verdict.leader.is_some() || verdict.since < began);
+            self.last = self.verdicts.values().map(|verdict| verdict.since).max();
+        }
+        self.running.insert(leader, Arc::clone(mark));
+    }
+
+    fn end(&mut self, leader: i32) {
+        self.running.remove(&leader);
+        if !self.verdicts.is_empty() {
+            self.verdicts.retain(|_, verdict| verdict.leader != Some(leader));
+        }
+    }
+
+    fn is_unknown(&self, orphan: i32, leader: i32) -> bool {
+        match self.verdicts.get(&orphan) {
+            None => true,
+            Some(verdict) => !verdict.is_sure || verdict.leader == Some(leader),
+        }
+    }
+
+    /// An orphan of nobody is judged twice.
+    fn remember(&mut self, orphan: i32, leader: Option<i32>, since: Instant) {
+        let before = self.verdicts.get(&orphan).copied();
+        let before = before.filter(|verdict| leader.is_none() && verdict.leader.is_none());
+        let since = before.map_or(since, |verdict| verdict.since);
+        if leader.is_none() {
+            self.last = self.last.max(Some(since));
+        }
+        let is_sure = leader.is_some() || before.is_some();
+        self.verdicts.insert(orphan, Verdict { leader, since, is_sure });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_orphan_of_nobody_is_judged_twice_and_again_if_a_script_began_meanwhile() {
+        let (orphan, leader) = (1, 2);
+        let mark: Arc<str> = Arc::from("mark");
+        let mut families = Families::default();
+        let now = Instant::now();
+        families.remember(orphan, None, now);
+        assert!(families.is_unknown(orphan, leader));
+        families.remember(orphan, None, now);
+        assert!(!families.is_unknown(orphan, leader));
+        // A script whose start began after that cannot have it.
+        families.begin(leader, &mark, now + Duration::from_secs(1));
+        assert!(!families.is_unknown(orphan, leader));
+        families.begin(leader, &mark, now - Duration::from_secs(1));
+        assert!(families.is_unknown(orphan, leader));
+        families.end(leader);
+        assert!(families.running.is_empty());
+    }
+
+    #[test]
+    fn an_orphan_of_a_script_is_known_to_all_others_until_that_ends() {
+        let (orphan, leader, other) = (3, 4, 5);
+        let mut families = Families::default();
+        families.begin(leader, &Arc::from("mark"), Instant::now());
+        families.remember(orphan, Some(leader), Instant::now());
+        assert!(families.is_unknown(orphan, leader) && !families.is_unknown(orphan, other));
+        families.end(leader);
+        assert!(families.is_unknown(orphan, other));
+    }
+}
