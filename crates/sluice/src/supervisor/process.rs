@@ -34,7 +34,7 @@ impl ServerProcess {
     pub(super) fn new(pid: i32, end: OwnedFd) -> io::Result<ServerProcess> {
         Ok(ServerProcess {
             pid,
-            channel: Channel::new(end)?,
+            channel: Channel::to_untrusted(end)?,
             is_closed: false,
         })
     }
