@@ -22,7 +22,7 @@ use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor: the hundreds change when one of them does. What server
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
-pub(crate) const VERSION: u32 = 400 + sluice_launch::MESSAGES_VERSION;
+pub(crate) const VERSION: u32 = 500 + sluice_launch::MESSAGES_VERSION;
 
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,6 +66,8 @@ pub(crate) enum ToLauncher {
     Users(ScriptUserSettings),
     /// Answer this.
     Ask,
+    /// End the scripts, and then end, because the server process is given up: it may hang in the kernel, so that its socket stays open.
+    End,
 }
 
 /// A message of a launcher to the supervisor.
