@@ -229,6 +229,18 @@ impl Directory {
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<(File, Metadata)> {
+        self.open_as(relative, READ)
+    }
+
+    /// The metadata of a file that `open_below` would open, if another process did not hold a lease on it.
+    ///
+    /// # Errors
+    /// As of `open_below`.
+    pub(crate) fn metadata_below(&self, relative: &str) -> io::Result<Metadata> {
+        Ok(self.open_as(relative, OFlags::PATH)?.1)
+    }
+
+    fn open_as(&self, relative: &str, access: OFlags) -> io::Result<(File, Metadata)> {
         let path = &*path_of(relative);
         let place = self.place()?;
         // The path of a script leads here if the conditions of its route do not hold: its text is not served then either.
@@ -237,8 +249,8 @@ impl Directory {
         }
         let name = if relative.is_empty() { "." } else { relative };
         // Without symbolic links, as in most paths, the checked name is the real one.
-        let file = match place.open_with(name, READ, ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.open_through_links(place, name)?,
+        let file = match place.open_with(name, access, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.open_through_links(place, name, access)?,
             other => File::from(other.map_err(|error| Directory::explained(place, path, Use::Read, error))?),
         };
         let metadata = file.metadata()?;
@@ -328,8 +340,8 @@ impl Directory {
     }
 
     /// Opens a path with symbolic links. The file must be servable by its real name too.
-    fn open_through_links(&self, directory: &OpenDirectory, name: &str) -> io::Result<File> {
-        let (file, place) = links::open_unreplaced(|| self.open_beneath(directory, name, READ))?;
+    fn open_through_links(&self, directory: &OpenDirectory, name: &str, access: OFlags) -> io::Result<File> {
+        let (file, place) = links::open_unreplaced(|| self.open_beneath(directory, name, access))?;
         let may_serve = match &place {
             LinkTarget::Inside(inside) => {
                 self.may_serve(directory, inside) && !self.is_program(inside) && !self.is_withheld_name(inside)
@@ -459,13 +471,7 @@ impl OpenDirectory {
         let flags = access | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
         let path = path_of(name);
-        loop {
-            // EAGAIN: a concurrent rename, so that the kernel could not be sure (openat2(2)).
-            match rustix::fs::openat2(&self.descriptor, &*path, flags, FileMode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other,
-            }
-        }
+        links::retry(|| rustix::fs::openat2(&self.descriptor, &*path, flags, FileMode::empty(), resolve))
     }
 
     fn is_in(&self, inside: &Path, private: &PrivateDirectory) -> bool {

@@ -159,6 +159,8 @@ pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
         }
         // ENXIO: a socket, or a FIFO without a writer.
         _ if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => not_found(name),
+        // EAGAIN.
+        ErrorKind::WouldBlock => ServerFault::Leased(name.into()).into(),
         _ => ServerFault::io(Activity::File(name.into()), error).into(),
     }
 }

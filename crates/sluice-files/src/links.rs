@@ -162,14 +162,17 @@ pub(crate) fn open_unreplaced<T>(mut open: impl FnMut() -> io::Result<T>) -> io:
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Calls again what fails because of a signal, or because of a concurrent rename (EAGAIN of openat2(2)).
-fn retry(call: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
-    loop {
-        match call() {
-            Err(Errno::AGAIN | Errno::INTR) => {}
+/// Calls again what fails because of a signal, or because of a concurrent rename, so that the kernel could not be sure (EAGAIN of openat2(2)).
+/// A file on which another process holds a lease gives EAGAIN, too, for as long as that process likes (F_SETLEASE in fcntl(2)).
+pub(crate) fn retry(call: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    let mut opened = call();
+    for _ in 1..OPENS_MAX {
+        match opened {
+            Err(Errno::AGAIN | Errno::INTR) => opened = call(),
             other => return other,
         }
     }
+    opened
 }
 
 /// A walk along a path, step by step, that compares the owner of each link with that of what it leads to.

@@ -175,12 +175,13 @@ impl Bound {
     ///
     /// # Errors
     /// The system is out of descriptors.
-    pub fn into_listeners(self, workers: usize) -> io::Result<Listeners> {
+    pub fn into_listeners(mut self, workers: usize) -> io::Result<Listeners> {
         let address = match self.address {
             ListenAddress::Inet(address) => Some(address),
             ListenAddress::Unix(_) => None,
         };
-        let (given, is_shared) = (self.sockets.len(), self.sockets.len() < workers);
+        let sockets = std::mem::take(&mut self.sockets);
+        let (given, is_shared) = (sockets.len(), sockets.len() < workers);
         let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
         let listener = |socket| Listener {
             socket,
@@ -188,15 +189,24 @@ impl Bound {
             is_shared,
         };
         for (worker, listeners) in by_worker.iter_mut().enumerate().skip(given) {
-            listeners.push(listener(self.sockets[worker % given].try_clone()?));
+            listeners.push(listener(sockets[worker % given].try_clone()?));
         }
-        for (index, socket) in self.sockets.into_iter().enumerate() {
+        for (index, socket) in sockets.into_iter().enumerate() {
             by_worker[index % workers].push(listener(socket));
         }
         Ok(Listeners {
             by_worker,
-            file: self.file,
+            file: self.file.take(),
         })
+    }
+}
+
+/// Connections wait in the queue of a unix socket, and what their clients have sent with them.
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let ListenAddress::Unix(_) = self.configured {
+            self.sockets.drain(..).for_each(close_listener);
+        }
     }
 }
 

@@ -8,12 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::net::sockopt::socket_peercred;
-use sluice_launch::{Passing, close_socket_elsewhere, passing, receive};
+use sluice_launch::{Passing, UNKNOWN_USER, close_socket_elsewhere, passing, receive};
 
 use crate::connection_log::ConnectionLog;
-
-/// The number of a user that is not known.
-const UNKNOWN_USER: u32 = u32::MAX;
 
 /// A client that can send descriptors.
 pub(crate) struct UnixPeer {

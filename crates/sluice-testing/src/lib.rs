@@ -32,6 +32,7 @@
 mod client;
 mod fifo;
 mod kit;
+mod lease;
 mod lines;
 mod processes;
 mod program;
@@ -39,6 +40,7 @@ mod response;
 mod running;
 mod server;
 mod setup;
+mod silent_fuse;
 mod tls;
 mod watcher;
 
@@ -47,6 +49,7 @@ use std::time::{Duration, Instant};
 pub use client::Client;
 pub use fifo::{FifoReader, Gate};
 pub use kit::{KIT, python};
+pub use lease::Leases;
 pub use lines::warnings_and_errors;
 pub use processes::{FAMILY, is_alive, launchers_of};
 pub use program::{
@@ -56,6 +59,7 @@ pub use response::{Ending, Response};
 pub use running::{SLOW, request, top};
 pub use server::{Ended, Server};
 pub use setup::{Setup, make_old};
+pub use silent_fuse::SilentFuse;
 pub use tls::{Authority, TlsClient, curl};
 pub use watcher::Watcher;
 

@@ -2,7 +2,8 @@
 //! parses no request.
 //!
 //! It gets its end of the link to the supervisor as standard input, and over that the socket to the server process. It has no listening
-//! socket, no key, no log but its standard error. It ends when the server process has closed the socket, after all script processes. Not
+//! socket, no key, no log but its standard error. It ends when the server process has closed the socket, or when the supervisor says so, after
+//! all script processes. Not
 //! here: what server and launcher say to each other, and the starts (`sluice_launch`); when a launcher is started (`supervisor`).
 
 use std::process::ExitCode;
@@ -71,7 +72,7 @@ async fn serve() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Obeys the supervisor until its end.
+/// Obeys the supervisor until its end, or until it has the launcher end.
 async fn obey(channel: &mut Channel, users: &CurrentUsers, health: &LauncherHealth) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {
@@ -86,6 +87,7 @@ async fn obey(channel: &mut Channel, users: &CurrentUsers, health: &LauncherHeal
                     tracing::debug!("launcher: {error}");
                 }
             }
+            ToLauncher::End => return,
             ToLauncher::Start(_) => tracing::error!("launcher: the supervisor has said twice how to start"),
         }
     }

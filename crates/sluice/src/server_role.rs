@@ -32,6 +32,7 @@ use sluice_settings::Settings;
 use sluice_tools::control::place;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::certificates;
 use crate::certificates::Certificates;
@@ -45,10 +46,16 @@ use supervised::{Link, SupervisorEvent};
 
 pub(crate) use supervised::{read_bundle, run_supervised, run_trial};
 
+/// How long the workers may take to end when the server ends at once. One that waits for a file system that answers nothing takes longer.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long calls on other threads may take when everything else has ended.
+const LEFT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Runs a server in this process until a signal ends it; the log has its settings already. The error is one line for the administrator.
 pub(crate) fn run(settings: Settings, logger: &Logger) -> Result<(), String> {
     allow_core_dumps(&settings)?;
-    runtime()?.block_on(async {
+    run_to_end(async {
         // Before the server, so that no signal is lost while it starts.
         let signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
         let server = Server::start(&settings).map_err(|error| error.to_string())?;
@@ -62,6 +69,14 @@ fn allow_core_dumps(settings: &Settings) -> Result<(), String> {
         true => sluice_launch::allow_core_dumps().map_err(|error| format!("core_dumps: {error}")),
         false => Ok(()),
     }
+}
+
+/// Runs the server's own event loop. Calls on other threads that hang in the kernel are left to it.
+fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(LEFT_TIMEOUT);
+    result
 }
 
 fn runtime() -> Result<Runtime, String> {
@@ -354,9 +369,11 @@ impl<'a> Role<'a> {
         link.iter_mut().for_each(Link::give_up_commands);
         let launcher = server.launcher();
         let mut joined = tokio::task::spawn_blocking(move || server.join());
+        let mut ends_by = matches!(end, End::AtOnce | End::Alone).then(|| Instant::now() + END_TIMEOUT);
         loop {
             let is_end = tokio::select! {
                 result = &mut joined => return result.map_err(|error| format!("server: {error}")),
+                () = until(ends_by) => return Err("a worker does not end: it hangs in the kernel, and is left to it".to_owned()),
                 event = signals.next() => matches!(event, Event::End),
                 heard = Link::next(link.as_mut()) => match heard {
                     SupervisorEvent::Message(mut message) => {
@@ -375,8 +392,17 @@ impl<'a> Role<'a> {
             if is_end {
                 tracing::info!("ending at once");
                 order.end();
+                ends_by.get_or_insert_with(|| Instant::now() + END_TIMEOUT);
             }
         }
+    }
+}
+
+/// Waits until a moment; forever without one.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

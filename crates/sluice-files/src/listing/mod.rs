@@ -12,7 +12,7 @@ pub mod page;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -250,8 +250,14 @@ impl Reader<'_> {
             }
             EntryKind::Script => Some(entry(EntryType::Script, None, None)),
             EntryKind::There => {
-                let metadata = match self.directory.open_below(&below) {
-                    Ok((_, metadata)) => metadata,
+                let opened = self.directory.open_below(&below).map(|(_, metadata)| metadata);
+                let metadata = match opened {
+                    // Another process holds a lease on it.
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => self.directory.metadata_below(&below),
+                    opened => opened,
+                };
+                let metadata = match metadata {
+                    Ok(metadata) => metadata,
                     Err(error) if is_exhausted(&error) => return Err(error),
                     Err(error) => {
                         self.leave_out(name, || self.directory.refusal(&below, &error));

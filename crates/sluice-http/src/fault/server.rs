@@ -29,6 +29,9 @@ const LAUNCHER_RETRY_AFTER: Duration = Duration::from_secs(2);
 /// After this time a client may retry when a directory or program is missing: a file system may be mounted soon.
 const MISSING_RETRY_AFTER: Duration = Duration::from_secs(30);
 
+/// After this time a client may retry when another process holds a lease on the file: one that means well has given it up by then.
+const LEASE_RETRY_AFTER: Duration = Duration::from_secs(2);
+
 /// A fault of the server. Large data is boxed, so that a result with a fault stays small.
 #[derive(Clone, Debug)]
 pub enum ServerFault {
@@ -64,6 +67,8 @@ pub enum ServerFault {
     Closed(Box<str>),
     /// 503: the engine that runs a script is not there; why, and what to do.
     NoEngine(Box<str>),
+    /// 503: another process holds a lease on the file with this name in its directory.
+    Leased(Box<str>),
     /// This path, for which a listing is wanted, is not a directory.
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
@@ -139,6 +144,7 @@ impl ServerFault {
             | ServerFault::Missing(_)
             | ServerFault::Closed(_)
             | ServerFault::NoEngine(_)
+            | ServerFault::Leased(_)
             | ServerFault::LauncherEnded
             | ServerFault::NoLauncher(_)
             | ServerFault::Ended => StatusCode::SERVICE_UNAVAILABLE,
@@ -155,6 +161,7 @@ impl ServerFault {
             ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
             ServerFault::PipesLocked => Some(PIPES_RETRY_AFTER),
             ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
+            ServerFault::Leased(_) => Some(LEASE_RETRY_AFTER),
             ServerFault::Missing(_) | ServerFault::Closed(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
         }
@@ -190,6 +197,12 @@ impl Display for ServerFault {
                 path.display()
             ),
             ServerFault::Closed(reason) | ServerFault::NoEngine(reason) => out.write_str(reason),
+            ServerFault::Leased(name) => write!(
+                out,
+                "file {}: another process holds a lease on it, and has been asked to give it up (F_SETLEASE in fcntl(2); file servers such as \
+                 Samba do it)",
+                Quoted(name)
+            ),
             ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
             ServerFault::Ended => out.write_str("the administrator has ended the request"),

@@ -28,6 +28,9 @@ const LATE_AFTER: Duration = Duration::from_secs(1);
 /// How long a thread waits for another operation.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// The number of a user that is not known.
+pub const UNKNOWN_USER: u32 = u32::MAX;
+
 type Operation = Box<dyn FnOnce() + Send>;
 
 /// The threads of this process.

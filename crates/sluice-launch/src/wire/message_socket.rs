@@ -7,14 +7,16 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
+use crate::foreign;
+use crate::foreign::elsewhere::UNKNOWN_USER;
+
 /// Descriptors with one message.
 pub(crate) const FDS_MAX: usize = 6;
 
 /// Bytes of a message. Larger programs are passed in a memory file.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Room for the descriptors of a message, with the alignment of its header. Twice as many as there may be: further ones are a fault, and
-/// are closed.
+/// Room for the descriptors of a message that is sent, with the alignment of its header.
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
 
@@ -26,7 +28,7 @@ pub(crate) struct Arrived {
     /// The length in the buffer.
     pub(crate) bytes: usize,
     pub(crate) fds: Vec<OwnedFd>,
-    /// Descriptors are missing: this process has no room for more, or there were far too many.
+    /// Descriptors are missing: this process has no room for more.
     pub(crate) are_fds_missing: bool,
 }
 
@@ -110,57 +112,16 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>
 /// Receives a message without waiting. `None` at the end.
 ///
 /// # Errors
-/// `WouldBlock`: there is none now. `InvalidData`: it is larger than the buffer, or has too many descriptors.
+/// `WouldBlock`: there is none now. `InvalidData`: it is larger than the buffer, or has too many descriptors, which are closed on another
+/// thread, because that may wait.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Arrived>> {
-    let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
-    let mut part = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
-    // SAFETY: msghdr is plain data for which all zeros is a valid value.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = &raw mut part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_BYTES as _;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the header points to memory that is valid during the call, with its lengths.
-    let bytes = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
-    let Ok(bytes) = usize::try_from(bytes) else {
-        return Err(io::Error::last_os_error());
-    };
-    let fds = taken(&header);
-    if header.msg_flags & libc::MSG_TRUNC != 0 || fds.len() > FDS_MAX {
+    let received = foreign::received::receive(socket, buffer, UNKNOWN_USER)?;
+    if received.is_cut || received.descriptors.len() > FDS_MAX {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let are_fds_missing = header.msg_flags & libc::MSG_CTRUNC != 0;
-    Ok((bytes > 0).then_some(Arrived {
-        bytes,
-        fds,
-        are_fds_missing,
+    Ok((received.bytes > 0).then(|| Arrived {
+        bytes: received.bytes,
+        are_fds_missing: received.descriptors.are_missing(),
+        fds: received.descriptors.into_expected(),
     }))
-}
-
-/// The descriptors that came with a message.
-fn taken(header: &libc::msghdr) -> Vec<OwnedFd> {
-    let mut fds = Vec::new();
-    // SAFETY: the kernel has filled in the buffer and its length; CMSG_FIRSTHDR and CMSG_NXTHDR stay within.
-    unsafe {
-        let mut entry = libc::CMSG_FIRSTHDR(header);
-        while let Some(found) = entry.as_ref() {
-            if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let mut data = libc::CMSG_DATA(entry).cast::<RawFd>();
-                // The length is a usize with glibc, a u32 with musl.
-                let bytes = u64::try_from(found.cmsg_len).unwrap_or(0);
-                let bytes = bytes.saturating_sub(u64::from(libc::CMSG_LEN(0)));
-                for _ in 0..bytes / size_of::<RawFd>() as u64 {
-                    // The kernel has just installed it; nothing else owns it.
-                    fds.push(OwnedFd::from_raw_fd(data.read_unaligned()));
-                    data = data.add(1);
-                }
-            }
-            entry = libc::CMSG_NXTHDR(header, entry);
-        }
-    }
-    fds
 }

@@ -10,11 +10,19 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::{Mode as FileMode, OFlags};
 use sluice_gateway::Excerpt;
+use sluice_launch::{UNKNOWN_USER, do_elsewhere};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// Bytes of a file that are read: the kernel reads 256 of a `#!` line.
 const LINE_BYTES_MAX: u64 = 256;
+
+/// How long the file and its interpreter are looked for. They may be in a file system that answers nothing.
+const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A byte order mark in UTF-8, which some editors for Windows write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -40,21 +48,25 @@ pub(crate) enum ShebangProblem {
 
 /// Finds what is wrong with the `#!` line of a file. `None` for a valid line, a file without one, and a file that cannot be read.
 pub(crate) async fn diagnose(file: PathBuf) -> Option<ShebangProblem> {
-    tokio::task::spawn_blocking(move || {
-        let mut start = Vec::new();
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
-        File::open(&file)
-            .ok()?
-            .take(LINE_BYTES_MAX)
-            .read_to_end(&mut start)
-            .ok()?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        check(&start, file.parent().unwrap_or(Path::new("/")), &path)
-    })
-    .await
-    .ok()?
+    let (found, finding) = oneshot::channel();
+    do_elsewhere(UNKNOWN_USER, move || {
+        // Nobody waits any more if it has taken too long.
+        let _ = found.send(find(&file));
+    });
+    timeout(FIND_TIMEOUT, finding).await.ok()?.ok()?
+}
+
+/// Reads the start of a file, and checks it. A file on which another process holds a lease is not waited for.
+fn find(file: &Path) -> Option<ShebangProblem> {
+    let mut start = Vec::new();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = File::from(rustix::fs::open(file, flags, FileMode::empty()).ok()?);
+    if !opened.metadata().ok()?.is_file() {
+        return None;
+    }
+    opened.take(LINE_BYTES_MAX).read_to_end(&mut start).ok()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    check(&start, file.parent().unwrap_or(Path::new("/")), &path)
 }
 
 /// Checks the start of a file; a relative interpreter is looked up in `directory`, and a program of env(1) in `path`.

@@ -1,8 +1,9 @@
 //! The server's side of the control socket: commands of the administrator to a running server.
 //!
-//! What is said is in `sluice_report::command`. Here: `socket` takes the commands. A connection is for one command. Signals can do the same, except for asking
+//! What is said is in `sluice_report::command`. Here: `socket` takes the commands, which `peer` reads. A connection is for one command. Signals can do the same, except for asking
 //! (`supervisor`). `sluice watch` is a command that leaves its connection open for the events (`watch_stream`). Not here: the client's side, and where
 //! the sockets are (`sluice_tools::control`).
 
+mod peer;
 pub(crate) mod socket;
 mod watch_stream;

@@ -22,12 +22,13 @@ use sluice_tools::control::place;
 use sluice_tools::control::watching::Watching;
 use sluice_watch::Hub;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
+use tokio::net::unix::{OwnedWriteHalf, UCred};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::peer::PeerReader;
 use super::watch_stream::{STALL, Stream};
 
 /// Commands at once; others wait.
@@ -159,7 +160,7 @@ struct Server {
 
 /// The server's end of a connection.
 struct Connection {
-    reader: BufReader<tokio::io::Take<OwnedReadHalf>>,
+    reader: BufReader<tokio::io::Take<PeerReader>>,
     writer: OwnedWriteHalf,
     peer: UCred,
     /// The permit that counts this command among those in progress.
@@ -212,11 +213,12 @@ async fn answer_peer(
     server: Server,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
+    let (reader, writer) = stream.into_split();
+    let reader = PeerReader::new(reader, peer.uid());
     if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
         tracing::warn!("control socket: user {} was refused", peer.uid());
         return Ok(());
     }
-    let (reader, writer) = stream.into_split();
     let mut reader = BufReader::new(reader.take(COMMAND_BYTES_MAX));
     let mut line = String::new();
     tokio::select! {

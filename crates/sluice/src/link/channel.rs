@@ -2,19 +2,20 @@
 //!
 //! A message is JSON. It may need several records: each begins with `+` (more follow) or `.` (the last one). Descriptors go with the first
 //! ones (SCM_RIGHTS, unix(7)). The child gets its end as standard input, the only descriptor that a program can take over without further
-//! agreement. Here: sending and receiving. Not here: what is said (`message`).
+//! agreement. Only the supervisor sends any; it takes none, because their close could wait for another process. Here: sending and receiving.
+//! Not here: what is said (`message`).
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sluice_launch::{ForeignDescriptors, UNKNOWN_USER, receive, refuse_descriptors};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -39,6 +40,16 @@ pub(crate) struct Channel {
     fds: Vec<OwnedFd>,
     /// Some of its descriptors found no room in this process.
     are_fds_missing: bool,
+    other: OtherSide,
+}
+
+/// The process at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OtherSide {
+    /// The supervisor, whose messages may have descriptors.
+    Supervisor,
+    /// A process that parses what others send: its messages have none.
+    Untrusted,
 }
 
 /// A message that has arrived.
@@ -48,16 +59,23 @@ pub(crate) struct Received<T> {
     pub(crate) fds: Vec<OwnedFd>,
 }
 
-/// Both ends, which do not block and are closed by execve(2).
+/// Both ends, which do not block and are closed by execve(2): that of the supervisor, which takes no descriptors, and the other one.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    refuse_descriptors(&near);
+    Ok((near, far))
 }
 
 impl Channel {
-    /// The channel over an end; call it within an event loop.
-    pub(crate) fn new(end: OwnedFd) -> io::Result<Channel> {
+    /// The channel over the supervisor's end, to a process that is not trusted; call it within an event loop.
+    pub(crate) fn to_untrusted(end: OwnedFd) -> io::Result<Channel> {
+        Channel::new(end, OtherSide::Untrusted)
+    }
+
+    fn new(end: OwnedFd, other: OtherSide) -> io::Result<Channel> {
         Ok(Channel {
+            other,
             socket: UnixStream::from_std(StdStream::from(end))?,
             text: Vec::new(),
             fds: Vec::new(),
@@ -70,7 +88,7 @@ impl Channel {
         let end = io::stdin().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
         rustix::io::ioctl_fionbio(&end, true)?;
-        Channel::new(end)
+        Channel::new(end, OtherSide::Supervisor)
     }
 
     /// The descriptor, for another process that goes on with the channel.
@@ -100,11 +118,11 @@ impl Channel {
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Received<T>>> {
         loop {
             self.socket.readable().await?;
-            let (text, fds, are_missing) = (&mut self.text, &mut self.fds, &mut self.are_fds_missing);
-            let socket = &self.socket;
-            let received = socket.try_io(Interest::READABLE, || {
-                receive_record(socket.as_fd(), text, fds, are_missing)
-            });
+            let received = match self.socket.try_io(Interest::READABLE, || self.receive_record()) {
+                Ok(Some(record)) => self.add(record).map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
             match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // The other side has ended without reading everything.
@@ -123,6 +141,48 @@ impl Channel {
                 Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
+    }
+}
+
+/// A part of a message that has arrived.
+struct Arrived {
+    /// The kind, and the text.
+    bytes: Vec<u8>,
+    descriptors: ForeignDescriptors,
+}
+
+impl Channel {
+    /// Receives a record. `None` at the end.
+    fn receive_record(&self) -> io::Result<Option<Arrived>> {
+        let mut bytes = vec![0; 1 + RECORD_BYTES];
+        let received = receive(self.socket.as_fd(), &mut bytes, UNKNOWN_USER)?;
+        if received.is_cut {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        bytes.truncate(received.bytes);
+        Ok((received.bytes > 0).then_some(Arrived {
+            bytes,
+            descriptors: received.descriptors,
+        }))
+    }
+
+    /// Appends a record to what has arrived. Returns its kind.
+    fn add(&mut self, record: Arrived) -> io::Result<u8> {
+        if self.other == OtherSide::Untrusted && !record.descriptors.is_empty() {
+            // They are closed on another thread.
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it has sent descriptors that nobody expects",
+            ));
+        }
+        let Some((kind, part)) = record.bytes.split_first() else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        self.text.extend_from_slice(part);
+        // The receiver has no descriptor left. The message is refused by whoever needs them, and no more than that.
+        self.are_fds_missing |= record.descriptors.are_missing();
+        self.fds.extend(record.descriptors.into_expected());
+        Ok(*kind)
     }
 }
 
@@ -175,37 +235,6 @@ fn send_record(socket: BorrowedFd<'_>, record: &Record<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends a record to what has arrived. Returns its kind; `None` at the end.
-fn receive_record(
-    socket: BorrowedFd<'_>,
-    text: &mut Vec<u8>,
-    fds: &mut Vec<OwnedFd>,
-    are_fds_missing: &mut bool,
-) -> io::Result<Option<u8>> {
-    let mut record = vec![0; 1 + RECORD_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RECORD_FDS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut record)], &mut ancillary, flags)?;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = message {
-            fds.extend(received);
-        }
-    }
-    if received.flags.contains(ReturnFlags::TRUNC) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    // The receiver has no descriptor left. The message is refused by whoever needs them, and no more than that.
-    *are_fds_missing |= received.flags.contains(ReturnFlags::CTRUNC);
-    match record[..received.bytes].split_first() {
-        None => Ok(None),
-        Some((kind, part)) => {
-            text.extend_from_slice(part);
-            Ok(Some(*kind))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -222,8 +251,8 @@ mod tests {
         block_on(async {
             let (near, far) = pair().expect("sockets");
             let (near, mut far) = (
-                Channel::new(near).expect("a channel"),
-                Channel::new(far).expect("a channel"),
+                Channel::to_untrusted(near).expect("a channel"),
+                Channel::new(far, OtherSide::Supervisor).expect("a channel"),
             );
             let (mut reader, writer) = io::pipe().expect("a pipe");
             let text = "x".repeat(RECORD_BYTES * 20);
@@ -250,10 +279,48 @@ mod tests {
         block_on(async {
             for (record, is_refused) in [(&b".\"a\""[..], false), (b"?\"a\"", true), (b".{", true)] {
                 let (near, far) = pair().expect("sockets");
-                let mut far = Channel::new(far).expect("a channel");
+                let mut far = Channel::new(far, OtherSide::Supervisor).expect("a channel");
                 rustix::io::write(&near, record).expect("room for a record");
                 assert_eq!(far.next::<String>().await.is_err(), is_refused, "{record:?}");
             }
+        });
+    }
+    #[test]
+    fn the_supervisor_takes_no_descriptors_of_others() {
+        block_on(async {
+            let (near, far) = pair().expect("sockets");
+            let is_refused = sluice_launch::passing(&near) == sluice_launch::Passing::Refused;
+            let mut near = Channel::to_untrusted(near).expect("a channel");
+            let far = Channel::new(far, OtherSide::Supervisor).expect("a channel");
+            let (_reader, writer) = io::pipe().expect("a pipe");
+            let sent = far.send(&"a", &[writer.as_fd()]).await;
+            match is_refused {
+                true => assert!(sent.is_err()),
+                false => assert!(near.next::<String>().await.is_err()),
+            }
+        });
+    }
+
+    #[test]
+    fn on_older_kernels_descriptors_of_others_end_the_channel_and_are_closed_before_they_pile_up() {
+        block_on(async {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let sockets = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+            let (near, far) = sockets.expect("sockets");
+            let (mut reader, writer) = io::pipe().expect("a pipe");
+            let fds = [writer.as_fd()];
+            let record = Record {
+                kind: [MORE],
+                text: b"a",
+                fds: &fds,
+            };
+            send_record(far.as_fd(), &record).expect("room for a record");
+            let mut near = Channel::to_untrusted(near).expect("a channel");
+            assert!(near.next::<String>().await.is_err());
+            assert!(near.fds.is_empty());
+            drop(writer);
+            let mut rest = String::new();
+            reader.read_to_string(&mut rest).expect("a pipe whose writers are gone");
         });
     }
 }

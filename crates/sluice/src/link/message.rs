@@ -66,6 +66,8 @@ pub(crate) enum ToLauncher {
     Users(ScriptUserSettings),
     /// Answer this.
     Ask,
+    /// End the scripts, and then end, because the server process is given up: it may hang in the kernel, so that its socket stays open.
+    End,
 }
 
 /// A message of a launcher to the supervisor.

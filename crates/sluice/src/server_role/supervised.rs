@@ -17,7 +17,7 @@ use sluice_settings::source::{Bundle, Source};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::report::Report;
-use super::{Role, allow_core_dumps, runtime};
+use super::{Role, allow_core_dumps, run_to_end, runtime};
 use crate::control::socket::Control;
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{Cause, FromServer, Start, ToServer, VERSION};
@@ -33,7 +33,7 @@ const COMMANDS_MAX: usize = 64;
 /// Runs a server process until its supervisor, or a signal, ends it. It tells the supervisor why it cannot start; an error is one that it
 /// cannot tell.
 pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
-    runtime()?.block_on(async {
+    run_to_end(async {
         // Before the server, so that no signal is lost while it starts.
         let signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
         let channel = Channel::of_stdin();

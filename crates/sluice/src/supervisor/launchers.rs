@@ -197,7 +197,7 @@ impl Supervisor<'_> {
     }
 
     /// Has another launcher started, at once or after a delay that grows with each death in a row.
-    fn delay_launcher(&mut self, index: usize) {
+    pub(super) fn delay_launcher(&mut self, index: usize) {
         let launcher = &mut self.launchers[index];
         if launcher.started.elapsed() >= STABLE {
             launcher.deaths = 0;

@@ -9,6 +9,7 @@
 //!            └──── died ──── Serving ◀──── over ─── Reloading, Upgrading
 //!                                └──── asked ─────────▶
 //!       any ── drain ──▶ Draining ── died ──▶ Ended       (BackingOff: at once)
+//!       any ── dying for `HANGS_AFTER` ──▶ abandoned: as if it had died
 //! ```
 //! A process that dies is replaced at once. One that dies again within `STABLE` is replaced after a delay that doubles each time. The
 //! supervisor never gives up, because a cause outside, such as missing memory, may go away.
@@ -23,6 +24,10 @@ const DELAY_FIRST: Duration = Duration::from_millis(100);
 
 /// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// A server process that was killed and has not ended after this time hangs in the kernel. What it waits for may never happen, so nothing
+/// waits for it.
+pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// The state of the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +53,10 @@ pub(super) enum State {
 pub(super) enum LifeEvent {
     /// The server process serves.
     Started,
-    /// The server process has ended.
+    /// The server process has ended, or was abandoned.
     Died,
+    /// The server process was killed, by whomever, and has not ended. Happens again while that is so.
+    Dying,
     /// The time of a delay is over.
     Due,
     /// The configuration is to be read again.
@@ -83,6 +90,8 @@ pub(super) enum Action {
     End,
     /// Kill it.
     Kill,
+    /// Go on without it, because it hangs in the kernel.
+    Abandon,
     /// End the supervisor.
     Exit,
 }
@@ -99,6 +108,8 @@ pub(super) struct Life {
     deaths: u32,
     /// A reload that waits.
     wants_reload: bool,
+    /// Since when the server process is known to be dying.
+    dying_since: Option<Instant>,
 }
 
 impl Life {
@@ -110,6 +121,7 @@ impl Life {
             started: now,
             deaths: 0,
             wants_reload: false,
+            dying_since: None,
         }
     }
 
@@ -133,6 +145,10 @@ impl Life {
 
     /// Decides what to do.
     pub(super) fn on(&mut self, event: LifeEvent, now: Instant) -> Option<Action> {
+        if matches!(event, LifeEvent::Died | LifeEvent::Started | LifeEvent::UpgradeOver) {
+            // From here on it is another process.
+            self.dying_since = None;
+        }
         match (self.state, event) {
             (State::Starting, LifeEvent::Started) => {
                 self.has_served = true;
@@ -166,6 +182,11 @@ impl Life {
             (State::Draining { signals }, LifeEvent::Drain) => {
                 self.state = State::Draining { signals: signals + 1 };
                 Some(if signals == 1 { Action::End } else { Action::Kill })
+            }
+            (State::BackingOff { .. } | State::Ended, LifeEvent::Dying) => None,
+            (_, LifeEvent::Dying) => {
+                let since = *self.dying_since.get_or_insert(now);
+                (now.saturating_duration_since(since) >= HANGS_AFTER).then_some(Action::Abandon)
             }
             (State::Starting | State::Serving | State::Reloading | State::Upgrading, LifeEvent::Drain) => {
                 self.state = State::Draining { signals: 1 };
@@ -329,5 +350,55 @@ mod tests {
             Some(Action::RefuseUpgrade),
             "while reloading"
         );
+    }
+    #[test]
+    fn a_killed_server_that_does_not_end_is_abandoned_and_another_one_started() {
+        let mut run = Run::serving();
+        assert_eq!(run.on(LifeEvent::Dying), None);
+        run.now += HANGS_AFTER - Duration::from_millis(1);
+        assert_eq!(run.on(LifeEvent::Dying), None);
+        run.now += Duration::from_millis(1);
+        assert_eq!(run.on(LifeEvent::Dying), Some(Action::Abandon));
+        // The supervisor has abandoned it.
+        assert_eq!(run.on(LifeEvent::Died), Some(Action::Wait(Duration::ZERO)));
+        assert_eq!(run.on(LifeEvent::Dying), None);
+        assert_eq!(run.on(LifeEvent::Due), Some(Action::Start));
+        assert_eq!(
+            run.on(LifeEvent::Dying),
+            None,
+            "the time begins again with another process"
+        );
+    }
+
+    #[test]
+    fn a_server_that_ends_in_time_is_not_abandoned() {
+        let mut run = Run::serving();
+        run.on(LifeEvent::Dying);
+        run.now += HANGS_AFTER / 2;
+        assert_eq!(run.delay(), Duration::ZERO);
+        run.now += HANGS_AFTER / 2;
+        assert_eq!(run.on(LifeEvent::Dying), None);
+    }
+
+    #[test]
+    fn a_server_that_hangs_while_it_is_to_end_does_not_keep_the_supervisor() {
+        let mut run = Run::serving();
+        run.on(LifeEvent::Drain);
+        run.on(LifeEvent::Dying);
+        run.now += HANGS_AFTER;
+        assert_eq!(run.on(LifeEvent::Dying), Some(Action::Abandon));
+        assert_eq!(run.on(LifeEvent::Died), Some(Action::Exit));
+    }
+
+    #[test]
+    fn a_server_that_hangs_during_a_reload_or_an_upgrade_is_abandoned() {
+        for event in [LifeEvent::Reload, LifeEvent::Upgrade] {
+            let mut run = Run::serving();
+            run.on(event);
+            run.on(LifeEvent::Dying);
+            run.now += HANGS_AFTER;
+            assert_eq!(run.on(LifeEvent::Dying), Some(Action::Abandon));
+            assert_eq!(run.on(LifeEvent::Died), Some(Action::Wait(Duration::ZERO)));
+        }
     }
 }

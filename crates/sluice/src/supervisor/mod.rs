@@ -10,6 +10,7 @@
 //! the queues of the sockets meanwhile. Here: carrying out what `life` decides. Not here: which sockets (`sockets`, `activation`), what is
 //! reported to systemd (`notify`), the next program (`takeover`).
 
+mod abandon;
 mod activation;
 mod children;
 mod files;
@@ -84,6 +85,10 @@ struct Supervisor<'a> {
     candidate: Option<Candidate>,
     /// Server processes that were replaced and end.
     retired: Vec<ServerProcess>,
+    /// Server processes that hang in the kernel, and that nobody waits for.
+    abandoned: Vec<i32>,
+    /// When it is looked next whether one hangs.
+    check_due: Instant,
     /// Settings, or certificates, that the server process tries.
     pending: Option<reload::Pending>,
     /// The commands and signals that asked for the next reload.
@@ -117,6 +122,7 @@ enum Event {
     Certificates,
     Due,
     LauncherDue,
+    CheckDue,
     TooLate,
 }
 
@@ -141,6 +147,7 @@ impl Supervisor<'_> {
                 Event::Certificates => self.renew_certificates().await,
                 Event::Due => self.on(LifeEvent::Due).await,
                 Event::LauncherDue => self.on_launchers_due().await,
+                Event::CheckDue => self.check_processes().await,
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
             }
         }
@@ -163,6 +170,7 @@ impl Supervisor<'_> {
             () = self.certificates.changed(), if is_serving => Event::Certificates,
             () = until(due) => Event::Due,
             () = until(launcher_due) => Event::LauncherDue,
+            () = until(Some(self.check_due)) => Event::CheckDue,
             () = until(limit) => Event::TooLate,
         }
     }
@@ -215,6 +223,7 @@ impl Supervisor<'_> {
                 }
                 self.kill_launchers();
             }
+            Action::Abandon => return self.abandon_server().await,
             Action::Exit => {
                 // There was no server process that could have been drained.
                 self.notifier.stopping();
@@ -375,9 +384,10 @@ impl Supervisor<'_> {
             }
             self.give_up_candidate(&format!("it {}", describe(ended.status))).await;
         }
-        let retired = self.retired.len();
+        let earlier = self.retired.len() + self.abandoned.len();
         self.retired.retain(|process| process.pid != ended.pid);
-        if self.retired.is_empty() && retired > 0 {
+        self.forget_abandoned(ended.pid);
+        if self.retired.is_empty() && self.abandoned.is_empty() && earlier > 0 {
             self.send(&ToServer::Alone).await;
         }
     }
@@ -385,6 +395,15 @@ impl Supervisor<'_> {
     async fn on_server_end(&mut self, ended: &Ended) {
         let Some(mut server) = self.server.take() else { return };
         self.failure = last_failure(&mut server).await.or(self.failure.take());
+        match self.life.state() {
+            State::Draining { .. } if ended.status.exit_status() == Some(0) => self.forget_plans(),
+            _ => self.conclude_server(ended.pid, &describe(ended.status)),
+        }
+        self.on(LifeEvent::Died).await;
+    }
+
+    /// Forgets what the server process was to do, because it has ended.
+    fn forget_plans(&mut self) {
         self.is_cleaning = self.children.kill_leftovers() > 0;
         self.pending = None;
         self.upgrade = None;
@@ -392,12 +411,14 @@ impl Supervisor<'_> {
         if let Some(candidate) = self.candidate.take() {
             kill(candidate.process.pid);
         }
-        let how = describe(ended.status);
-        let is_good = ended.status.exit_status() == Some(0);
+    }
+
+    /// Reports the end of a server process that was not asked to end, or that has not ended as it was asked; `how` says how it has ended.
+    fn conclude_server(&mut self, pid: i32, how: &str) {
+        self.forget_plans();
         match self.life.state() {
-            State::Draining { .. } if is_good => {}
             State::Draining { .. } => {
-                tracing::error!("server process {} {how} while it was to end", ended.pid);
+                tracing::error!("server process {pid} {how} while it was to end");
                 self.failure = Some(format!("the server process {how} while it was to end"));
             }
             State::Starting if !self.life.has_served() => {
@@ -411,14 +432,13 @@ impl Supervisor<'_> {
                     .failure
                     .take()
                     .map_or(String::new(), |failure| format!(": {failure}"));
-                tracing::error!("server process {} {how}{because}", ended.pid);
+                tracing::error!("server process {pid} {how}{because}");
                 self.history.restarts += 1;
-                self.history.last_end = Some(how.clone());
+                self.history.last_end = Some(how.to_owned());
                 self.notifier
                     .status(&format!("The server process {how}, and is started again"));
             }
         }
-        self.on(LifeEvent::Died).await;
     }
 
     fn announce_restart(&self, delay: Duration) {

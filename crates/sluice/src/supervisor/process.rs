@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::time::timeout;
@@ -27,6 +27,8 @@ pub(super) struct ServerProcess {
     pub(super) channel: Channel,
     /// Whether the channel has ended.
     pub(super) is_closed: bool,
+    /// Since when it is known to be dying (`abandon`).
+    pub(super) dying_since: Option<Instant>,
 }
 
 impl ServerProcess {
@@ -34,8 +36,9 @@ impl ServerProcess {
     pub(super) fn new(pid: i32, end: OwnedFd) -> io::Result<ServerProcess> {
         Ok(ServerProcess {
             pid,
-            channel: Channel::new(end)?,
+            channel: Channel::to_untrusted(end)?,
             is_closed: false,
+            dying_since: None,
         })
     }
 

@@ -9,6 +9,7 @@ mod compression;
 mod conditions;
 mod directories;
 mod files;
+mod leases;
 mod links;
 mod listing;
 mod missing;

@@ -3,6 +3,7 @@
 mod activation;
 mod addresses;
 mod container;
+mod hangs;
 mod notify;
 mod restart;
 mod roles;

@@ -1,0 +1,69 @@
+//! A file system in user space that takes requests and answers none: what opens, reads or closes one of its files waits, and SIGKILL does not
+//! end that. Whoever may mount one can hold up in this way whoever touches its files.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::lines::Lines;
+
+const SERVER: &str = include_str!("silent_fuse.py");
+
+/// A mounted file system. Dropping it ends every call that waits for it, and unmounts it.
+pub struct SilentFuse {
+    server: Child,
+    output: Lines,
+}
+
+impl SilentFuse {
+    /// Mounts one, which answers until it falls silent, with these files: names and contents. `None` where that is not possible, with a
+    /// message.
+    #[track_caller]
+    pub fn mount(place: &Path, files: &[(&str, &str)]) -> Option<SilentFuse> {
+        std::fs::create_dir_all(place).expect("a directory");
+        let mut command = Command::new("python3");
+        command.args(["-SEc", SERVER]).arg(place);
+        for (name, content) in files {
+            command.args([name, content]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        if !Path::new("/dev/fuse").exists() {
+            skip("this system has no /dev/fuse");
+            return None;
+        }
+        let mut server = crate::program::spawn(&mut command).expect("python3");
+        let output = Lines::read(server.stdout.take().expect("a pipe"));
+        let first = output.wait_for(1, |_| true);
+        if first[0] != "mounted" {
+            skip(&first[0]);
+            let _ = server.wait();
+            return None;
+        }
+        Some(SilentFuse { server, output })
+    }
+
+    /// Has it answer nothing any more.
+    pub fn fall_silent(&mut self) {
+        let commands = self.server.stdin.as_mut().expect("a pipe");
+        commands.write_all(b"silent\n").expect("the server reads");
+        self.output.wait_for(1, |line| line == "silent");
+    }
+
+    /// Waits until a request has come that it does not answer.
+    #[track_caller]
+    pub fn await_request(&self) {
+        self.output.wait_for(1, |line| line == "asked");
+    }
+}
+
+impl Drop for SilentFuse {
+    fn drop(&mut self) {
+        drop(self.server.stdin.take());
+        let _ = self.server.wait();
+    }
+}
+
+fn skip(why: &str) {
+    // Not eprintln!, which only the program may use.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: no file system in user space: {why}");
+}
