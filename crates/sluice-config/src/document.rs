@@ -5,11 +5,16 @@
 //! counts as a mistake; the code that finds one writes its message.
 
 use std::cell::RefCell;
-use std::io;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use rustix::fs::OFlags;
+use sluice_script::program::python_modules::module_directories;
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
 use sluice_settings::permission::{self, Subject, Use};
@@ -39,6 +44,10 @@ pub(crate) struct Document<'a> {
     pub(crate) inspect: &'a dyn Fn(&Path) -> FileKind,
     /// Names the engines of a route that cannot be started, a line for each.
     pub(crate) missing_engines: &'a dyn Fn(&EngineSettings) -> Vec<String>,
+    /// Lists the directories of installed modules for an application in Python.
+    pub(crate) module_directories: &'a dyn Fn(&EngineSettings) -> Vec<PathBuf>,
+    /// Reads the text of a module in Python; `None` if that is not possible.
+    pub(crate) read_module: &'a dyn Fn(&Path) -> Option<String>,
     /// Reads a template that the configuration names. The error is a reason that follows the path: `cannot be read: …`.
     pub(crate) read_template: &'a dyn Fn(&Path) -> Result<String, String>,
     /// Reads a directory and the files that a configuration includes.
@@ -127,6 +136,8 @@ impl<'a> Document<'a> {
             directory,
             inspect: &FileKind::at,
             missing_engines: &missing_engines,
+            module_directories: &module_directories,
+            read_module: &read_module,
             read_template: &|path| DISK.read_template(path),
             included: &DISK,
             source: &DISK.0,
@@ -150,6 +161,8 @@ impl<'a> Document<'a> {
             directory,
             inspect: self.inspect,
             missing_engines: self.missing_engines,
+            module_directories: self.module_directories,
+            read_module: self.read_module,
             read_template: self.read_template,
             included: self.included,
             source: self.source,
@@ -193,6 +206,11 @@ impl<'a> Document<'a> {
                 Some(sdk) if sdk.ends_with("missing") => vec!["the engine is missing".to_owned()],
                 _ => Vec::new(),
             },
+            module_directories: &|engines| match &engines.virtualenv {
+                Some(virtualenv) => vec![virtualenv.join("modules")],
+                None => Vec::new(),
+            },
+            read_module: &|path| path.ends_with("asgi.py").then(|| "app = FastAPI()\n".to_owned()),
             read_template,
             included,
             ..self
@@ -414,6 +432,21 @@ impl IncludedFiles for SourceFiles {
 fn missing_engines(engines: &EngineSettings) -> Vec<String> {
     let missing = sluice_script::program::engine::missing_engines(engines).into_iter();
     missing.map(|missing| missing.to_string()).collect()
+}
+
+/// The text of a module, as far as it is needed: applications are short.
+fn read_module(path: &Path) -> Option<String> {
+    const BYTES_MAX: u64 = 1 << 20;
+    let mut text = Vec::new();
+    // Neither a FIFO nor a lease is waited for.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(path)
+        .ok()?;
+    file.take(BYTES_MAX).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.

@@ -3,10 +3,11 @@
 //! Not here: where the files of an engine are (`sluice_server`), and the other keys of a script (`script`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use sluice_settings::{Engine, ScriptSettings};
+use sluice_settings::{Engine, ScriptSettings, module_files};
 
+use super::asgi::is_asgi;
 use super::description::Fallback::{Required, Words};
 use super::document::{At, Document, FileKind};
 use super::interpreters::is_suffix;
@@ -91,7 +92,7 @@ pub(super) const APP: Key<Draft> = Key {
     }),
     default: Words("none: the path names a script"),
     text: "An application that the engine loads once, and that gets every path of the route: for Python `module:callable` (WSGI), for Perl a file \
-           (PSGI), for PHP a script that loops over requests. It is in `directory`. SCRIPT_NAME is the path before the `*` without its \
+           (PSGI), for PHP a script that loops over requests. It is in `directory`. In Python it may also be an installed module. SCRIPT_NAME is the path before the `*` without its \
            slash, PATH_INFO the rest.",
     example: "\"shop:app\"",
 };
@@ -320,10 +321,35 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
         return table.refuse("app", &message);
     }
     let files = engine.app_files(directory, app);
-    if files.iter().all(|file| matches!(inspect(file), FileKind::Missing(_))) {
+    let installed = match engine {
+        Engine::Python => (table.document.module_directories)(&script.engines),
+        _ => Vec::new(),
+    };
+    let all_files = files.iter().cloned();
+    let all_files = all_files.chain(installed.iter().flat_map(|directory| module_files(directory, app)));
+    let is_there = |file: &PathBuf| !matches!(inspect(file), FileKind::Missing(_));
+    let Some(file) = all_files.into_iter().find(is_there) else {
         let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-        let message = format!("app: no {}: put it there or fix the name", shown.join(" and no "));
-        table.document.report_missing(table.line_of("app"), message);
+        let elsewhere = if installed.is_empty() {
+            ""
+        } else {
+            ", and no such module is installed"
+        };
+        let message = format!(
+            "app: no {}{elsewhere}: put it there or fix the name",
+            shown.join(" and no ")
+        );
+        return table.document.report_missing(table.line_of("app"), message);
+    };
+    let Some((module, called)) = app.split_once(':').filter(|_| *engine == Engine::Python) else {
+        return;
+    };
+    if (table.document.read_module)(&file).is_some_and(|text| is_asgi(&text, called)) {
+        let message = format!(
+            "{called} is an ASGI application, and the engine runs WSGI: wrap it by a2wsgi (pip install a2wsgi), in a module wsgi.py: from a2wsgi import \
+             ASGIMiddleware; from {module} import {called} as asgi; app = ASGIMiddleware(asgi), and write app = \"wsgi:app\""
+        );
+        table.refuse("app", &message);
     }
 }
 

@@ -14,6 +14,7 @@
 mod access;
 mod access_warnings;
 mod agents;
+mod asgi;
 mod cache;
 mod changes;
 mod client_certificates;

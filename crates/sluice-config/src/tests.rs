@@ -82,6 +82,7 @@ fn file_kind(path: &Path) -> FileKind {
         name if name == "missing" && !path.ends_with("not/missing") || name.ends_with(".log") => {
             FileKind::Missing("No such file or directory".into())
         }
+        _ if path.contains("/a/installed") => FileKind::Missing("No such file or directory".into()),
         "fifo.toml" => FileKind::Other,
         name if name.ends_with(".pem") || name.ends_with(".toml") => FileKind::File,
         "socket" => FileKind::Other,

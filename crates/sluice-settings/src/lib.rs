@@ -32,5 +32,5 @@ pub use settings::{
     OwnedScriptSettings, OwnerSettings, PermittedFiles, PoolSettings, ProxySettings, RecordSettings, RefusalSettings,
     RequestBody, Rotation, RouteSettings, ScriptLimits, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
     ScriptUser, ScriptUserSettings, ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory, Statuses,
-    SuffixScripts, TlsSettings, UnknownHosts, User, UserSettings, WatchSettings, suffix_of,
+    SuffixScripts, TlsSettings, UnknownHosts, User, UserSettings, WatchSettings, module_files, suffix_of,
 };

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use client::{DnsSettings, ProxySettings};
 pub use directory::{Convert, DirectorySettings, Fallback, RecordSettings, SuffixScripts, suffix_of};
-pub use engine::{Engine, EngineSettings};
+pub use engine::{Engine, EngineSettings, module_files};
 pub use links::FollowLinks;
 pub use listen::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings,

@@ -19,6 +19,7 @@ from .loop import exit_now
 from .wsgi_reply import FileWrapper, Reply, Unwritable
 
 INPUT_BUFFER_BYTES = 65536
+CO_COROUTINE = 0x80  # inspect.CO_COROUTINE
 
 
 class AppError(Exception):
@@ -73,7 +74,16 @@ def load(name):
         raise AppError(f"app = {name!r}: write module:callable or module:factory() with literal arguments ({error})") from None
     if not callable(found):
         raise AppError(f"app = {name!r}: {expression} is of type {type(found).__name__}, which cannot be called")
+    if _is_coroutine(found) or _is_coroutine(getattr(type(found), "__call__", None)):
+        raise AppError(
+            f"app = {name!r}: {expression} is an ASGI application, and this engine runs WSGI: wrap it by a2wsgi.ASGIMiddleware (pip install a2wsgi)"
+        )
     return found
+
+
+def _is_coroutine(function):
+    """Whether it is defined by `async def`."""
+    return bool(getattr(getattr(function, "__code__", None), "co_flags", 0) & CO_COROUTINE)
 
 
 def _attribute(module, tree):

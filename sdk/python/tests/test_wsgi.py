@@ -2,10 +2,13 @@
 
 import hashlib
 import os
+import sys
 import unittest
 
 import support
 from support import testing
+
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 VALID = '''
 import os, sys, time
@@ -262,6 +265,9 @@ class Applications(testing.ServerCase):
             route("/broken/*", "broken:app"),
             route("/changing/*", "changing:app"),
             route("/missing/*", "valid:nothing_like_this"),
+            route("/asgi/*", "asgi:app"),
+            route("/asgi-class/*", "asgi_class:app"),
+            route("/installed/*", "installed_application:app", ', virtualenv = "@DIR@/venv"'),
             route("/flask/*", "flask_site:app"),
             route("/django/*", "django_site:application"),
             route("/bottle/*", "bottle_site:app"),
@@ -274,14 +280,34 @@ class Applications(testing.ServerCase):
         "site/changing.py": "from changing_text import app\n",
         "site/changing_text.py": CHANGING % "0",
         "site/broken.py": "import no_such_module\n",
+        # Not certain by their text, so the server starts.
+        "site/asgi.py": "async def call(scope, receive, send): pass\napp = call\n",
+        "site/asgi_class.py": "class Application:\n    async def __call__(self, scope, receive, send): pass\napp = Application()\n",
+        f"venv/lib/{PYTHON}/site-packages/installed_application/__init__.py": CHANGING % "installed",
+        "venv/pyvenv.cfg": f"home = {os.path.dirname(os.path.realpath(sys.executable))}\ninclude-system-site-packages = false\n",
+        "venv/bin/.keep": "",
         "site/flask_site.py": FLASK,
         "site/django_site.py": DJANGO,
         "site/bottle_site.py": BOTTLE,
         "large": large,
     }
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.symlink(os.path.realpath(sys.executable), cls.server.path("venv/bin/python"))
+
     def get(self, path, **headers):
         return self.server.get(path, headers)
+
+    def test_an_installed_application(self):
+        self.assertEqual(self.get("/installed/x").text, "installed")
+
+    def test_an_asgi_application_says_what_to_do(self):
+        for path in ("/asgi/", "/asgi-class/"):
+            start = self.server.log_position()
+            self.assertEqual(self.get(path).status, 502)
+            self.server.log_line("is an ASGI application, and this engine runs WSGI: wrap it by a2wsgi.ASGIMiddleware", start)
 
     def assert_failed(self, path):
         """The response is never one that looks complete: 502 if nothing has been sent yet."""

@@ -2,6 +2,7 @@
 
 use sluice_settings::{Action, Engine, EngineSettings};
 
+use super::messages::with_route;
 use super::read;
 
 /// The engines of a route with these keys in its script section.
@@ -83,6 +84,26 @@ fn engines_that_do_not_go_with_the_rest_are_reported() {
         (
             "directory = 'a', mode = 'rte', engine = 'php', arguments = true",
             "arguments = true: only a cgi script is started for each request and has arguments: remove it, or write mode = \"cgi\"",
+        ),
+    ] {
+        assert_eq!(message_of(script), message, "{script}");
+    }
+}
+
+#[test]
+fn an_application_may_be_an_installed_module_and_must_not_be_asgi() {
+    let script = "directory = 'a', mode = 'rte', engine = 'python', virtualenv = 'venv', app = 'installed:app'";
+    let read = read(&with_route(&format!("path = '/x/*'\nscript = {{ {script} }}")));
+    read.unwrap_or_else(|errors| panic!("{errors}"));
+    for (script, message) in [
+        (
+            "directory = 'a', mode = 'rte', engine = 'python', app = 'installed:app'",
+            "app: no /etc/sluice/a/installed.py and no /etc/sluice/a/installed/__init__.py: put it there or fix the name",
+        ),
+        (
+            "directory = 'a', mode = 'rte', engine = 'python', app = 'asgi:app'",
+            "app = 'asgi:app': app is an ASGI application, and the engine runs WSGI: wrap it by a2wsgi (pip install a2wsgi), in a module \
+             wsgi.py: from a2wsgi import ASGIMiddleware; from asgi import app as asgi; app = ASGIMiddleware(asgi), and write app = \"wsgi:app\"",
         ),
     ] {
         assert_eq!(message_of(script), message, "{script}");

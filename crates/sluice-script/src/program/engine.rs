@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource};
+use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource, module_files};
 
+use crate::program::python_modules::module_directories;
 use crate::program::sdk;
 use crate::program::search_path::find_program;
 use crate::program::source_files::SourcePath;
@@ -34,6 +35,8 @@ pub struct EngineProgram {
     key: PathBuf,
     /// Found when the route was opened.
     found: Result<Command, MissingEngine>,
+    /// Where an application in Python is that is not in the directory of its route.
+    modules: Vec<PathBuf>,
 }
 
 /// How an engine is started.
@@ -96,6 +99,7 @@ impl Engines {
                 settings: settings.clone(),
                 key: format!("{} {}", engine.name(), programs.len()).into(),
                 found: find(engine, settings),
+                modules: settings.app.iter().flat_map(|_| module_directories(settings)).collect(),
             });
             programs.push(Arc::clone(&program));
             program
@@ -111,9 +115,16 @@ impl Engines {
 
     /// The engine of an application, and the files of which one is its SCRIPT_FILENAME.
     #[must_use]
-    pub fn of_app(&self, directory: &Path, app: &str) -> Option<(&Arc<EngineProgram>, Vec<PathBuf>)> {
+    pub fn of_app<'a>(
+        &'a self,
+        directory: &Path,
+        app: &'a str,
+    ) -> Option<(&'a Arc<EngineProgram>, impl Iterator<Item = PathBuf> + use<'a>)> {
         let engine = self.engine.as_ref()?;
-        Some((engine, engine.engine.app_files(directory, app)))
+        let own = engine.engine.app_files(directory, app);
+        let installed = engine.modules.iter();
+        let installed = installed.flat_map(move |directory| module_files(directory, app));
+        Some((engine, own.into_iter().chain(installed)))
     }
 
     /// The engine of the route for a file that the configuration names.

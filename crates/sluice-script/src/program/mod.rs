@@ -7,10 +7,12 @@
 //!   script ─── stamp             one script: its file, its engine, and their versions
 //!     └─ engine ─── sdk          the programs that run many scripts
 //!          ├─ search_path        where they are
+//!          ├─ python_modules     applications that are installed
 //!          └─ source_files       changes that replace kept processes
 //! ```
 
 pub mod engine;
+pub mod python_modules;
 pub(crate) mod script;
 pub(crate) mod sdk;
 pub mod search_path;

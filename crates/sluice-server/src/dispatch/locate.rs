@@ -37,17 +37,21 @@ pub(crate) fn locate(
         }
         ScriptSource::App { directory, name: app } => {
             let (name, rest) = divide(route.pattern.begin(), path);
-            let (engine, files) = script
+            let (engine, mut files) = script
                 .engines
                 .of_app(directory, app)
                 .ok_or_else(|| not_found(directory))?;
-            let found = files.iter().find_map(|file| Some((file, stat(file).ok()?)));
+            let found = files.find_map(|file| stat(&file).ok().map(|metadata| (file, metadata)));
             let Some((file, metadata)) = found else {
-                let expected = files.first().unwrap_or(directory);
+                let expected = script
+                    .engines
+                    .of_app(directory, app)
+                    .and_then(|(_, mut files)| files.next());
+                let expected = expected.unwrap_or_else(|| directory.clone());
                 return Err(ServerFault::Missing(expected.as_path().into()).into());
             };
             let runner = Runner::Engine(Some(Arc::clone(engine)));
-            check(file.clone(), runner, name, rest, &metadata)
+            check(file, runner, name, rest, &metadata)
         }
         ScriptSource::Root => {
             let below = captured.trim_start_matches('/');

@@ -119,11 +119,7 @@ impl Engine {
     /// The files of which one is SCRIPT_FILENAME of an application.
     pub fn app_files(&self, directory: &Path, app: &str) -> Vec<PathBuf> {
         match self {
-            Engine::Python => {
-                let module = app.split(':').next().unwrap_or(app).replace('.', "/");
-                let package = directory.join(&module).join("__init__.py");
-                vec![directory.join(format!("{module}.py")), package]
-            }
+            Engine::Python => module_files(directory, app).into(),
             Engine::Perl | Engine::Php | Engine::Program { .. } => vec![directory.join(app)],
         }
     }
@@ -139,6 +135,14 @@ impl EngineSettings {
     pub fn all(&self) -> impl Iterator<Item = &Engine> {
         self.engine.iter().chain(self.by_suffix.values())
     }
+}
+
+/// The files of which one is the module of an application in Python, if it is in this directory.
+#[must_use]
+pub fn module_files(directory: &Path, app: &str) -> [PathBuf; 2] {
+    let module = app.split(':').next().unwrap_or(app).replace('.', "/");
+    let package = directory.join(&module).join("__init__.py");
+    [directory.join(format!("{module}.py")), package]
 }
 
 #[cfg(test)]
