@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::process::default_environment::path_of_scripts;
 use sluice_gateway::Excerpt;
 
 /// Bytes of a file that are read: the kernel reads 256 of a `#!` line.
@@ -50,8 +51,7 @@ pub(crate) async fn diagnose(file: PathBuf) -> Option<ShebangProblem> {
             .take(LINE_BYTES_MAX)
             .read_to_end(&mut start)
             .ok()?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        check(&start, file.parent().unwrap_or(Path::new("/")), &path)
+        check(&start, file.parent().unwrap_or(Path::new("/")), path_of_scripts())
     })
     .await
     .ok()?
