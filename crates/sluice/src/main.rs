@@ -124,7 +124,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
         Command::Check(check) => return run_check(&check),
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
-            let site = demo::Site::unpack()?;
+            let site = demo::Site::unpack(demo.sdk()?)?;
             server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
         }
         Command::Workout(workout) => return sluice_tools::workout::run(&workout, print),

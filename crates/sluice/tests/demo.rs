@@ -224,6 +224,23 @@ fn exercises_print_the_published_tables_with_figures_of_this_machine() {
         count += 1;
     }
     assert!(count >= 5, "{page}");
+    if is_built {
+        let table = demo.exercise("bandwidth.sh", "http");
+        // Amounts of the titles are those that were measured, and each table measures for itself.
+        for words in [
+            "10 MiB in records of 65,536",
+            "10 MiB in records of 16,384",
+            "memory buffer / mailbox: 1.70, here ",
+            "memory buffer / mailbox: 5.12, here ",
+        ] {
+            assert!(table.contains(words), "no {words} in\n{table}");
+        }
+        assert!(!table.contains("1000 MiB") && !table.contains("250 MiB"), "{table}");
+        let table = demo.exercise("scripts_v4.sh", "http");
+        assert!(table.contains("there it was ?200"), "{table}");
+    }
+    let table = demo.exercise("xfer_v4.sh", "http");
+    assert!(table.contains("for 50ms in each row"), "{table}");
     let table = demo.exercise("perf_files.sh", "http");
     let row = table
         .lines()
@@ -235,6 +252,16 @@ fn exercises_print_the_published_tables_with_figures_of_this_machine() {
         cells[5].replace(',', "").parse::<f64>().expect("a rate") > 0.0,
         "{table}"
     );
+}
+
+#[test]
+fn engines_of_another_directory_are_used() {
+    let sdk = tree().join("sdk");
+    let demo = Demo::start_with(Layout::Installed, &["--sdk", sdk.to_str().expect("a path of UTF-8")]);
+    let page = demo.page();
+    assert!(!page.contains("the engine of perl is not there"), "{page}");
+    let elsewhere = Demo::start_with(Layout::Installed, &["--sdk", "/nonexistent"]);
+    assert!(elsewhere.page().contains("the engine of perl is not there"));
 }
 
 #[test]
