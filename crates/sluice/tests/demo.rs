@@ -32,7 +32,7 @@ fn every_link_of_the_page_works() {
     for link in links.iter().filter(|link| !link.starts_with("/source/")) {
         match link.as_str() {
             // These have their own tests.
-            "/cgi-bin/clock.sh" | "/cgi-bin/fail.sh" | "/cgi-bin/fail.sh?late" | "/-/" => continue,
+            "/cgi-bin/clock.sh" | "/cgi-bin/fail.sh" | "/cgi-bin/fail.sh?late" | "/-/" | "/-/watch?start" => continue,
             _ => {}
         }
         let reply = demo.get(link);
@@ -252,6 +252,32 @@ fn exercises_print_the_published_tables_with_figures_of_this_machine() {
         cells[5].replace(',', "").parse::<f64>().expect("a rate") > 0.0,
         "{table}"
     );
+}
+
+/// The pages of the demo in a browser: what a visitor should see first, one right edge, and nothing that is wider than its window.
+const IN_BROWSER: &str = concat!(
+    include_str!("operations/browser.py"),
+    "\n\n",
+    include_str!("demo_in_browser.py")
+);
+
+#[test]
+fn the_pages_fit_a_desktop_and_a_phone() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let mut programs = std::env::split_paths(&path).flat_map(|directory| names.map(|name| directory.join(name)));
+    let Some(program) = programs.find(|program| program.is_file()) else {
+        return skip("Chromium");
+    };
+    let demo = Demo::start(Layout::Installed);
+    let ran = Command::new("python3")
+        .args(["-c", IN_BROWSER])
+        .arg(program)
+        .arg(format!("http://{}", demo.address))
+        .output()
+        .expect("Python");
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && ran.stdout.ends_with(b"done\n"), "{errors}");
 }
 
 #[test]
