@@ -10,7 +10,7 @@ row() {
     printf '%-4s c %-3s %10s %10s %10s %10s %12s %12s\n' "$1" "$2" "$3" "$4" "$5" "$6" "$off" "$rate"
 }
 
-title "Small files, a connection for each request: 200 requests"
+title "Small files, a connection for each request, for $TIME in each row (published: 200 requests)"
 printf '%-10s %21s %21s\n' '' 'WASD, cache off' 'WASD, cache on'
 printf '%-10s %10s %10s %10s %10s %12s %12s\n' '' seconds requests/s seconds requests/s 'off, here' 'on, here'
 row 0k 1 2.30 87 0.95 210

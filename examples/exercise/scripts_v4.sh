@@ -19,3 +19,4 @@ row 1 0 0K 7.1 12.0 36.0
 row 1 16384 16K 6.8 11.2 29.7
 row 10 0 0K 9.7 19.1 43.0
 row 10 16384 16K 7.2 12.9 22.6
+echo "16K is the query ?16384 here, which counts bytes; there it was ?200, which counted lines of 80 characters."

@@ -8,7 +8,7 @@ row() {
     printf '%-4s c %-3s %10s %10s %12s\n' "$1" "$2" "$3" "$4" "$(awk -v megabytes="$megabytes" 'BEGIN { printf "%.0f", megabytes * 1000 }')"
 }
 
-title "Transfer: 10 requests"
+title "Transfer: a connection for each request, for $TIME in each row (published: 10 requests)"
 printf '%-10s %10s %10s %12s\n' '' 'WASD, s' 'WASD, KB/s' 'here, KB/s'
 row 2MB 1 8 2570
 row 2MB 10 16 1336

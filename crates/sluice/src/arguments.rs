@@ -307,6 +307,10 @@ pub(crate) struct Demo {
     /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
     tls: bool,
+    /// The directory with the engines of Python, Perl and PHP, as sdk of a checkout [default: beside the program, then
+    /// /usr/local/lib/sluice and /usr/lib/sluice].
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
     /// Run as root on addresses that other machines can reach, although every script then runs as root too.
     #[arg(long)]
     pub(crate) allow_root: bool,
@@ -374,6 +378,19 @@ impl Demo {
     pub(crate) fn listeners(&self) -> Result<Vec<ListenSettings>, String> {
         listeners(&self.listen, self.tls)
     }
+
+    /// The directory of the engines, if it is named.
+    ///
+    /// # Errors
+    /// One line: the directory of the process is not known.
+    pub(crate) fn sdk(&self) -> Result<Option<PathBuf>, String> {
+        absolute_sdk(self.sdk.as_deref())
+    }
+}
+
+fn absolute_sdk(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
+    let sdk = named.map(absolute).transpose();
+    sdk.map_err(|error| format!("--sdk: {}", notation::reason(&error)))
 }
 
 impl Serve {
@@ -412,8 +429,7 @@ impl Serve {
         }
         let root =
             absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", notation::reason(&error)))?;
-        let sdk = self.sdk.as_deref().map(absolute).transpose();
-        let sdk = sdk.map_err(|error| format!("--sdk: {}", notation::reason(&error)))?;
+        let sdk = absolute_sdk(self.sdk.as_deref())?;
         Ok(Settings {
             listen: listeners(&self.listen, self.tls)?,
             workers: self.workers.unwrap_or_else(sluice_config::default_workers),

@@ -125,7 +125,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
         Command::Check(check) => return check::run(&check),
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
-            let site = demo::Site::unpack()?;
+            let site = demo::Site::unpack(demo.sdk()?)?;
             server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
         }
         Command::Workout(workout) => return sluice_tools::workout::run(&workout, print),

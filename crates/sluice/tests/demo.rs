@@ -32,7 +32,7 @@ fn every_link_of_the_page_works() {
     for link in links.iter().filter(|link| !link.starts_with("/source/")) {
         match link.as_str() {
             // These have their own tests.
-            "/cgi-bin/clock.sh" | "/cgi-bin/fail.sh" | "/cgi-bin/fail.sh?late" | "/-/" => continue,
+            "/cgi-bin/clock.sh" | "/cgi-bin/fail.sh" | "/cgi-bin/fail.sh?late" | "/-/" | "/-/watch?start" => continue,
             _ => {}
         }
         let reply = demo.get(link);
@@ -224,6 +224,23 @@ fn exercises_print_the_published_tables_with_figures_of_this_machine() {
         count += 1;
     }
     assert!(count >= 5, "{page}");
+    if is_built {
+        let table = demo.exercise("bandwidth.sh", "http");
+        // Amounts of the titles are those that were measured, and each table measures for itself.
+        for words in [
+            "10 MiB in records of 65,536",
+            "10 MiB in records of 16,384",
+            "memory buffer / mailbox: 1.70, here ",
+            "memory buffer / mailbox: 5.12, here ",
+        ] {
+            assert!(table.contains(words), "no {words} in\n{table}");
+        }
+        assert!(!table.contains("1000 MiB") && !table.contains("250 MiB"), "{table}");
+        let table = demo.exercise("scripts_v4.sh", "http");
+        assert!(table.contains("there it was ?200"), "{table}");
+    }
+    let table = demo.exercise("xfer_v4.sh", "http");
+    assert!(table.contains("for 50ms in each row"), "{table}");
     let table = demo.exercise("perf_files.sh", "http");
     let row = table
         .lines()
@@ -235,6 +252,42 @@ fn exercises_print_the_published_tables_with_figures_of_this_machine() {
         cells[5].replace(',', "").parse::<f64>().expect("a rate") > 0.0,
         "{table}"
     );
+}
+
+/// The pages of the demo in a browser: what a visitor should see first, one right edge, and nothing that is wider than its window.
+const IN_BROWSER: &str = concat!(
+    include_str!("operations/browser.py"),
+    "\n\n",
+    include_str!("demo_in_browser.py")
+);
+
+#[test]
+fn the_pages_fit_a_desktop_and_a_phone() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let mut programs = std::env::split_paths(&path).flat_map(|directory| names.map(|name| directory.join(name)));
+    let Some(program) = programs.find(|program| program.is_file()) else {
+        return skip("Chromium");
+    };
+    let demo = Demo::start(Layout::Installed);
+    let ran = Command::new("python3")
+        .args(["-c", IN_BROWSER])
+        .arg(program)
+        .arg(format!("http://{}", demo.address))
+        .output()
+        .expect("Python");
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && ran.stdout.ends_with(b"done\n"), "{errors}");
+}
+
+#[test]
+fn engines_of_another_directory_are_used() {
+    let sdk = tree().join("sdk");
+    let demo = Demo::start_with(Layout::Installed, &["--sdk", sdk.to_str().expect("a path of UTF-8")]);
+    let page = demo.page();
+    assert!(!page.contains("the engine of perl is not there"), "{page}");
+    let elsewhere = Demo::start_with(Layout::Installed, &["--sdk", "/nonexistent"]);
+    assert!(elsewhere.page().contains("the engine of perl is not there"));
 }
 
 #[test]

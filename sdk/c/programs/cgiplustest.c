@@ -1,4 +1,5 @@
 /* cgiplustest: measures the cost of a request. ?N sends N bytes of text in lines of 80 characters; 0, the default, only the head.
+   (The query of WASD's program of that name counts lines: its ?200 is ?16000 here.)
 
    X-usage is the number of requests of this process: always 1 as CGI, counting up as CGIplus. A response of up to 64 KiB is sent in
    one write, sentinel included. */

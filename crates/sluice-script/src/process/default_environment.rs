@@ -17,7 +17,10 @@ pub(crate) fn default_environment() -> &'static [(&'static str, Vec<u8>)] {
     static VARIABLES: OnceLock<Vec<(&'static str, Vec<u8>)>> = OnceLock::new();
     VARIABLES.get_or_init(|| {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut variables = vec![("PATH", search_path(&path))];
+        let own_home = own_user().map(|user| user.home);
+        let left = std::env::var_os("HOME").map(OsString::into_vec);
+        let left = left.filter(|home| home.starts_with(b"/") && home.len() > 1 && Some(home) != own_home.as_ref());
+        let mut variables = vec![("PATH", search_path(&path, left.as_deref()))];
         for name in ["LANG", "TZ"] {
             variables.extend(std::env::var_os(name).map(|value| (name, value.into_vec())));
         }
@@ -34,12 +37,23 @@ pub(crate) fn default_environment() -> &'static [(&'static str, Vec<u8>)] {
     })
 }
 
-/// The absolute directories of the server's search path. The others would lie below the directory of each script.
-fn search_path(path: &OsStr) -> Vec<u8> {
+/// The search path of scripts.
+pub(crate) fn path_of_scripts() -> &'static OsStr {
+    let path = default_environment().iter().find(|(name, _)| *name == "PATH");
+    path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| OsStr::from_bytes(path))
+}
+
+/// The absolute directories of the server's search path. The others would lie below the directory of each script. Those below `left`, the home
+/// of the user whose shell has started the server, are of no use for another user.
+fn search_path(path: &OsStr, left: Option<&[u8]>) -> Vec<u8> {
+    let is_left = |directory: &[u8]| {
+        let below = left.and_then(|home| directory.strip_prefix(home.strip_suffix(b"/").unwrap_or(home)));
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    };
     let directories: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b':').collect();
     let absolute: Vec<&[u8]> = directories
         .into_iter()
-        .filter(|directory| directory.starts_with(b"/"))
+        .filter(|directory| directory.starts_with(b"/") && !is_left(directory))
         .collect();
     match absolute.as_slice() {
         [] => OsString::from(DEFAULT_PATH).into_vec(),
@@ -59,8 +73,21 @@ mod tests {
             ("", DEFAULT_PATH),
             (".:bin", DEFAULT_PATH),
         ] {
-            assert_eq!(search_path(path.as_ref()), expected.as_bytes(), "{path}");
+            assert_eq!(search_path(path.as_ref(), None), expected.as_bytes(), "{path}");
         }
+    }
+
+    #[test]
+    fn directories_of_the_user_who_has_started_the_server_are_left_out() {
+        let path = "/root/.cargo/bin:/usr/bin:/root:/rooted/bin:/bin".as_ref();
+        for home in ["/root", "/root/"] {
+            let left = Some(home.as_bytes());
+            assert_eq!(search_path(path, left), b"/usr/bin:/rooted/bin:/bin", "{home}");
+        }
+        assert_eq!(
+            search_path("/root/bin".as_ref(), Some(b"/root")),
+            DEFAULT_PATH.as_bytes()
+        );
     }
 
     #[test]

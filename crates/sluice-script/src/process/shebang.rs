@@ -18,6 +18,8 @@ use sluice_launch::{UNKNOWN_USER, do_elsewhere};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::process::default_environment::path_of_scripts;
+
 /// Bytes of a file that are read: the kernel reads 256 of a `#!` line.
 const LINE_BYTES_MAX: u64 = 256;
 
@@ -65,8 +67,7 @@ fn find(file: &Path) -> Option<ShebangProblem> {
         return None;
     }
     opened.take(LINE_BYTES_MAX).read_to_end(&mut start).ok()?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    check(&start, file.parent().unwrap_or(Path::new("/")), &path)
+    check(&start, file.parent().unwrap_or(Path::new("/")), path_of_scripts())
 }
 
 /// Checks the start of a file; a relative interpreter is looked up in `directory`, and a program of env(1) in `path`.

@@ -266,7 +266,7 @@ impl fmt::Display for FieldChange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FieldChange::Set(name, value) => write!(out, "{name}: {}", shown(value)),
-            FieldChange::Add(name, value) => write!(out, "{name}: {} (besides others)", shown(value)),
+            FieldChange::Add(name, value) => write!(out, "{name}: {} (added to others of this name)", shown(value)),
             FieldChange::Remove(name) => write!(out, "{name} removed"),
         }
     }

@@ -40,14 +40,17 @@ pub(crate) struct Site {
     _directory: TempDir,
     /// The same directory without links in its path, so that the server's path names are the real ones.
     path: PathBuf,
+    /// The directory of the engines, if it is named.
+    sdk: Option<PathBuf>,
 }
 
 impl Site {
-    /// Writes the site to a new directory that only this user can enter, and logs what is missing.
+    /// Writes the site to a new directory that only this user can enter, and logs what is missing. `sdk` is the directory of the engines, if it
+    /// is named.
     ///
     /// # Errors
     /// One line about a temporary directory that cannot be written to; the user's to fix.
-    pub(crate) fn unpack() -> Result<Site, String> {
+    pub(crate) fn unpack(sdk: Option<PathBuf>) -> Result<Site, String> {
         let refuse = |error: io::Error| {
             format!(
                 "cannot unpack the demo into {}: {}; set TMPDIR to a writable directory",
@@ -63,13 +66,14 @@ impl Site {
         let path = directory.path().canonicalize().map_err(refuse)?;
         let found = Found {
             is_interpreter: &programs::is_interpreter,
-            is_engine: &programs::is_engine,
+            is_engine: &|name| programs::is_engine(name, sdk.as_deref()),
         };
         let missing = write(&path, programs::built().as_deref(), &found).map_err(refuse)?;
         log_result(&missing, &path);
         Ok(Site {
             _directory: directory,
             path,
+            sdk,
         })
     }
 
@@ -111,7 +115,7 @@ impl Site {
                     route("/cgi-bin/*", ScriptSettings::cgi, Mailbox::Stream),
                     route("/cgiplus-bin/*", ScriptSettings::cgiplus, Mailbox::Stream),
                     route("/record-bin/*", ScriptSettings::cgi, Mailbox::Record),
-                    rte_directory::route(rte_directory::script(&self.path.join("rte")), ORIGIN),
+                    self.engines(),
                     exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
                     pages::route(&self.path.join("pages"), ORIGIN),
                     icon(),
@@ -124,6 +128,14 @@ impl Site {
         };
         settings.sites[0].routes.extend(reports);
         settings
+    }
+}
+
+impl Site {
+    fn engines(&self) -> RouteSettings {
+        let mut script = rte_directory::script(&self.path.join("rte"));
+        script.engines.sdk.clone_from(&self.sdk);
+        rte_directory::route(script, ORIGIN)
     }
 }
 
@@ -266,7 +278,7 @@ mod tests {
 
     #[test]
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
-        let site = Site::unpack().expect("a temporary directory");
+        let site = Site::unpack(None).expect("a temporary directory");
         let settings = site.settings(
             vec![ListenSettings::clear(sluice_config::DEFAULT_ADDRESS)],
             ErrorSettings::default(),

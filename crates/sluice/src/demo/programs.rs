@@ -43,9 +43,10 @@ pub(crate) fn is_interpreter(name: &str) -> bool {
 }
 
 /// Whether an engine and the interpreter that it needs are there.
-pub(crate) fn is_engine(name: &str) -> bool {
+pub(crate) fn is_engine(name: &str, sdk: Option<&Path>) -> bool {
     let settings = EngineSettings {
         engine: Engine::named(name),
+        sdk: sdk.map(Path::to_owned),
         ..EngineSettings::default()
     };
     settings.engine.is_some() && sluice_script::program::engine::missing_engines(&settings).is_empty()

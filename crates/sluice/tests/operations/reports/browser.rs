@@ -65,6 +65,7 @@ fn pictures_of_the_pages_fit_a_desktop_and_a_phone() {
     let setup = Setup::new()
         .route(LOCAL)
         .route("path = \"/private/*\"\nfiles = { directory = \"htdocs\" }\naccess = { realm = \"Staff\", users = \"users\" }")
+        .route("path = \"/files/*\"\nfiles = { directory = \"htdocs\", listing = true }")
         .python("slow", SLOW)
         .script("fail", "#!/bin/sh\nexit 3\n")
         .file("a.txt", "text");

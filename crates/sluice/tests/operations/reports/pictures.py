@@ -103,6 +103,14 @@ def check_trouble(browser, url):
     assert "logarithmic" in browser.value("document.body.textContent")
 
 
+def check_listing(browser, url):
+    browser.show(url + "/files/", 390, "light")
+    assert browser.value("document.documentElement.scrollWidth") <= 390
+    # The hour of a change is below its day.
+    hours = browser.value("[...document.querySelectorAll('td.date span')].map((hour) => hour.offsetHeight)")
+    assert hours and all(hours), hours
+
+
 def main():
     program, url = sys.argv[1:]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
@@ -115,6 +123,7 @@ def main():
                 for width in WIDTHS:
                     check(browser, url, page, width)
             check_trouble(browser, url)
+            check_listing(browser, url)
             assert not list(browser.complaints()), list(browser.complaints())
         finally:
             browser.end()
