@@ -267,10 +267,12 @@ const MAILBOX: Key<Draft> = Key {
     kind: Kind::Choice(&[
         ("stream", |script| script.settings.output.mailbox = Mailbox::Stream),
         ("record", |script| script.settings.output.mailbox = Mailbox::Record),
+        ("pipe", |script| script.settings.output.mailbox = Mailbox::Pipe),
     ]),
     default: Value("\"stream\""),
     text: "The channel for output. `stream` passes bytes unchanged. With `record` each write is a record, and records of text are lines: \
-           they get a newline if they have none. Full output buffers of programs are recognized and get no newline.",
+           they get a newline if they have none. Full output buffers of programs are recognized and get no newline. `pipe` is for scripts that open their output by a name, as \
+           `tee /dev/stdout` does: the other two are sockets, for which that fails (`No such device or address`). It is slower.",
     example: "\"record\"",
 };
 

@@ -20,6 +20,7 @@ use crate::pool::default_processes::default_processes;
 use crate::pool::pool_record::PoolRecords;
 use crate::pool::process_limit::ProcessLimit;
 use crate::process::default_environment::default_environment;
+use crate::process::pipe_threads::PipeThreads;
 use crate::process::script_log::ScriptLogs;
 
 /// Part of the memory that memory buffers may take by default.
@@ -33,6 +34,8 @@ pub struct Resources {
     pub(crate) stored_bodies: BodyStorage,
     /// The bound on script processes.
     pub(crate) processes: Arc<ProcessLimit>,
+    /// The threads for the pipes of all script processes.
+    pub(crate) pipes: PipeThreads,
     /// The bounds on the log lines of scripts.
     pub(crate) script_logs: ScriptLogs,
     /// The history of pools, for reports.
@@ -57,6 +60,7 @@ impl Resources {
             memory_refused: Mutex::default(),
             stored_bodies: BodyStorage::new(settings.limits.stored_bodies_bytes_max, spool_directory(settings)),
             processes,
+            pipes: PipeThreads::new(),
             script_logs: ScriptLogs::new(settings.limits.script_log_bytes_max),
             pool_records: PoolRecords::default(),
             wanted: Arc::default(),
@@ -153,6 +157,7 @@ impl Resources {
 /// The last count is not lost.
 impl Drop for Resources {
     fn drop(&mut self) {
+        self.pipes.close_all();
         log_suppressed(self.lock_memory_refused().take());
     }
 }

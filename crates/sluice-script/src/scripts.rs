@@ -50,7 +50,7 @@ impl Scripts {
     ) -> Scripts {
         Scripts {
             worker,
-            processes: Processes::new(launcher, tasks),
+            processes: Processes::new(launcher, resources.pipes.clone(), tasks),
             open_files_max,
             resources,
             misbehaviour: MisbehaviourLog::default(),
@@ -73,6 +73,7 @@ impl Scripts {
     pub fn advance(&self) {
         self.misbehaviour.advance();
         self.resources.advance();
+        self.resources.pipes.advance();
         log_suppressed(self.limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
     }
 

@@ -14,9 +14,9 @@ const RESERVE: u64 = 256;
 /// Descriptors of cached files: at most this number, and one part in eight (`sluice_files::file_cache`).
 const CACHED_MAX: u64 = 4096;
 
-/// Descriptors of a script process: pidfd, three pipes, CGIPLUSIN, memory buffer, two of its cgroup, a stored body, and some while
-/// it is started.
-const PER_PROCESS: u64 = 12;
+/// Descriptors of a script process: pidfd, mailbox, two or three each of the pipes for standard input, standard error and CGIPLUSIN, memory buffer, two of its cgroup, a stored body,
+/// and some while it is started.
+const PER_PROCESS: u64 = 16;
 
 /// The part of the rest that is left for files that are sent, at least: most connections are idle, or their file is cached.
 const FILES_SHARE: usize = 4;
@@ -107,9 +107,9 @@ mod tests {
         };
         assert_eq!(shares(120, 64), [34, 11]);
         assert_eq!(shares(1024, 0), [576, 192]);
-        assert_eq!(shares(1024, 10), [486, 162]);
-        assert_eq!(shares(20_000, 80), [10_000, 6_284]);
-        assert_eq!(shares(1 << 20, 64), [10_000, 1_033_456]);
+        assert_eq!(shares(1024, 10), [456, 152]);
+        assert_eq!(shares(20_000, 80), [10_000, 5_964]);
+        assert_eq!(shares(1 << 20, 64), [10_000, 1_033_200]);
         assert_eq!(shares(0, 1), [1, 1]);
     }
 }

@@ -16,8 +16,8 @@ use crate::response::Response;
 use crate::setup::{HEALTH, Setup};
 use crate::{DEADLINE, wait_until};
 
-/// The descriptors for each CGIplus process that the server keeps: pidfd, stdin, mailbox, stderr, CGIPLUSIN, memory.
-const DESCRIPTORS_PER_PROCESS: usize = 6;
+/// The descriptors for each CGIplus process that the server keeps: pidfd, mailbox, memory, and two each of stdin, stderr and CGIPLUSIN.
+const DESCRIPTORS_PER_PROCESS: usize = 9;
 
 /// A running server.
 pub struct Server {

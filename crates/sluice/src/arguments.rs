@@ -328,7 +328,8 @@ fn parse_mailbox(text: &str) -> Result<Mailbox, String> {
     match text {
         "stream" => Ok(Mailbox::Stream),
         "record" => Ok(Mailbox::Record),
-        _ => Err("must be stream or record".to_owned()),
+        "pipe" => Ok(Mailbox::Pipe),
+        _ => Err("must be stream, record or pipe".to_owned()),
     }
 }
 

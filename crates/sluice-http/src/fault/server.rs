@@ -20,6 +20,9 @@ const FILES_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// After this time a client may retry when too many passwords wait to be verified.
 const PASSWORDS_RETRY_AFTER: Duration = Duration::from_secs(2);
 
+/// After this time a client may retry when scripts keep their pipes locked.
+const PIPES_RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// After this time a client may retry when there is no launcher: it is started again at once, unless it fails repeatedly.
 const LAUNCHER_RETRY_AFTER: Duration = Duration::from_secs(2);
 
@@ -49,6 +52,8 @@ pub enum ServerFault {
     StoredBodiesFull(u64),
     /// 503: this many files are open while they are sent, which is the limit.
     FilesBusy(usize),
+    /// 503: scripts of the same user keep too many of their pipes locked.
+    PipesLocked,
     /// 503: too many passwords wait to be verified.
     PasswordsBusy,
     /// 503: as many live reports are open as there may be.
@@ -126,6 +131,7 @@ impl ServerFault {
             ServerFault::ListingsBusy(_)
             | ServerFault::StoredBodiesFull(_)
             | ServerFault::FilesBusy(_)
+            | ServerFault::PipesLocked
             | ServerFault::PasswordsBusy
             | ServerFault::ReportsBusy
             | ServerFault::Missing(_)
@@ -144,6 +150,7 @@ impl ServerFault {
             ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
             ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
             ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
+            ServerFault::PipesLocked => Some(PIPES_RETRY_AFTER),
             ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
             ServerFault::Missing(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
@@ -160,6 +167,9 @@ impl Display for ServerFault {
             ServerFault::NotStarted(detail) | ServerFault::NoLauncher(detail) => Display::fmt(detail, out),
             ServerFault::NulInArgument => out.write_str("a program's name or argument holds a NUL"),
             ServerFault::Listing(error) => write!(out, "listing: {error}"),
+            ServerFault::PipesLocked => {
+                out.write_str("scripts of this user keep too many of their pipes locked (splice(2) and its like)")
+            }
             ServerFault::PasswordsBusy => out.write_str("too many passwords wait to be verified"),
             ServerFault::ReportsBusy => out.write_str("as many live reports are open as there may be"),
             ServerFault::ListingsBusy(_) => out.write_str("listing: no turn came, too many are being made"),

@@ -1,5 +1,11 @@
 //! The channels between the server and one script process: pipes and sockets, created before the process.
 //!
+//! Standard output is a socket, because the server reads it on its event loops, and a script can hold the lock of a pipe without bound: splice(2)
+//! from a silent socket does, and so does a write(2) from the memory of a file system that does not answer. Whoever reads, writes, or closes
+//! this pipe then waits, uninterruptibly. A socket has no lock that both of its sides take. The other channels are pipes, because scripts open them by their names
+//! (`/dev/stdin`, `/dev/stderr`, `/dev/fd/3`), which fails for sockets (ENXIO). The server has both ends of those that it writes: poll(2) on the reading end,
+//! which takes no lock, says whether the script has read everything.
+//!
 //! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread
 //! does not inherit it; only the child's duplicates, numbered 0 to 4, survive the exec (`reserved_fds`, `child`). All
 //! of them are owned, so an error half-way closes what was created. The server's ends are non-blocking, the script's
@@ -47,6 +53,8 @@ pub(crate) struct ScriptEnds {
 pub(crate) enum ScriptEnd {
     Null(Arc<OwnedFd>),
     Own(OwnedFd),
+    /// A file that the server has opened for reading.
+    Foreign(OwnedFd),
 }
 
 /// The server's ends.
@@ -56,6 +64,8 @@ pub(crate) struct ServerEnds {
     pub(crate) mailbox: OwnedFd,
     pub(crate) stderr: OwnedFd,
     pub(crate) cgiplusin: OwnedFd,
+    /// The reading ends of CGIPLUSIN, and of standard input if that is a pipe.
+    pub(crate) read_ends: (OwnedFd, Option<OwnedFd>),
 }
 
 impl Channels {
@@ -67,17 +77,19 @@ impl Channels {
         null: &Arc<OwnedFd>,
     ) -> io::Result<Channels> {
         let null = || ScriptEnd::Null(Arc::clone(null));
-        let (script_stdin, server_stdin) = match stdin {
-            Stdin::Null => (null(), None),
-            Stdin::File(file) => (ScriptEnd::Own(file), None),
+        let (script_stdin, server_stdin, stdin_read) = match stdin {
+            Stdin::Null => (null(), None, None),
+            Stdin::File(file) => (ScriptEnd::Foreign(file), None, None),
             Stdin::Pipe => {
                 let (read, write) = pipe()?;
                 set_nonblocking(&write)?;
-                (ScriptEnd::Own(read), Some(write))
+                let kept = read.try_clone()?;
+                (ScriptEnd::Own(read), Some(write), Some(kept))
             }
         };
         let (server_mailbox, script_mailbox) = match mailbox {
-            Mailbox::Stream => pipe()?,
+            Mailbox::Stream => stream_pair()?,
+            Mailbox::Pipe => pipe()?,
             Mailbox::Record { record_bytes_max } => record_pair(record_bytes_max)?,
         };
         let (server_stderr, script_stderr) = pipe()?;
@@ -85,6 +97,7 @@ impl Channels {
         for end in [&server_mailbox, &server_stderr, &server_cgiplusin] {
             set_nonblocking(end)?;
         }
+        let cgiplusin_read = script_cgiplusin.try_clone()?;
         Ok(Channels {
             script: ScriptEnds {
                 stdin: script_stdin,
@@ -98,6 +111,7 @@ impl Channels {
                 mailbox: server_mailbox,
                 stderr: server_stderr,
                 cgiplusin: server_cgiplusin,
+                read_ends: (cgiplusin_read, stdin_read),
             },
         })
     }
@@ -120,16 +134,17 @@ impl ScriptEnd {
     fn fd(&self) -> &OwnedFd {
         match self {
             ScriptEnd::Null(null) => null,
-            ScriptEnd::Own(own) => own,
+            ScriptEnd::Own(own) | ScriptEnd::Foreign(own) => own,
         }
     }
 }
 
 impl ScriptEnds {
-    /// Gives the pipes to the user of the script, who can then open them by their names (`/dev/fd/3`), as the server can its ends, and nobody else. A
-    /// stored body and the memory buffer too, as files without a name, which only the script can open.
+    /// Gives the pipes to the user of the script, who can then open them by their names (`/dev/fd/3`), as the server can its ends, and nobody else. The memory
+    /// buffer too, as a file without a name, which only the script can open. A stored body stays the server's: the script may not write to it.
     pub(crate) fn give_to(&self, user: &Credentials) -> io::Result<()> {
-        for end in self.in_order() {
+        let is_foreign = matches!(self.stdin, ScriptEnd::Foreign(_));
+        for end in self.in_order().into_iter().skip(usize::from(is_foreign)) {
             let mut about = MaybeUninit::<libc::stat>::uninit();
             // SAFETY: the structure is valid to write.
             checked(unsafe { libc::fstat(end.as_raw_fd(), about.as_mut_ptr()) })?;
@@ -166,16 +181,27 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(owned(ends))
 }
 
+/// Creates a pair of `SOCK_STREAM` sockets: the server's end, which only receives, then the script's.
+fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (server, script) = socket_pair(libc::SOCK_STREAM)?;
+    // SAFETY: takes an open descriptor and a number.
+    checked(unsafe { libc::shutdown(server.as_raw_fd(), libc::SHUT_WR) })?;
+    Ok((server, script))
+}
+
+fn socket_pair(kind: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: the array has room for the two descriptors that socketpair writes.
+    checked(unsafe { libc::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) })?;
+    Ok(owned(ends))
+}
+
 /// Creates a pair of `SOCK_SEQPACKET` sockets: the server's end, then the script's, which can send records of
 /// `record_bytes_max` bytes.
 ///
 /// The send buffer is changed only if the system's default is too small; usually it is larger than needed.
 fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    let mut ends = [-1; 2];
-    // SAFETY: the array has room for the two descriptors that socketpair writes.
-    checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-    let (server, script) = owned(ends);
+    let (server, script) = socket_pair(libc::SOCK_SEQPACKET)?;
     let needed = record_bytes_max.saturating_add(SEND_BUFFER_OVERHEAD_BYTES);
     if send_buffer_bytes(&script)? < needed {
         set_send_buffer_bytes(&script, needed)?;

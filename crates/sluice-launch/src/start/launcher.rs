@@ -236,6 +236,7 @@ impl Starter {
             mailbox: server.mailbox,
             stderr: server.stderr,
             cgiplusin: server.cgiplusin,
+            read_ends: server.read_ends,
             cgroup: prepared.cgroup.filter(|_| !is_without_cgroup),
             temporary: prepared.temporary.map(|temporary| temporary.directory),
         })

@@ -55,8 +55,10 @@ pub enum Stdin {
 /// The channel for a script's output: descriptor 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mailbox {
-    /// A stream of bytes: a pipe of the system's default size.
+    /// A stream of bytes: a `SOCK_STREAM` pair. Its script cannot open it by a name such as `/dev/stdout` (ENXIO).
     Stream,
+    /// A stream of bytes: a pipe, which its script can open by a name. Whoever reads or closes it may wait for the script without bound.
+    Pipe,
     /// A sequence of records: a `SOCK_SEQPACKET` pair, on which each write of the script is one record.
     Record {
         /// Bytes in the largest record that the script must be able to write (`WWW_GATEWAY_MRS`).
@@ -79,6 +81,9 @@ pub struct Started {
     pub stderr: OwnedFd,
     /// The write end of descriptor 3, CGIPLUSIN.
     pub cgiplusin: OwnedFd,
+    /// The reading ends of descriptor 3, and of descriptor 0 if it is a pipe, to ask whether the script has read everything (poll(2)). They are blocking, because they are the
+    /// script's own.
+    pub read_ends: (OwnedFd, Option<OwnedFd>),
     /// The cgroup, if the launcher has cgroups. To be kept until the process is reaped.
     pub cgroup: Option<ScriptCgroup>,
     /// The directory for temporary files. To be dropped when the process and its descendants have ended.

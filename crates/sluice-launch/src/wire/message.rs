@@ -29,7 +29,7 @@ use crate::wire::program_wire::{self, PlainProgram};
 
 /// The version of these messages. `sluice upgrade` refuses a program with another one, because an old server process, which still ends its
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
-pub const MESSAGES_VERSION: u32 = 3;
+pub const MESSAGES_VERSION: u32 = 4;
 
 /// A message of the server.
 #[derive(Debug)]
@@ -345,7 +345,7 @@ mod tests {
         });
         assert_eq!(
             (MESSAGES_VERSION, format!("{hash:016x}").as_str()),
-            (3, "5586206af1e5c7a2"),
+            (4, "76ccc8a88a0f8b71"),
             "the messages have changed: raise MESSAGES_VERSION, and write both here"
         );
     }

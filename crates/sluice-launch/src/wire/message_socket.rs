@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 /// Descriptors with one message.
-pub(crate) const FDS_MAX: usize = 4;
+pub(crate) const FDS_MAX: usize = 6;
 
 /// Bytes of a message. Larger programs are passed in a memory file.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;

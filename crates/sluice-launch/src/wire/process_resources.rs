@@ -28,8 +28,9 @@ pub(crate) struct Belongings {
 impl Belongings {
     /// Takes them out of a process that was started. Also returns the ends of its channels, in the order of `RemoteStarted`.
     pub(crate) fn of(started: Started, mark: String) -> (Belongings, Vec<OwnedFd>) {
-        let mut ends = vec![started.mailbox, started.stderr, started.cgiplusin];
-        ends.extend(started.stdin);
+        let (cgiplusin, stdin) = started.read_ends;
+        let mut ends = vec![started.mailbox, started.stderr, started.cgiplusin, cgiplusin];
+        ends.extend(started.stdin.into_iter().chain(stdin));
         let belongings = Belongings {
             pid: started.pid,
             pidfd: started.pidfd,

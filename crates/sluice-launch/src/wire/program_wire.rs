@@ -47,8 +47,7 @@ pub(crate) struct PlainProgram<'a> {
     directory: Cow<'a, CStr>,
     has_memory: bool,
     stdin: PlainStdin,
-    /// `None`: a stream.
-    record_bytes_max: Option<u64>,
+    mailbox: PlainMailbox,
     run_as: Cow<'a, RunAs>,
     mark: &'a str,
     limits: ProcessLimits,
@@ -61,6 +60,14 @@ enum PlainStdin {
     Null,
     Pipe,
     File,
+}
+
+/// The kind of a mailbox.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum PlainMailbox {
+    Stream,
+    Pipe,
+    Record(u64),
 }
 
 /// Reads a list of strings, and stops at [`ARGUMENTS_MAX`], before there is memory for more.
@@ -107,9 +114,10 @@ impl<'a> PlainProgram<'a> {
                 Stdin::Pipe => PlainStdin::Pipe,
                 Stdin::File(_) => PlainStdin::File,
             },
-            record_bytes_max: match program.mailbox {
-                Mailbox::Stream => None,
-                Mailbox::Record { record_bytes_max } => Some(record_bytes_max as u64),
+            mailbox: match program.mailbox {
+                Mailbox::Stream => PlainMailbox::Stream,
+                Mailbox::Pipe => PlainMailbox::Pipe,
+                Mailbox::Record { record_bytes_max } => PlainMailbox::Record(record_bytes_max as u64),
             },
             run_as: Cow::Borrowed(&program.run_as),
             mark,
@@ -134,12 +142,13 @@ impl<'a> PlainProgram<'a> {
         if fds.next().is_some() {
             return Err(Malformed("too many descriptors"));
         }
-        let mailbox = match self.record_bytes_max {
-            None => Mailbox::Stream,
-            Some(bytes) if bytes <= RECORD_BYTES_MAX => Mailbox::Record {
+        let mailbox = match self.mailbox {
+            PlainMailbox::Stream => Mailbox::Stream,
+            PlainMailbox::Pipe => Mailbox::Pipe,
+            PlainMailbox::Record(bytes) if bytes <= RECORD_BYTES_MAX => Mailbox::Record {
                 record_bytes_max: usize::try_from(bytes).map_err(|_| Malformed("the mailbox"))?,
             },
-            Some(_) => return Err(Malformed("the mailbox")),
+            PlainMailbox::Record(_) => return Err(Malformed("the mailbox")),
         };
         let confinement = self.confinement.map(Cow::into_owned);
         if let Some(confinement) = &confinement {

@@ -44,6 +44,8 @@ pub struct RemoteStarted {
     pub stderr: OwnedFd,
     /// The write end of descriptor 3, CGIPLUSIN.
     pub cgiplusin: OwnedFd,
+    /// Reading ends of pipes; see [`crate::Started`].
+    pub read_ends: (OwnedFd, Option<OwnedFd>),
 }
 
 /// A launcher in another process, or in threads of this one.
@@ -491,10 +493,7 @@ impl Shared {
                 Ok(None) | Err(_) => return false,
             };
             // Without the last one, the standard input, a script would take the end of the pipe for that of its request's body.
-            let fds = match arrived.are_fds_missing {
-                true => Vec::new(),
-                false => arrived.fds,
-            };
+            let fds = arrived.fds.into_iter().filter(|_| !arrived.are_fds_missing).collect();
             match Reply::read(&buffer[..arrived.bytes], fds) {
                 Ok(reply) => self.handle(reply),
                 // It is of another version: as if it were gone.
@@ -540,13 +539,14 @@ impl Shared {
             is_awaited: false,
         };
         let Some(Entry::Starting(done)) = entry else { return };
-        match (fds.next(), fds.next(), fds.next()) {
-            (Some(mailbox), Some(stderr), Some(cgiplusin)) => done(Ok(RemoteStarted {
+        match (fds.next(), fds.next(), fds.next(), fds.next()) {
+            (Some(mailbox), Some(stderr), Some(cgiplusin), Some(read)) => done(Ok(RemoteStarted {
                 process,
                 stdin: fds.next(),
                 mailbox,
                 stderr,
                 cgiplusin,
+                read_ends: (read, fds.next()),
             })),
             // There were no descriptors left in this process to receive them.
             _ => done(Err(StartError::Failed(LaunchError {

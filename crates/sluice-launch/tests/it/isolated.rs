@@ -57,7 +57,7 @@ fn a_start_without_free_descriptors_fails_and_leaks_none() {
         "isolated::a_start_without_free_descriptors_fails_and_leaks_none",
         || {
             let launcher = Launcher::start(1).unwrap();
-            let programs: Vec<_> = (0..12).map(|_| shell("exit 0")).collect();
+            let programs: Vec<_> = (0..14).map(|_| shell("exit 0")).collect();
             let mut limit = getrlimit(Resource::Nofile);
             limit.current = Some(64);
             setrlimit(Resource::Nofile, limit).unwrap();
@@ -75,10 +75,10 @@ fn a_start_without_free_descriptors_fails_and_leaks_none() {
                 // The memory buffer was moved into the program, so it is closed as well.
                 assert_eq!(open_all().len(), free + 1, "free descriptors");
             }
-            // Four pipes, then a pidfd.
-            assert_eq!(stages[..8], [Some(Stage::Channels); 8]);
-            assert_eq!(stages[8], Some(Stage::Clone));
-            assert_eq!(stages[9..], [None; 3]);
+            // Three pipes and a pair of sockets, the reading ends of two pipes once more, then a pidfd.
+            assert_eq!(stages[..10], [Some(Stage::Channels); 10]);
+            assert_eq!(stages[10], Some(Stage::Clone));
+            assert_eq!(stages[11..], [None; 3]);
         },
     );
 }
@@ -124,8 +124,8 @@ fn descriptors_numbered_0_to_4_do_not_collide() {
             .collect();
         assert_eq!(targets.len(), 6, "{listing}");
         assert!(targets[0].contains("(deleted)") && !targets[0].contains("memfd"));
-        for pipe in &targets[1..4] {
-            assert!(pipe.starts_with("pipe:["), "{listing}");
+        for (target, kind) in targets[1..4].iter().zip(["socket:[", "pipe:[", "pipe:["]) {
+            assert!(target.starts_with(kind), "{listing}");
         }
         assert!(targets[4].contains("memfd"), "{listing}");
     });

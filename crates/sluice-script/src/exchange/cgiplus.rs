@@ -75,7 +75,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
                 let Some(relay) = conversation.relay_mut() else {
                     return Err(fault);
                 };
-                if !relay.take_request_back() {
+                if !relay.take_request_back().await {
                     return Err(fault);
                 }
                 // It ended while it was idle, or just now, or wrote what is no reply: this request never reached it.

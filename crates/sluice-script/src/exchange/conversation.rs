@@ -186,7 +186,10 @@ impl Conversation {
         });
         loop {
             let event = poll_fn(|context| relay.poll_event(context)).await;
-            let event = event.map_err(|fault| wrong_mode(&self.route, relay).unwrap_or(fault))?;
+            let event = match event {
+                Ok(event) => event,
+                Err(fault) => return Err(Box::pin(wrong_mode_or(&self.route, relay, fault)).await),
+            };
             let bytes = match event {
                 ReplyEvent::Mailbox(bytes) => bytes,
                 ReplyEvent::Bulk(_) | ReplyEvent::Region(_) => continue,
@@ -267,7 +270,8 @@ fn without_head(relay: &Relay) -> Reply {
 }
 
 /// The fault of a bad head. The exit status and the last error line belong in its log line, and may come a moment later.
-async fn bad_head(route: &ScriptRoute, relay: &Relay, fault: HeadFault) -> Fault {
+async fn bad_head(route: &ScriptRoute, relay: &mut Relay, fault: HeadFault) -> Fault {
+    relay.learn_what_is_read().await;
     let process = &relay.process;
     let exit = poll_fn(|context| process.poll_exit(context));
     let exit = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await.ok();
@@ -282,6 +286,12 @@ async fn bad_head(route: &ScriptRoute, relay: &Relay, fault: HeadFault) -> Fault
         Some(problem) => relay.fault(Violation::Shebang(fault, problem)),
         None => wrong_mode(route, relay).unwrap_or_else(|| relay.fault(Violation::Head(fault))),
     }
+}
+
+/// The fault of a script that is made for the other mode, otherwise this one.
+async fn wrong_mode_or(route: &ScriptRoute, relay: &mut Relay, fault: Fault) -> Fault {
+    relay.learn_what_is_read().await;
+    wrong_mode(route, relay).unwrap_or(fault)
 }
 
 /// The fault of a script that is made for the other mode. `None` if it has not shown that, or is run by an engine.

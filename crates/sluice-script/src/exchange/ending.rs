@@ -275,11 +275,10 @@ fn complete(conversation: &Conversation, link: Link) {
             filter.surplus_bytes()
         ));
     }
-    if keeps_process && relay.process.errors.has_bytes() {
-        // They belong to this exchange, and would be logged with the next one.
-        let scripts = Rc::clone(scripts);
+    if keeps_process && relay.needs_settling() {
+        let (scripts, mut relay) = (Rc::clone(scripts), relay);
         conversation.scripts.tasks().spawn(async move {
-            relay.process.read_errors().await;
+            relay.settle().await;
             return_to_pool(&scripts, relay, lease);
         });
     } else if keeps_process {
@@ -300,10 +299,8 @@ struct Restored {
 /// The process of a complete exchange in which no client took part, ready for its next request, and its lease. `None` if it cannot be made
 /// ready: it is stopped then.
 pub(crate) async fn reclaim(mut conversation: Box<Conversation>) -> Option<(IdleProcess, Lease)> {
-    let Link { relay, lease } = conversation.link.take()?;
-    if relay.process.errors.has_bytes() {
-        relay.process.read_errors().await;
-    }
+    let Link { mut relay, lease } = conversation.link.take()?;
+    relay.settle().await;
     let Restored { mut idle, lease, .. } = restore(&conversation.scripts, relay, lease)?;
     trim_segment(&mut idle).await.ok()?;
     Some((idle, lease))
@@ -357,7 +354,7 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
         note_end(scripts, &process, &events);
         return None;
     }
-    if has_body && let Some(Err(error)) = channels.input.as_mut().map(Input::restore) {
+    if has_body && let Some(error) = channels.input.as_mut().and_then(Input::take_problem) {
         scripts.warn(format_args!(
             "{}: the rest of its request body cannot be taken out: {error}",
             process.describe()

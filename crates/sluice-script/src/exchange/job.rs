@@ -230,6 +230,7 @@ impl Job {
             stdin,
             mailbox: match settings.output.mailbox {
                 settings::Mailbox::Stream => sluice_launch::Mailbox::Stream,
+                settings::Mailbox::Pipe => sluice_launch::Mailbox::Pipe,
                 settings::Mailbox::Record => sluice_launch::Mailbox::Record {
                     record_bytes_max: settings.output.record_bytes_max,
                 },
@@ -272,7 +273,7 @@ impl Job {
     /// The scanner of a new process's mailbox.
     pub(crate) fn scanner(&self, process: &Process, end: EndMark) -> Box<Scanner> {
         let kind = match self.settings().output.mailbox {
-            settings::Mailbox::Stream => MailboxKind::Stream,
+            settings::Mailbox::Stream | settings::Mailbox::Pipe => MailboxKind::Stream,
             settings::Mailbox::Record => MailboxKind::Record,
         };
         Box::new(Scanner::new(&process.sentinels, kind, end))

@@ -68,7 +68,7 @@ impl Pump {
 
     /// Copies as much as the pipe accepts now. True if bytes were written. The fault is the client's (its body is bad) or the
     /// server's (it cannot read a stored body).
-    pub(crate) fn poll(&mut self, input: &Input, context: &mut Context<'_>) -> Result<bool, Fault> {
+    pub(crate) fn poll(&mut self, input: &mut Input, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_moved = false;
         for _ in 0..STEPS_MAX {
             if self.is_done {

@@ -13,6 +13,7 @@
 //! ```
 
 mod region;
+mod request_read;
 mod silence;
 mod state;
 
@@ -96,8 +97,12 @@ pub(crate) struct Relay {
     returned: Option<Bytes>,
     /// The script has sent a callout: it may wait for the answer.
     has_called_out: bool,
+    /// The first output after the request, while it is not known whether the script has read of the request.
+    first_output: Option<Bytes>,
     /// Finds out what the silent script waits for.
     check: Option<JoinHandle<Option<BlockedRead>>>,
+    /// `check` also waits for the answer what of CGIPLUSIN is unread.
+    is_counting: bool,
     /// The script has said that it has failed.
     failure: Failure,
     /// The region that was announced with the request (WWW_GATEWAY_REGION).
@@ -132,7 +137,9 @@ impl Relay {
             process,
             returned: None,
             has_called_out: false,
+            first_output: None,
             check: None,
+            is_counting: false,
             failure: Failure::None,
             channels,
             scanner,
@@ -166,13 +173,6 @@ impl Relay {
     /// Whether the script has written before it read its request.
     pub(crate) fn is_overtaken(&self) -> bool {
         self.state == State::Overtaken
-    }
-
-    /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
-    /// or if no other one can get the request.
-    pub(crate) fn take_request_back(&mut self) -> bool {
-        let is_unread = self.state == State::Overtaken || self.state.is_unread() && self.process.exit().is_some();
-        is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back()
     }
 
     /// The request body, for another process.
@@ -408,10 +408,16 @@ impl Relay {
 
     /// Reads the mailbox. Pending while the script is silent within its limit.
     fn poll_mailbox(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        if self.first_output.is_some() {
+            return self.poll_first_output(context);
+        }
         if let Poll::Ready(read) = self.poll_read(context) {
             return Poll::Ready(read);
         }
         if self.process.poll_exit(context).is_ready() {
+            if self.channels.mailbox.is_being_read() {
+                return Poll::Pending;
+            }
             // The last bytes are still read. A process that holds the mailbox open after that has left the process group, and
             // the server does not wait for it.
             return Poll::Ready(match self.channels.mailbox.read_now() {
@@ -449,6 +455,7 @@ impl Relay {
         match ready!(self.idle_timer.poll_expired(context)) {
             Expired::Check => {
                 self.check = Some(blocked_read::find(&self.process.probe, self.input_pipes()));
+                self.is_counting = true;
                 Poll::Ready(Ok(()))
             }
             expired => Poll::Ready(Err(self.too_slow(expired))),
@@ -464,15 +471,10 @@ impl Relay {
         match read {
             Ok(Some(bytes)) => {
                 if self.state == State::Unread {
-                    self.check_request(&bytes)?;
+                    self.first_output = Some(bytes);
+                } else {
+                    self.push(bytes);
                 }
-                self.idle_timer.progress();
-                (self.check, self.pause) = (None, None);
-                if let Some(pump) = &mut self.pump {
-                    pump.confirm();
-                }
-                self.events.output(&bytes);
-                self.scanner.push(bytes);
                 Ok(())
             }
             Ok(None) => self.close(),
@@ -480,20 +482,14 @@ impl Relay {
         }
     }
 
-    /// The first output after the request was sent. It is the reply only if the script has read of the request; otherwise it belongs
-    /// to an earlier exchange: the script has written more than one end sentinel, a child process writes late, or the end sentinel
-    /// was not one.
-    fn check_request(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        // The mailbox is read first, then the pipe is asked: these bytes were written before the answer was given.
-        if !self.channels.cgiplusin.is_unread() {
-            self.state = self.state.read();
-            self.events
-                .process(|| "the script has read its request, and writes its reply".into());
-        } else if !self.scanner.is_late_newline(bytes) {
-            self.state = self.state.overtake();
-            return Err(self.fault(Violation::BeforeRequest));
+    fn push(&mut self, bytes: Bytes) {
+        self.idle_timer.progress();
+        (self.check, self.pause) = (None, None);
+        if let Some(pump) = &mut self.pump {
+            pump.confirm();
         }
-        Ok(())
+        self.events.output(&bytes);
+        self.scanner.push(bytes);
     }
 
     /// The mailbox is closed: held back bytes are delivered, then the end of the process is awaited.
@@ -542,7 +538,7 @@ impl Relay {
     }
 
     fn move_request(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
-        if let (Some(pump), Some(input)) = (&mut self.pump, &self.channels.input) {
+        if let (Some(pump), Some(input)) = (&mut self.pump, &mut self.channels.input) {
             if pump.poll(input, context)? {
                 self.idle_timer.progress();
                 self.check = None;
@@ -552,7 +548,8 @@ impl Relay {
                 });
             }
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
-            if pump.is_done() && self.delivery == Delivery::Environment {
+            let is_written = pump.is_done() && input.poll_flushed(context).is_ready();
+            if is_written && self.delivery == Delivery::Environment {
                 self.pump = None;
                 self.channels.input = None;
             }
@@ -568,7 +565,7 @@ impl Relay {
             self.answer(Some(answer))?;
             has_answered = true;
         }
-        let _ = self.channels.cgiplusin.poll_flush(context);
+        self.channels.cgiplusin.flush(context);
         Ok(has_answered)
     }
 

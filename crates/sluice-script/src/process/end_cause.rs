@@ -22,6 +22,8 @@ pub(crate) enum EndCause {
     RequestEnded,
     /// The process wrote outside of a reply, or broke the protocol in another way after it.
     Misbehaved,
+    /// The process keeps one of its pipes locked.
+    LocksPipe,
     /// The server could not use the process.
     Unusable,
     /// The server ends.
@@ -37,6 +39,7 @@ impl fmt::Display for EndCause {
             EndCause::ClientGone => out.write_str("its client left, and it was not done in time"),
             EndCause::RequestEnded => out.write_str("its request was ended by the administrator"),
             EndCause::Misbehaved => out.write_str("it broke the protocol after its reply"),
+            EndCause::LocksPipe => out.write_str("it kept one of its pipes locked"),
             EndCause::Unusable => out.write_str("the server could not use it"),
             EndCause::Shutdown => out.write_str("the server ends"),
         }

@@ -1,7 +1,7 @@
 //! The mailbox: the server's end of a script's standard output, read without blocking.
 //!
-//! Here: the two kinds, a pipe (bytes) and a SOCK_SEQPACKET socket (records), and how much is read at a time: little for short
-//! replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox full, whose pipe is enlarged, too. Not here: the meaning
+//! Here: a SOCK_STREAM socket (bytes), a SOCK_SEQPACKET socket (records), or a pipe for scripts that need one, which threads read (`pipe_reader`), and how much
+//! is read at a time: little for short replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox full. Not here: the meaning
 //! of the bytes (`relay`).
 
 use std::cell::Cell;
@@ -18,15 +18,17 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 use sluice_settings as settings;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
+
+use crate::process::pipe_end::PipeEnd;
+use crate::process::pipe_reader::PipeReader;
 
 /// Size of the first reads, bytes: most replies fit.
 const READ_BYTES_MIN: usize = 16 << 10;
 
-/// Largest read, bytes. The kernel locks the pipe during a read, and a script that writes then waits actively for the lock.
-const READ_BYTES_MAX: usize = 512 << 10;
+/// Bytes of a read of a pipe: what it can hold.
+const PIPE_BYTES: usize = 64 << 10;
 
-/// Largest chunk, bytes: several reads, if the pipe has so much, because few large sends cost less than many, here and in the client.
+/// Largest chunk, bytes, because few large sends cost less than many, here and in the client.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// How many times larger than the largest chunk to come the memory of the last one may be, so that it is used again.
@@ -35,43 +37,32 @@ const LARGER_MAX: usize = 4;
 /// After a chunk that fills less than this part of its room, that of a long reply is halved.
 const LITTLE_SHARE: usize = 8;
 
-/// Default size of a pipe, bytes (pipe(7)).
-const PIPE_BYTES: usize = 64 << 10;
-
-/// Size of the pipe, bytes, of a process whose replies do not fit the default: 64 KiB and a head are then one write and one
-/// read. It stays so large. An ordinary user may have 512 such pipes (pipe-user-pages-soft).
-const PIPE_BYTES_ROOMY: usize = 128 << 10;
-
-/// Size of the pipe during a long reply, bytes: pipe-max-size, which needs no privilege. It is reduced after the reply, because
-/// an ordinary user may have 64 such pipes, and further ones would be tiny.
-const PIPE_BYTES_LARGE: usize = 1 << 20;
+/// Largest chunk, bytes, that a reply begins with.
+const ROOMY_BYTES: usize = 128 << 10;
 
 /// Room for records that is allocated at a time, bytes. Short records share it.
 const RECORD_BUFFER_BYTES: usize = 128 << 10;
 
-/// A reply is long from this size on, bytes.
-const LONG_REPLY_BYTES: usize = 256 << 10;
-
 /// The reading end of a mailbox.
 pub(crate) enum Mailbox {
-    /// A pipe.
+    /// A socket without record boundaries.
     Stream(Stream),
     /// A socket that keeps record boundaries.
     Record(Records),
+    /// A pipe, for a script that opens it by a name.
+    Pipe(PipeReader),
 }
 
 impl Mailbox {
     /// Registers the descriptor with the calling worker's event loop.
     pub(crate) fn new(descriptor: OwnedFd, kind: settings::Mailbox, record_bytes_max: usize) -> io::Result<Mailbox> {
         Ok(match kind {
-            settings::Mailbox::Stream => Mailbox::Stream(Stream {
-                pipe: pipe::Receiver::from_owned_fd_unchecked(descriptor)?,
+            settings::Mailbox::Stream | settings::Mailbox::Pipe => Mailbox::Stream(Stream {
+                socket: UnixStream::from_std(descriptor.into())?,
                 buffer: BytesMut::new(),
                 buffer_bytes: 0,
                 chunk_bytes: READ_BYTES_MIN,
                 chunk_bytes_max: CHUNK_BYTES_MAX,
-                reply_bytes: 0,
-                pipe_bytes: PIPE_BYTES,
             }),
             settings::Mailbox::Record => {
                 // Each record then comes with the credentials of its sender, and the end without: an empty record and the end
@@ -86,12 +77,23 @@ impl Mailbox {
         })
     }
 
+    /// A mailbox that is a pipe.
+    pub(crate) fn of_pipe(end: PipeEnd) -> io::Result<Mailbox> {
+        Ok(Mailbox::Pipe(PipeReader::new(end, PIPE_BYTES)?))
+    }
+
     /// The next bytes, or the next record; `None` at end-of-file.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         match self {
             Mailbox::Stream(stream) => stream.poll_read(context),
             Mailbox::Record(records) => records.poll_read(context),
+            Mailbox::Pipe(pipe) => pipe.poll_read(context).map(|bytes| Ok(bytes.map(Bytes::from))),
         }
+    }
+
+    /// Whether a thread reads it: the task is woken when it has.
+    pub(crate) fn is_being_read(&self) -> bool {
+        matches!(self, Mailbox::Pipe(pipe) if pipe.shared().is_being_read())
     }
 
     /// The bytes or the record that are there at this moment; `WouldBlock` if there are none.
@@ -102,15 +104,26 @@ impl Mailbox {
         match self {
             Mailbox::Stream(stream) => {
                 let mut bytes = Vec::with_capacity(READ_BYTES_MIN);
-                let length = rustix::io::read(stream.pipe.as_fd(), spare_capacity(&mut bytes))?;
+                let length = rustix::io::read(stream.socket.as_fd(), spare_capacity(&mut bytes))?;
                 Ok((length > 0).then(|| bytes.into()))
             }
             Mailbox::Record(records) => records.receive(),
+            Mailbox::Pipe(pipe) => match pipe.shared().has_ended() {
+                true => Ok(None),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            },
         }
     }
 
     /// Whether anything has arrived between two replies. Always asks the kernel: what the event loop knows is as old as its last turn.
     pub(crate) fn silence(&self) -> Silence {
+        if let Mailbox::Pipe(pipe) = self {
+            // What it has written is found when the next reply is read.
+            return match pipe.shared().has_ended() {
+                true => Silence::Closed,
+                false => Silence::Kept,
+            };
+        }
         let mut bytes = [0; 64];
         match self.read_into(&mut bytes) {
             // The newline that may follow the sentinel.
@@ -122,14 +135,15 @@ impl Mailbox {
     /// Whether nothing is there at this moment. Always asks the kernel.
     pub(crate) fn is_empty(&self) -> bool {
         let fd = match self {
-            Mailbox::Stream(stream) => stream.pipe.as_fd(),
+            Mailbox::Stream(stream) => stream.socket.as_fd(),
             Mailbox::Record(records) => records.socket.as_fd(),
+            Mailbox::Pipe(pipe) => return !pipe.shared().has_bytes(),
         };
         rustix::io::ioctl_fionread(fd).is_ok_and(|unread| unread == 0)
     }
 
     /// Whether another record is there at this moment, which stays there; a newline, which may follow the end sentinel, does not
-    /// count. Always false for a pipe, which is read as far as it goes.
+    /// count. Always false for a stream, which is read as far as it goes.
     pub(crate) fn has_next_record(&self) -> bool {
         let Mailbox::Record(records) = self else { return false };
         let mut bytes = [0; 2];
@@ -142,8 +156,9 @@ impl Mailbox {
     /// The first bytes that are there at this moment, or of the record that is; the rest of a record is lost.
     fn read_into(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(match self {
-            Mailbox::Stream(stream) => rustix::io::read(stream.pipe.as_fd(), bytes)?,
+            Mailbox::Stream(stream) => rustix::io::read(stream.socket.as_fd(), bytes)?,
             Mailbox::Record(records) => rustix::net::recv(&records.socket, bytes, RecvFlags::empty())?.0,
+            Mailbox::Pipe(_) => return Err(io::ErrorKind::WouldBlock.into()),
         })
     }
 
@@ -169,6 +184,7 @@ impl Mailbox {
         match self {
             Mailbox::Stream(stream) => stream.end_reply(spare),
             Mailbox::Record(records) => records.buffer = BytesMut::new(),
+            Mailbox::Pipe(_) => {}
         }
     }
 
@@ -176,13 +192,14 @@ impl Mailbox {
     pub(crate) fn rebind(self) -> io::Result<Mailbox> {
         Ok(match self {
             Mailbox::Stream(stream) => Mailbox::Stream(Stream {
-                pipe: pipe::Receiver::from_owned_fd_unchecked(stream.pipe.into_nonblocking_fd()?)?,
+                socket: UnixStream::from_std(stream.socket.into_std()?)?,
                 ..stream
             }),
             Mailbox::Record(records) => Mailbox::Record(Records {
                 socket: UnixStream::from_std(records.socket.into_std()?)?,
                 ..records
             }),
+            Mailbox::Pipe(pipe) => Mailbox::Pipe(pipe.rebind()?),
         })
     }
 }
@@ -209,9 +226,9 @@ impl Silence {
     }
 }
 
-/// A pipe.
+/// A socket without boundaries.
 pub(crate) struct Stream {
-    pipe: pipe::Receiver,
+    socket: UnixStream,
     buffer: BytesMut,
     /// Size of the memory that `buffer` is a part of, bytes, where it is larger than that of short replies. The smallest chunk keeps all of it.
     buffer_bytes: usize,
@@ -219,9 +236,6 @@ pub(crate) struct Stream {
     chunk_bytes: usize,
     /// Largest chunk, as the client of the present reply allows.
     chunk_bytes_max: usize,
-    /// Bytes read of the present reply.
-    reply_bytes: usize,
-    pipe_bytes: usize,
 }
 
 impl Stream {
@@ -232,13 +246,11 @@ impl Stream {
                 Ok(0) => return Poll::Ready(Ok(None)),
                 Ok(length) => {
                     let chunk = self.buffer.split().freeze();
-                    self.reply_bytes += length;
                     self.adapt(length, room);
-                    self.widen();
                     return Poll::Ready(Ok(Some(chunk)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.pipe.poll_read_ready(context))?;
+                    ready!(self.socket.poll_read_ready(context))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -264,30 +276,18 @@ impl Stream {
 
     /// Reads what is there now, at most `room` bytes; 0 at end-of-file.
     fn read(&mut self, room: usize) -> io::Result<usize> {
-        let mut bytes = 0;
-        while bytes < room {
-            let wanted = (room - bytes).min(READ_BYTES_MAX);
-            match self.pipe.try_read_buf(&mut (&mut self.buffer).limit(wanted)) {
-                Ok(0) => break,
-                Ok(length) if length < wanted => {
-                    self.note_drained();
-                    return Ok(bytes + length);
-                }
-                Ok(length) => bytes += length,
-                // The next call meets it again.
-                Err(_) if bytes > 0 => break,
-                Err(error) => return Err(error),
-            }
+        let length = self.socket.try_read_buf(&mut (&mut self.buffer).limit(room))?;
+        if length < room {
+            self.note_drained();
         }
-        Ok(bytes)
+        Ok(length)
     }
 
-    /// The read took all bytes. Clears the readiness, so that no further read is needed to find the pipe empty (epoll(7),
+    /// The read took all bytes. Clears the readiness, so that no further read is needed to find the socket empty (epoll(7),
     /// edge-triggered).
     fn note_drained(&self) {
-        let _ = self
-            .pipe
-            .try_io(|| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock)));
+        let empty = || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
+        let _ = self.socket.try_io(Interest::READABLE, empty);
     }
 
     /// Chooses the room of the next chunk after one of `length` bytes in `room`.
@@ -299,7 +299,7 @@ impl Stream {
         if length == room {
             // More bytes are waiting.
             self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
-        } else if length < self.chunk_bytes / LITTLE_SHARE && self.chunk_bytes > PIPE_BYTES_ROOMY {
+        } else if length < self.chunk_bytes / LITTLE_SHARE && self.chunk_bytes > ROOMY_BYTES {
             self.chunk_bytes /= 2;
             self.drop_buffer();
         }
@@ -309,36 +309,14 @@ impl Stream {
         (self.buffer, self.buffer_bytes) = (BytesMut::new(), 0);
     }
 
-    /// Enlarges the pipe for a long reply.
-    fn widen(&mut self) {
-        let wanted = match self.reply_bytes {
-            LONG_REPLY_BYTES.. => PIPE_BYTES_LARGE,
-            PIPE_BYTES.. => PIPE_BYTES_ROOMY,
-            _ => PIPE_BYTES,
-        };
-        if wanted > self.pipe_bytes {
-            self.resize(wanted);
-        }
-    }
-
-    fn resize(&mut self, bytes: usize) {
-        self.pipe_bytes = bytes;
-        // Fails when the user has too many large pipes: then the size stays as it is.
-        let _ = rustix::pipe::fcntl_setpipe_size(self.pipe.as_fd(), bytes);
-    }
-
     fn end_reply(&mut self, spare: &Cell<BytesMut>) {
         let room = std::mem::take(&mut self.buffer);
         self.buffer_bytes = 0;
         if self.chunk_bytes == READ_BYTES_MIN {
             spare.set(room);
         }
-        self.reply_bytes = 0;
-        self.chunk_bytes = self.chunk_bytes.min(PIPE_BYTES_ROOMY);
+        self.chunk_bytes = self.chunk_bytes.min(ROOMY_BYTES);
         self.chunk_bytes_max = CHUNK_BYTES_MAX;
-        if self.pipe_bytes > PIPE_BYTES_ROOMY {
-            self.resize(PIPE_BYTES_ROOMY);
-        }
     }
 }
 

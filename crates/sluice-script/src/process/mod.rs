@@ -10,7 +10,8 @@
 //!                    ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
 //!                    ├─ mailbox               output
 //!                    ├─ request_pipe          CGIPLUSIN
-//!                    └─ input ─ unread        the request body on its way to the script
+//!                    └─ input                 the request body on its way to the script
+//!   pipe_threads ─── pipe_reader, pipe_writer ─ unread, pipe_end, pipe_owner: all that touches a pipe of a script
 //!   script_events ── observed_process         what an exchange notes for WATCH; what a silent process does: blocked_read
 //!   idle_timer                                how long a script may be silent
 //!   default_environment, memory_use
@@ -28,6 +29,11 @@ pub(crate) mod mailbox;
 pub(crate) mod memory_use;
 pub(crate) mod misbehaviour;
 pub(crate) mod observed_process;
+mod pipe_end;
+mod pipe_owner;
+mod pipe_reader;
+pub(crate) mod pipe_threads;
+mod pipe_writer;
 pub(crate) mod process_fault;
 pub(crate) mod processes;
 pub(crate) mod request_pipe;

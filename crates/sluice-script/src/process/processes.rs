@@ -13,12 +13,15 @@ use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
 
 use crate::process::end_cause::EndCause;
+use crate::process::pipe_threads::PipeThreads;
 use crate::process::script_process::Process;
 
 /// The script processes of one worker.
 pub(crate) struct Processes {
     /// The sender of programs to the launcher.
     pub(crate) launcher: Arc<RemoteLauncher>,
+    /// The threads for the pipes of all processes.
+    pub(crate) pipes: PipeThreads,
     /// The tasks of the worker.
     pub(crate) tasks: Tasks,
     by_pid: RefCell<HashMap<i32, Weak<Process>>>,
@@ -28,9 +31,10 @@ pub(crate) struct Processes {
 
 impl Processes {
     /// An empty list.
-    pub(crate) fn new(launcher: Arc<RemoteLauncher>, tasks: Tasks) -> Rc<Processes> {
+    pub(crate) fn new(launcher: Arc<RemoteLauncher>, pipes: PipeThreads, tasks: Tasks) -> Rc<Processes> {
         Rc::new(Processes {
             launcher,
+            pipes,
             tasks,
             by_pid: RefCell::default(),
             is_stopping: Cell::new(false),

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -43,13 +43,16 @@ use crate::process::limit_reached::limit_reached;
 use crate::process::line_source::LineSource;
 use crate::process::mailbox::Mailbox;
 use crate::process::observed_process::time_text;
+use crate::process::pipe_end::{PipeEnd, Side};
+use crate::process::pipe_owner::{Blocked, PipeOwner};
+use crate::process::pipe_writer::PipeWriter;
 use crate::process::process_fault::{ProcessState, launch_fault};
 use crate::process::processes::Processes;
 use crate::process::request_pipe::RequestPipe;
 use crate::process::script_events::{ScriptEvents, StartNote};
 use crate::process::script_log::ScriptLog;
 use crate::process::shebang;
-use crate::process::unclaimed::Unclaimed;
+use crate::process::unclaimed::{Unclaimed, user_of};
 use crate::process::unread_errors::UnreadErrors;
 use reaper::{Reaper, reap};
 pub(crate) use view::ProcessView;
@@ -160,9 +163,14 @@ pub(crate) async fn start(
     let note = StartNote::begin(events, &program);
     let mark = spec.sentinels.end().to_owned();
     let (announce, started) = oneshot::channel();
+    let (run_as, pipes) = (program.run_as.clone(), processes.pipes.clone());
+    if pipes.refuses(&run_as) {
+        return Err(ServerFault::PipesLocked.into());
+    }
+    let threads = pipes.clone();
     processes.launcher.launch(program, &mark, move |result| {
         // Fails if the request has gone; then the drop of the result ends the process.
-        let _ = announce.send(result.map(|started| (Unclaimed::new(started, ended), note.end())));
+        let _ = announce.send(result.map(|started| (Unclaimed::new(started, ended, threads), note.end())));
     });
     let (unclaimed, note) = match started.await.map_err(|_| ServerFault::LauncherEnded)? {
         Ok(started) => started,
@@ -185,30 +193,59 @@ pub(crate) async fn start(
     let process = Arc::new(Process::new(started.process.probe(), spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
-    let reaper = Reaper::register(started.process, started.stderr, &process, ended);
+    let weak = Arc::downgrade(&process);
+    let end = move |blocked, waited| end_locking(&weak, blocked, waited);
+    let owner = PipeOwner::new(run_as, user_of(&started.stderr), end);
+    let reading = |fd, channel| PipeEnd::new(fd, Side::Reading, channel, &owner, &pipes);
+    let writer = |write, read, channel| {
+        let write = PipeEnd::new(write, Side::Writing, channel, &owner, &pipes);
+        PipeWriter::new(write, reading(read, channel))
+    };
+    let (cgiplusin_read, stdin_read) = started.read_ends;
+    let cgiplusin = writer(started.cgiplusin, cgiplusin_read, "CGIPLUSIN");
+    let input = started.stdin.zip(stdin_read);
+    let input = input.map(|(write, read)| writer(write, read, "standard input"));
+    let stderr = reading(started.stderr, "standard error");
+    let reaper = Reaper::register(started.process, stderr, &process, ended);
     let reaper = reaper.map_err(unusable)?;
     processes.track(&process, reap(Arc::clone(&process), reaper, received));
-    let channels = (|| {
-        Ok(Box::new(Channels {
-            input: started.stdin.map(Input::new).transpose()?,
-            mailbox: Mailbox::new(started.mailbox, kind, record_bytes_max)?,
-            cgiplusin: RequestPipe::new(started.cgiplusin),
-            segment,
-        }))
-    })();
-    let channels = channels
-        .inspect_err(|_| process.stop(EndCause::Unusable))
-        .map_err(unusable)?;
+    let mailbox = match kind {
+        settings::Mailbox::Pipe => Mailbox::of_pipe(reading(started.mailbox, "standard output")),
+        kind => Mailbox::new(started.mailbox, kind, record_bytes_max),
+    };
+    let mailbox = mailbox.inspect_err(|_| process.stop(EndCause::Unusable));
+    let channels = Box::new(Channels {
+        input: input.map(Input::new),
+        mailbox: mailbox.map_err(unusable)?,
+        cgiplusin: RequestPipe::new(cgiplusin),
+        segment,
+    });
     Ok((process, channels))
+}
+
+/// Ends a process that keeps one of its pipes locked. If it has ended already, another process has the lock.
+fn end_locking(process: &Weak<Process>, blocked: Blocked, waited: Duration) {
+    let Some(process) = process.upgrade() else { return };
+    let Blocked { verb, channel } = blocked;
+    let (Process { site, pid, .. }, script, seconds) = (&*process, process.script(), waited.as_secs());
+    tracing::warn!(
+        target: "script",
+        site,
+        script = &*script,
+        pid,
+        "the server cannot {verb} its {channel} for more than {seconds} s, because a system call of the script keeps this pipe locked (splice(2), sendfile(2), or a read or \
+         write of memory that does not answer); it is stopped"
+    );
+    process.stop(EndCause::LocksPipe);
 }
 
 impl Channels {
     /// Moves the channels to the event loop of the calling worker.
     pub(crate) fn rebind(self: Box<Self>) -> io::Result<Box<Channels>> {
         Ok(Box::new(Channels {
-            input: self.input.map(Input::rebind).transpose()?,
+            input: self.input.map(Input::rebind),
             mailbox: self.mailbox.rebind()?,
-            cgiplusin: self.cgiplusin.rebind()?,
+            cgiplusin: self.cgiplusin.rebind(),
             segment: self.segment,
         }))
     }

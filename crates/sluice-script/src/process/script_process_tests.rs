@@ -5,6 +5,7 @@ use std::ffi::CString;
 use sluice_launch::{LauncherSettings, ProcessLimits, RemoteLauncher, SameUser, ServiceSettings, Stdin};
 
 use super::*;
+use crate::process::pipe_threads::PipeThreads;
 use crate::process::script_log::ScriptLogs;
 
 /// A launcher in threads of the test.
@@ -57,7 +58,9 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
     let probe = started.process.probe();
     let process = Arc::new(Process::new(probe, spec, watch::channel(Command::Run).0));
     // epoll_ctl(2) refuses plain files (EPERM).
+    let owner = PipeOwner::ending(0);
     let refused = tempfile::tempfile().unwrap().into();
+    let refused = PipeEnd::new(refused, Side::Reading, "standard error", &owner, &PipeThreads::new());
     let (slot, freed) = oneshot::channel::<()>();
     let reaper = Reaper::register(started.process, refused, &process, slot);
     assert!(reaper.is_err());

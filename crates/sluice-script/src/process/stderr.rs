@@ -1,19 +1,19 @@
 //! The standard error of a script: each line is logged with the script, its process and its exchange.
 //!
-//! A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_MAX` lines in an `INTERVAL`, or
+//! Threads read the pipe (`pipe_reader`). A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_MAX` lines in an `INTERVAL`, or
 //! the bound on all its processes (`script_log`), they are counted instead of logged.
 
-use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
-use tokio::net::unix::pipe;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::process::line_source::LineSource;
+use crate::process::pipe_end::PipeEnd;
+use crate::process::pipe_reader::PipeReader;
 use crate::process::script_process::Process;
 
 /// Longer lines are split after so many bytes.
@@ -31,9 +31,15 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes read after the end of the process at most: what a pipe can hold, so that none of its own are missed.
 const LAST_BYTES_MAX: usize = 1 << 20;
 
+/// How long that may take. Only another process can keep the pipe locked then.
+const LAST_READ_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes of a read.
+const READ_BYTES: usize = 8192;
+
 /// The reader of one process's standard error.
 pub(crate) struct StderrReader {
-    pipe: Arc<pipe::Receiver>,
+    pipe: PipeReader,
     process: Arc<Process>,
     line: Vec<u8>,
     /// The script and the exchange that have begun the line.
@@ -44,9 +50,9 @@ pub(crate) struct StderrReader {
 
 impl StderrReader {
     /// Registers the pipe with the calling worker's event loop.
-    pub(crate) fn new(pipe: OwnedFd, process: Arc<Process>) -> std::io::Result<StderrReader> {
-        let pipe = Arc::new(pipe::Receiver::from_owned_fd_unchecked(pipe)?);
-        process.errors.set_pipe(&pipe);
+    pub(crate) fn new(pipe: PipeEnd, process: Arc<Process>) -> std::io::Result<StderrReader> {
+        let pipe = PipeReader::new(pipe, READ_BYTES)?;
+        process.errors.set_pipe(pipe.shared());
         Ok(StderrReader {
             pipe,
             source: process.source_of_lines(),
@@ -61,48 +67,38 @@ impl StderrReader {
     /// for ever once the script has closed its end.
     pub(crate) async fn read(&mut self) {
         tokio::select! {
-            readable = self.pipe.readable(), if self.is_open => match readable {
-                Ok(()) => self.take(),
-                Err(_) => self.is_open = false,
-            },
+            bytes = poll_fn(|context| self.pipe.poll_read(context)), if self.is_open => self.take(bytes),
             () = sleep(INTERVAL), if self.limited.has_suppressed() => self.log_suppressed(self.limited.take()),
             else => std::future::pending().await,
         }
     }
 
     /// The process has ended: logs the lines that are left, the last one even without a newline.
-    pub(crate) fn finish(&mut self) {
-        self.read_all();
+    pub(crate) async fn finish(&mut self) {
+        let _ = timeout(LAST_READ_MAX, self.read_last()).await;
         self.end_line();
         self.log_suppressed(self.limited.take());
     }
 
-    /// Reads what is there, without waiting. It reads the pipe itself: what a script has written just before the end of its reply may not
-    /// have made the pipe readable in the event loop yet.
-    pub(crate) fn read_all(&mut self) {
-        let (mut taken, mut bytes) = (0, [0; 8192]);
-        while self.is_open && taken < LAST_BYTES_MAX {
-            match rustix::io::read(&*self.pipe, &mut bytes) {
-                Ok(0) => self.is_open = false,
-                Ok(length) => {
-                    taken += length;
-                    self.split(&bytes[..length]);
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => break,
-                Err(_) => self.is_open = false,
-            }
+    async fn read_last(&mut self) {
+        let mut taken = 0;
+        while taken < LAST_BYTES_MAX && self.has_bytes() {
+            let bytes = poll_fn(|context| self.pipe.poll_read(context)).await;
+            taken += bytes.as_ref().map_or(0, Vec::len);
+            self.take(bytes);
         }
     }
 
-    /// Reads once.
-    fn take(&mut self) {
-        let mut bytes = [0; 8192];
-        match self.pipe.try_read(&mut bytes) {
-            Ok(0) => self.is_open = false,
-            Ok(length) => self.split(&bytes[..length]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(_) => self.is_open = false,
+    /// Whether there is something to read now. It asks the pipe itself: what a script has written just before the end of its reply may not
+    /// have made the pipe readable in the event loop yet.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.is_open && self.pipe.shared().has_bytes()
+    }
+
+    fn take(&mut self, bytes: Option<Vec<u8>>) {
+        match bytes {
+            Some(bytes) => self.split(&bytes),
+            None => self.is_open = false,
         }
     }
 

@@ -3,14 +3,20 @@
 //! Here: a process that nobody has taken, because its request has gone, and one whose descriptors the event loop refuses. Not here:
 //! processes with a reaper (`process`).
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use sluice_launch::{RemoteProcess, RemoteStarted, Signal};
 
+use crate::process::pipe_owner::PipeOwner;
+use crate::process::pipe_threads::PipeThreads;
+
 /// A process that was started and that nobody has taken yet. Its drop ends it.
-pub(crate) struct Unclaimed<E: Send + 'static>(Option<(RemoteStarted, E)>);
+pub(crate) struct Unclaimed<E: Send + 'static>(Option<(RemoteStarted, E)>, PipeThreads);
 
 impl<E: Send + 'static> Unclaimed<E> {
-    pub(crate) fn new(started: RemoteStarted, ended: E) -> Unclaimed<E> {
-        Unclaimed(Some((started, ended)))
+    /// `threads` close its pipes if nobody takes it.
+    pub(crate) fn new(started: RemoteStarted, ended: E, threads: PipeThreads) -> Unclaimed<E> {
+        Unclaimed(Some((started, ended)), threads)
     }
 
     pub(crate) fn claim(mut self) -> (RemoteStarted, E) {
@@ -20,10 +26,28 @@ impl<E: Send + 'static> Unclaimed<E> {
 
 impl<E: Send + 'static> Drop for Unclaimed<E> {
     fn drop(&mut self) {
-        if let Some((RemoteStarted { process, .. }, ended)) = self.0.take() {
+        if let Some((started, ended)) = self.0.take() {
+            let owner = PipeOwner::ending(user_of(&started.stderr));
+            let RemoteStarted {
+                process,
+                stdin,
+                mailbox,
+                stderr,
+                cgiplusin,
+                read_ends: (cgiplusin_read, stdin_read),
+            } = started;
             end_unclaimed(process, ended);
+            let ends = [mailbox, stderr, cgiplusin, cgiplusin_read].into_iter();
+            for end in ends.chain(stdin).chain(stdin_read) {
+                self.1.close(&owner, "channels", end);
+            }
         }
     }
+}
+
+/// The number of the user to whom the launcher has given a pipe. fstat(2) takes no lock of it.
+pub(crate) fn user_of(pipe: &OwnedFd) -> u32 {
+    rustix::fs::fstat(pipe.as_fd()).map_or(0, |about| about.st_uid)
 }
 
 /// Kills a process that has no reaper and never gets one. `ended` is dropped when the process is reaped, because the process counts

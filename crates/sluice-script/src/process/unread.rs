@@ -1,6 +1,6 @@
-//! The bytes of a pipe to a script that the script has not read: the server takes them out again.
+//! The bytes of a pipe to a script that the script has not read: a thread takes them out again.
 //!
-//! Here: emptying a pipe of which the server holds the writing end. Not here: when (`input`, `request_pipe`).
+//! Here: emptying a pipe, which waits for its lock. Not here: when (`pipe_writer`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

@@ -3,15 +3,15 @@
 //! The reaper of a process reads its standard error when the event loop says so, which may be after the end of the reply. Where a line must
 //! come with its exchange, the reaper is asked to read at once. Not here: what becomes of the lines (`stderr`), the reaper (`process`).
 
-use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
 
-use tokio::net::unix::pipe;
 use tokio::sync::watch;
+
+use crate::process::pipe_reader::ReaderShared;
 
 /// The standard error of a process, for those who do not read it themselves.
 pub(crate) struct UnreadErrors {
-    pipe: OnceLock<Arc<pipe::Receiver>>,
+    pipe: OnceLock<Arc<ReaderShared>>,
     /// How often it is to be read to the end.
     requests: watch::Sender<u64>,
 }
@@ -26,14 +26,13 @@ impl UnreadErrors {
     }
 
     /// Sets the pipe, once.
-    pub(crate) fn set_pipe(&self, pipe: &Arc<pipe::Receiver>) {
+    pub(crate) fn set_pipe(&self, pipe: &Arc<ReaderShared>) {
         let _ = self.pipe.set(Arc::clone(pipe));
     }
 
-    /// Whether the pipe has bytes. One system call.
+    /// Whether the pipe has bytes, or they have been read and are not logged yet. One system call, which takes no lock of the pipe.
     pub(crate) fn has_bytes(&self) -> bool {
-        let bytes = self.pipe.get().map(|pipe| rustix::io::ioctl_fionread(pipe.as_fd()));
-        matches!(bytes, Some(Ok(1..)))
+        self.pipe.get().is_some_and(|pipe| pipe.has_bytes())
     }
 
     /// Has the reaper read what is there. Returns the number of the request.

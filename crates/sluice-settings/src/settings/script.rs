@@ -183,8 +183,10 @@ impl Default for ScriptOutput {
 /// The channel for a script's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mailbox {
-    /// A pipe; bytes pass unchanged.
+    /// A socket; bytes pass unchanged.
     Stream,
+    /// A pipe, for a script that opens its output by a name (`/dev/stdout`); bytes pass unchanged.
+    Pipe,
     /// One write is one record; text records get the newline that they lack.
     Record,
 }

@@ -46,6 +46,11 @@ impl Relay {
         let Some(check) = &mut self.check else {
             return Poll::Pending;
         };
+        if self.is_counting {
+            // `never_comes` relies on it.
+            let _ = ready!(self.channels.cgiplusin.poll_is_unread(context));
+            self.is_counting = false;
+        }
         let found = ready!(Pin::new(check).poll(context)).ok().flatten();
         self.check = None;
         match found.and_then(|found| self.never_comes(found)) {
@@ -58,7 +63,7 @@ impl Relay {
     /// The pipes from which the script reads its request.
     pub(super) fn input_pipes(&self) -> [Option<PipeId>; 2] {
         let input = self.channels.input.as_ref().map(Input::as_fd);
-        [self.channels.cgiplusin.as_fd(), input].map(|fd| fd.and_then(PipeId::of))
+        [Some(self.channels.cgiplusin.as_fd()), input].map(|fd| fd.and_then(PipeId::of))
     }
 
     /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
@@ -67,18 +72,19 @@ impl Relay {
         let cgiplusin = &self.channels.cgiplusin;
         let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of) == Some(found.pipe);
         let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
-        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done);
+        let is_flushed = || self.channels.input.as_ref().is_none_or(Input::is_flushed);
+        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done) && is_flushed();
         match self.delivery {
             // It waits for an answer, or the end of its reply is not certain yet.
             _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
             Delivery::Environment => {
-                (!self.state.has_head() && reads(cgiplusin.as_fd())).then_some(Violation::AwaitsNextRequest)
+                (!self.state.has_head() && reads(Some(cgiplusin.as_fd()))).then_some(Violation::AwaitsNextRequest)
             }
             Delivery::Record(_) if self.state.is_unread() && cgiplusin.is_unread() => {
                 reads_input().then_some(Violation::AwaitsMoreInput)
             }
             _ if !found.is_alone => None,
-            _ if cgiplusin.is_all_read() && reads(cgiplusin.as_fd()) => Some(Violation::AwaitsNextRequest),
+            _ if cgiplusin.is_all_read() && reads(Some(cgiplusin.as_fd())) => Some(Violation::AwaitsNextRequest),
             _ => (has_all_input() && reads_input()).then_some(Violation::AwaitsMoreInput),
         }
     }
@@ -162,7 +168,7 @@ impl Relay {
     /// Which channel of the process a file is, by its link in /proc.
     fn channel(&self, file: &str) -> Option<&'static str> {
         let is = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of).is_some_and(|pipe| pipe.to_string() == file);
-        if is(self.channels.cgiplusin.as_fd()) {
+        if is(Some(self.channels.cgiplusin.as_fd())) {
             return Some(CGIPLUSIN);
         }
         is(self.channels.input.as_ref().map(Input::as_fd)).then_some(INPUT)

@@ -4,7 +4,6 @@
 //! process has started (`sluice_launch`).
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use sluice_launch::{End, Exit, RemoteProcess};
@@ -13,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use super::{Command, Process};
 use crate::process::end_cause::EndedProcess;
 use crate::process::escalation::Escalation;
+use crate::process::pipe_end::PipeEnd;
 use crate::process::stderr::StderrReader;
 use crate::process::unclaimed::end_unclaimed;
 
@@ -28,7 +28,7 @@ impl<E: Send + 'static> Reaper<E> {
     /// Ends the process if the event loop refuses a descriptor: nobody else would.
     pub(super) fn register(
         mut remote: RemoteProcess,
-        stderr: OwnedFd,
+        stderr: PipeEnd,
         process: &Arc<Process>,
         ended: E,
     ) -> io::Result<Reaper<E>> {
@@ -66,7 +66,11 @@ pub(super) async fn reap(
     let mut next = Escalation::None;
     let mut ended = Some(ended);
     let mut error_requests = process.errors.requests();
+    let mut requested = None;
     let end = loop {
+        if let Some(number) = requested.take_if(|_| !errors.has_bytes()) {
+            process.announce_errors(number);
+        }
         tokio::select! {
             biased;
             end = &mut end => match end {
@@ -90,17 +94,14 @@ pub(super) async fn reap(
                     Escalation::None
                 }
             },
-            Ok(()) = error_requests.changed() => {
-                errors.read_all();
-                process.announce_errors(*error_requests.borrow_and_update());
-            }
+            Ok(()) = error_requests.changed() => requested = Some(*error_requests.borrow_and_update()),
             () = errors.read() => {}
         }
     };
     if let Some(problem) = &end.problem {
         tracing::error!("{}: {problem}", process.describe());
     }
-    errors.finish();
+    errors.finish().await;
     tracing::debug!(
         pid = process.pid,
         script = &*process.script(),

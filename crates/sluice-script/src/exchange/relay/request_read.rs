@@ -1,0 +1,89 @@
+//! The part of its request, and of the body, that the script has read: a request that it has not read can be given to another process, output before that is no reply, and a body that
+//! it has left unread is taken out.
+//!
+//! Only a thread may ask how much a pipe has (`pipe_writer`), unless it is empty. Not here: the rest of the conversation (`relay`).
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_http::fault::Fault;
+use tokio::time::timeout;
+
+use super::Relay;
+use super::state::State;
+use crate::exchange::pump::Pump;
+use crate::process::idle_timer::Expired;
+use crate::process::input::Input;
+use crate::process::process_fault::Violation;
+
+/// How long the answer to the question may take what a script has read.
+const READ_ANSWER_MAX: Duration = Duration::from_secs(2);
+
+impl Relay {
+    /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
+    /// or if no other one can get the request.
+    pub(crate) async fn take_request_back(&mut self) -> bool {
+        let is_unread = self.state == State::Overtaken || self.state.is_unread() && self.process.exit().is_some();
+        is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back().await
+    }
+
+    /// Waits until the standard error of its process is read as far as it goes, and takes out of its standard input what the script has not read, so that the process can be
+    /// used again. `needs_settling` says whether there is anything to wait for.
+    pub(crate) async fn settle(&mut self) {
+        if self.process.errors.has_bytes() {
+            self.process.read_errors().await;
+        }
+        if self.has_body
+            && let Some(input) = self.channels.input.as_mut().filter(|input| input.needs_restore())
+        {
+            input.restore().await;
+        }
+    }
+
+    /// Whether something that belongs to this exchange is left in the channels: on standard error, which would be logged with the next one, or in standard input.
+    pub(crate) fn needs_settling(&self) -> bool {
+        let input = self.channels.input.as_ref().filter(|_| self.has_body);
+        self.process.errors.has_bytes() || input.is_some_and(Input::needs_restore)
+    }
+
+    /// Finds out whether the script has read of its request: `is_unread` of CGIPLUSIN then knows it.
+    pub(crate) async fn learn_what_is_read(&mut self) {
+        let cgiplusin = &mut self.channels.cgiplusin;
+        let asked = poll_fn(|context| cgiplusin.poll_is_unread(context));
+        // A script that keeps the pipe locked is ended.
+        let _ = timeout(READ_ANSWER_MAX, asked).await;
+    }
+
+    /// The first output waits until it is known whether the script has read of its request: mostly at once.
+    pub(super) fn poll_first_output(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Poll::Ready(is_unread) = self.channels.cgiplusin.poll_is_unread(context) else {
+            // A script that keeps the pipe locked is ended.
+            return match ready!(self.idle_timer.poll_expired(context)) {
+                Expired::Check => Poll::Ready(Ok(())),
+                expired => Poll::Ready(Err(self.too_slow(expired))),
+            };
+        };
+        if let Some(bytes) = self.first_output.take() {
+            self.check_request(&bytes, is_unread)?;
+            self.push(bytes);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The first output after the request was sent. It is the reply only if the script has read of the request; otherwise it belongs
+    /// to an earlier exchange: the script has written more than one end sentinel, a child process writes late, or the end sentinel
+    /// was not one.
+    fn check_request(&mut self, bytes: &[u8], is_unread: bool) -> Result<(), Fault> {
+        // The mailbox is read first, then the pipe is asked: these bytes were written before the answer was given.
+        if !is_unread {
+            self.state = self.state.read();
+            self.events
+                .process(|| "the script has read its request, and writes its reply".into());
+        } else if !self.scanner.is_late_newline(bytes) {
+            self.state = self.state.overtake();
+            return Err(self.fault(Violation::BeforeRequest));
+        }
+        Ok(())
+    }
+}

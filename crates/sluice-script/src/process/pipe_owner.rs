@@ -1,0 +1,68 @@
+//! The script process that a pipe belongs to, as the threads for pipes see it.
+//!
+//! Here: its user, and its end if it keeps a pipe locked. Not here: the threads (`pipe_threads`).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_launch::RunAs;
+
+/// The script process that a pipe belongs to.
+pub(crate) struct PipeOwner {
+    /// The number of its user.
+    uid: u32,
+    run_as: RunAs,
+    end: Box<EndProcess>,
+}
+
+/// Ends a process that keeps a pipe locked, with a line in the log.
+type EndProcess = dyn Fn(Blocked, Duration) + Send + Sync;
+
+/// The operation that does not come to its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocked {
+    pub verb: &'static str,
+    pub channel: &'static str,
+}
+
+impl PipeOwner {
+    /// The owner of the pipes of a process that runs as this user. `end` ends it, if it keeps one of them locked.
+    pub(crate) fn new(
+        run_as: RunAs,
+        uid: u32,
+        end: impl Fn(Blocked, Duration) + Send + Sync + 'static,
+    ) -> Arc<PipeOwner> {
+        Arc::new(PipeOwner {
+            uid,
+            run_as,
+            end: Box::new(end),
+        })
+    }
+
+    /// A process that ends already.
+    pub(crate) fn ending(uid: u32) -> Arc<PipeOwner> {
+        PipeOwner::new(RunAs::Usual, uid, |_, _| {})
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    pub(crate) fn runs_as(&self, run_as: &RunAs) -> bool {
+        self.run_as == *run_as
+    }
+
+    /// The user, for messages.
+    pub(crate) fn user(&self) -> impl fmt::Display + use<> {
+        match &self.run_as {
+            RunAs::User(name) => format!("user {name}"),
+            _ => format!("the user with number {}", self.uid),
+        }
+    }
+
+    /// Ends the process, because it keeps one of its pipes locked.
+    pub(crate) fn end_process(&self, blocked: Blocked, waited: Duration) {
+        (self.end)(blocked, waited);
+    }
+}

@@ -1,0 +1,157 @@
+//! The reading of a pipe of a script process: the event loop says when, a thread does it (`pipe_threads`).
+//!
+//! Not here: what becomes of the bytes (`stderr`, `mailbox`).
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use tokio::net::unix::pipe;
+
+use crate::process::pipe_end::PipeEnd;
+use crate::process::pipe_threads::{Transfer, Work};
+
+/// The reader of a pipe, on one event loop.
+pub(crate) struct PipeReader {
+    /// A duplicate, which is closed before the end itself.
+    registered: pipe::Receiver,
+    shared: Arc<ReaderShared>,
+}
+
+/// A pipe that is read, as the event loop and the threads share it.
+pub(crate) struct ReaderShared {
+    end: PipeEnd,
+    /// Bytes of a read.
+    chunk_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: Vec<u8>,
+    /// A thread has the job to read.
+    is_working: bool,
+    is_at_end: bool,
+    waker: Option<Waker>,
+}
+
+impl PipeReader {
+    /// Registers the pipe with the calling worker's event loop.
+    pub(crate) fn new(end: PipeEnd, chunk_bytes: usize) -> io::Result<PipeReader> {
+        PipeReader::of(Arc::new(ReaderShared {
+            end,
+            chunk_bytes,
+            state: Mutex::default(),
+        }))
+    }
+
+    fn of(shared: Arc<ReaderShared>) -> io::Result<PipeReader> {
+        let registered = pipe::Receiver::from_owned_fd_unchecked(shared.end.duplicate()?)?;
+        Ok(PipeReader { registered, shared })
+    }
+
+    /// Moves to the event loop of the calling worker.
+    pub(crate) fn rebind(self) -> io::Result<PipeReader> {
+        let PipeReader { registered, shared } = self;
+        drop(registered);
+        PipeReader::of(shared)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<ReaderShared> {
+        &self.shared
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        loop {
+            let mut state = self.shared.lock();
+            if !state.bytes.is_empty() {
+                return Poll::Ready(Some(std::mem::take(&mut state.bytes)));
+            }
+            if state.is_at_end {
+                return Poll::Ready(None);
+            }
+            if state.is_working {
+                state.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            let events = self.shared.end.events(PollFlags::IN);
+            if events.contains(PollFlags::IN) {
+                state.is_working = true;
+                state.waker = Some(context.waker().clone());
+                drop(state);
+                let shared = Arc::clone(&self.shared);
+                self.shared.end.perform(Work::Transfer(shared));
+                return Poll::Pending;
+            }
+            if events.intersects(PollFlags::HUP | PollFlags::ERR) {
+                state.is_at_end = true;
+                return Poll::Ready(None);
+            }
+            drop(state);
+            if ready!(self.registered.poll_read_ready(context)).is_err() {
+                return Poll::Ready(None);
+            }
+            let empty = || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
+            let _ = self.registered.try_io(empty);
+        }
+    }
+}
+
+impl ReaderShared {
+    /// Whether there is anything that nobody has taken. One system call, which takes no lock of the pipe.
+    pub(crate) fn has_bytes(&self) -> bool {
+        let state = self.lock();
+        let is_open = !state.is_at_end;
+        let is_taken = state.is_working || !state.bytes.is_empty();
+        drop(state);
+        is_taken || is_open && self.end.events(PollFlags::IN).contains(PollFlags::IN)
+    }
+
+    /// Whether the script has closed it, and nothing is left. One system call at most.
+    pub(crate) fn has_ended(&self) -> bool {
+        let is_at_end = self.lock().is_at_end;
+        let has_hung_up = || self.end.events(PollFlags::IN).contains(PollFlags::HUP);
+        (is_at_end || has_hung_up()) && !self.has_bytes()
+    }
+
+    /// Whether a thread reads it, or has read what nobody has taken yet.
+    pub(crate) fn is_being_read(&self) -> bool {
+        let state = self.lock();
+        state.is_working || !state.bytes.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transfer for ReaderShared {
+    /// Reads once.
+    fn transfer(&self) {
+        let mut bytes = Vec::with_capacity(self.chunk_bytes);
+        let read = loop {
+            match rustix::io::read(self.end.as_fd(), spare_capacity(&mut bytes)) {
+                Err(Errno::INTR) => {}
+                read => break read,
+            }
+        };
+        let mut state = self.lock();
+        state.is_at_end = !matches!(read, Ok(1..) | Err(Errno::AGAIN));
+        state.bytes.append(&mut bytes);
+        state.is_working = false;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn verb(&self) -> &'static str {
+        "read"
+    }
+}

@@ -1,0 +1,358 @@
+//! The threads that touch the pipes of script processes: the only ones of the server that read, write, ask and close them.
+//!
+//! A script can hold the lock of a pipe for as long as it likes: by splice(2) from a socket that is silent, by write(2) from the memory of a file system
+//! that does not answer. Everybody else who uses the pipe, or closes it, waits then, and no signal ends that. poll(2) and epoll(7) take no lock, so the event
+//! loops ask these whether a pipe is readable, and leave the rest to these threads.
+//!
+//! ```text
+//!   worker ── a job: read, write, ask, close ──▶ queue ──▶ thread ──▶ the pipe
+//!      ▲                                                      │
+//!      └────────────── wakes the task that waits ─────────────┘
+//! ```
+//! A thread that does not come back is left to its pipe, and another is started for the other jobs. A job that takes longer than `HUNG` ends its script process. Jobs
+//! of one user run `RUNNING_OF_USER_MAX` at once, further ones wait; a user whose jobs all hang gets no new process. Not here: the jobs themselves
+//! (`pipe_reader`, `pipe_writer`), and whose process it is (`pipe_owner`).
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_launch::RunAs;
+
+use crate::process::pipe_owner::{Blocked, PipeOwner};
+
+/// Threads that are kept. Each job takes some microseconds.
+const THREADS: usize = 2;
+
+/// Threads at once, most of which hang: those of so many users as there can hardly be.
+const THREADS_MAX: usize = 512;
+
+/// Jobs of one user that run at once.
+pub(crate) const RUNNING_OF_USER_MAX: usize = 8;
+
+/// A job that takes longer does not count among those for which the others wait: another thread takes those.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// A job that takes longer ends its script process.
+const HUNG: Duration = Duration::from_secs(1);
+
+/// Descriptors that wait to be closed at the next turn of a thread, before one is woken for them.
+const CLOSINGS_MAX: usize = 16;
+
+/// Bytes of a thread's stack.
+const STACK_BYTES: usize = 256 << 10;
+
+/// The threads, for everybody who holds a pipe.
+#[derive(Clone)]
+pub(crate) struct PipeThreads(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    /// Jobs that hang.
+    hung: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    running: Vec<Running>,
+    threads: usize,
+    /// Threads that wait for a job.
+    idle: usize,
+    /// The number of the next job.
+    number: u64,
+    /// Users who get no new process.
+    refused: Vec<u32>,
+    is_closed: bool,
+}
+
+struct Job {
+    owner: Arc<PipeOwner>,
+    /// The channel, for messages.
+    channel: &'static str,
+    work: Work,
+}
+
+/// The work of a job.
+pub(crate) enum Work {
+    /// A pipe is read or written.
+    Transfer(Arc<dyn Transfer>),
+    /// Something rare.
+    Call(Box<dyn FnOnce() + Send>),
+    Close(OwnedFd),
+}
+
+/// A pipe that is read or written.
+pub(crate) trait Transfer: Send + Sync {
+    /// Reads or writes it; on a thread.
+    fn transfer(&self);
+
+    /// The operation, in messages.
+    fn verb(&self) -> &'static str;
+}
+
+/// A job that a thread has begun.
+struct Running {
+    number: u64,
+    since: Instant,
+    owner: Arc<PipeOwner>,
+    blocked: Blocked,
+    is_hung: bool,
+}
+
+impl PipeThreads {
+    /// The threads of a server; none is started before there is a job.
+    pub(crate) fn new() -> PipeThreads {
+        PipeThreads(Arc::new(Shared {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            hung: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Has a job done soon.
+    pub(crate) fn perform(&self, owner: &Arc<PipeOwner>, channel: &'static str, work: Work) {
+        let job = Job {
+            owner: Arc::clone(owner),
+            channel,
+            work,
+        };
+        let mut state = self.0.lock();
+        state.jobs.push_back(job);
+        self.0.see_to_threads(state);
+    }
+
+    /// Closes a descriptor at the next turn of a thread, which may be a second later.
+    pub(crate) fn close_later(&self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
+        let mut state = self.0.lock();
+        state.add_closing(owner, channel, end);
+        if state.jobs.len() >= CLOSINGS_MAX {
+            self.0.see_to_threads(state);
+        }
+    }
+
+    /// Closes a descriptor soon: the other side waits for the end.
+    pub(crate) fn close(&self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
+        let mut state = self.0.lock();
+        state.add_closing(owner, channel, end);
+        self.0.see_to_threads(state);
+    }
+
+    /// Ends script processes whose pipes have kept a thread for too long, and has another thread do what waits. Each worker calls this once a second.
+    pub(crate) fn advance(&self) {
+        let mut state = self.0.lock();
+        if state.jobs.is_empty() && state.running.is_empty() {
+            return;
+        }
+        let (now, mut hung) = (Instant::now(), Vec::new());
+        for running in &mut state.running {
+            if !running.is_hung && now.duration_since(running.since) >= HUNG {
+                running.is_hung = true;
+                hung.push((Arc::clone(&running.owner), running.blocked));
+            }
+        }
+        self.0.hung.fetch_add(hung.len(), Ordering::Relaxed);
+        let refused = state.newly_refused();
+        self.0.see_to_threads(state);
+        for (owner, blocked) in hung {
+            owner.end_process(blocked, HUNG);
+        }
+        for owner in refused {
+            tracing::error!(
+                "scripts of {} get no new process until some of the {RUNNING_OF_USER_MAX} pipes are free that its scripts keep locked (splice(2) and its like)",
+                owner.user()
+            );
+        }
+    }
+
+    /// Whether this user gets no process now, because too many jobs on pipes of its scripts hang.
+    pub(crate) fn refuses(&self, run_as: &RunAs) -> bool {
+        // Relaxed: it says only whether to look.
+        if self.0.hung.load(Ordering::Relaxed) < RUNNING_OF_USER_MAX {
+            return false;
+        }
+        let state = self.0.lock();
+        let is_refused = |owner: &PipeOwner| state.refused.contains(&owner.uid());
+        state
+            .running
+            .iter()
+            .any(|running| running.owner.runs_as(run_as) && is_refused(&running.owner))
+    }
+
+    /// Ends the threads once there is nothing more to do.
+    pub(crate) fn close_all(&self) {
+        self.0.lock().is_closed = true;
+        self.0.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes a thread for what waits, or starts one, if all others are busy for long.
+    fn see_to_threads(self: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
+        if state.jobs.is_empty() {
+            return;
+        }
+        if state.idle > 0 {
+            drop(state);
+            self.work.notify_one();
+            return;
+        }
+        let is_one_coming = state.threads > state.running.len();
+        if is_one_coming || state.threads >= THREADS_MAX || state.busy_shortly() >= THREADS {
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        if let Err(error) = self.start_thread() {
+            // The next turn tries again.
+            self.lock().threads -= 1;
+            tracing::error!("no thread for the pipes of scripts: {error}");
+        }
+    }
+
+    fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new()
+            .name("script-pipes".into())
+            .stack_size(STACK_BYTES);
+        thread.spawn(move || shared.run()).map(drop)
+    }
+
+    /// A thread: does jobs until it is one too many.
+    fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.take() {
+                let number = state.begin(&job);
+                drop(state);
+                job.work.run();
+                state = self.lock();
+                if state.end(number) {
+                    self.hung.fetch_sub(1, Ordering::Relaxed);
+                }
+            } else if state.is_closed || state.idle >= THREADS {
+                state.threads -= 1;
+                return;
+            } else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+impl State {
+    /// The next job whose user has not too many already.
+    fn take(&mut self) -> Option<Job> {
+        if self.running.len() < RUNNING_OF_USER_MAX {
+            return self.jobs.pop_front();
+        }
+        let at = self
+            .jobs
+            .iter()
+            .position(|job| self.running_of(job.owner.uid()) < RUNNING_OF_USER_MAX)?;
+        self.jobs.remove(at)
+    }
+
+    fn running_of(&self, uid: u32) -> usize {
+        self.running.iter().filter(|running| running.owner.uid() == uid).count()
+    }
+
+    fn begin(&mut self, job: &Job) -> u64 {
+        self.number += 1;
+        self.running.push(Running {
+            number: self.number,
+            since: Instant::now(),
+            owner: Arc::clone(&job.owner),
+            blocked: Blocked {
+                verb: job.work.verb(),
+                channel: job.channel,
+            },
+            is_hung: false,
+        });
+        self.number
+    }
+
+    /// Whether the job has hung.
+    fn end(&mut self, number: u64) -> bool {
+        let at = self.running.iter().position(|running| running.number == number);
+        let ended = at.map(|at| self.running.swap_remove(at));
+        let is_hung = ended.is_some_and(|running| running.is_hung);
+        if is_hung {
+            let hung = self.full_users();
+            self.refused.retain(|uid| hung.contains(uid));
+        }
+        is_hung
+    }
+
+    /// Users all of whose jobs hang.
+    fn full_users(&self) -> Vec<u32> {
+        let hung = || {
+            self.running
+                .iter()
+                .filter(|running| running.is_hung)
+                .map(|running| running.owner.uid())
+        };
+        let count = |uid| hung().filter(|other| *other == uid).count();
+        let mut users: Vec<u32> = hung().filter(|uid| count(*uid) >= RUNNING_OF_USER_MAX).collect();
+        users.sort_unstable();
+        users.dedup();
+        users
+    }
+
+    /// Refuses processes to users all of whose jobs hang. Returns one of the processes of each that was not refused before.
+    fn newly_refused(&mut self) -> Vec<Arc<PipeOwner>> {
+        let mut owners = Vec::new();
+        for uid in self.full_users() {
+            if !self.refused.contains(&uid) {
+                self.refused.push(uid);
+                let running = self.running.iter().find(|running| running.owner.uid() == uid);
+                owners.extend(running.map(|running| Arc::clone(&running.owner)));
+            }
+        }
+        owners
+    }
+
+    /// Threads that will be free soon.
+    fn busy_shortly(&self) -> usize {
+        let now = Instant::now();
+        let is_short = |running: &&Running| now.duration_since(running.since) < SLOW;
+        self.running.iter().filter(is_short).count()
+    }
+
+    fn add_closing(&mut self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
+        self.jobs.push_back(Job {
+            owner: Arc::clone(owner),
+            channel,
+            work: Work::Close(end),
+        });
+    }
+}
+
+impl Work {
+    fn run(self) {
+        match self {
+            Work::Transfer(pipe) => pipe.transfer(),
+            Work::Call(call) => call(),
+            Work::Close(end) => drop(end),
+        }
+    }
+
+    fn verb(&self) -> &'static str {
+        match self {
+            Work::Transfer(pipe) => pipe.verb(),
+            Work::Call(_) => "empty",
+            Work::Close(_) => "close",
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The writing of a pipe of a script process: bytes wait in a queue, a thread writes them (`pipe_threads`).
+//!
+//! Here: the queue, the question what the script has not read, taking that out, and the end of the pipe within a body. The server has both ends: poll(2) on the reading
+//! end, which takes no lock, says whether the script has read everything; how much is left only a thread may ask. Not here: what is written (`request_pipe`,
+//! `input`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::process::pipe_end::PipeEnd;
+use crate::process::pipe_threads::{Transfer, Work};
+use crate::process::unread::{open_again, take_unread};
+
+/// Bytes that wait for a thread, or for room in the pipe.
+const QUEUE_BYTES_MAX: usize = 64 << 10;
+
+/// Memory of the queue that is used again, bytes: most requests fit.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+
+/// How long a pipe that is to be emptied may keep its thread. Its script process is ended earlier.
+const EMPTYING_MAX: Duration = Duration::from_secs(3);
+
+/// The writer of a pipe.
+pub(crate) struct PipeWriter {
+    /// A duplicate of the writing end, once the pipe was full. It is closed before the end itself.
+    room: Option<pipe::Sender>,
+    shared: Arc<WriterShared>,
+}
+
+/// A pipe that is written, as the event loop and the threads share it.
+pub(crate) struct WriterShared {
+    read: PipeEnd,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` after the end within a body.
+    write: Option<Arc<PipeEnd>>,
+    queue: Vec<u8>,
+    /// A thread has a job for the pipe.
+    is_working: bool,
+    /// The pipe was full.
+    awaits_room: bool,
+    is_broken: bool,
+    count: Count,
+    waker: Option<Waker>,
+    /// The waker waits for the end of the job, and not only for a pipe that is full.
+    wakes_at_end: bool,
+}
+
+/// The number of bytes that the script has not read.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Count {
+    #[default]
+    Unknown,
+    Wanted,
+    Known(u64),
+}
+
+/// How far a thread has come.
+enum Written {
+    All,
+    /// Only so many bytes: the pipe is full.
+    Part(usize),
+    Broken,
+}
+
+impl PipeWriter {
+    /// The writer of a pipe of which the server has both ends.
+    pub(crate) fn new(write: PipeEnd, read: PipeEnd) -> PipeWriter {
+        let state = State {
+            write: Some(Arc::new(write)),
+            ..State::default()
+        };
+        PipeWriter {
+            shared: Arc::new(WriterShared {
+                read,
+                state: Mutex::new(state),
+            }),
+            room: None,
+        }
+    }
+
+    /// Leaves the event loop of its worker.
+    pub(crate) fn rebind(self) -> PipeWriter {
+        PipeWriter { room: None, ..self }
+    }
+
+    /// The reading end, to tell the pipe from others.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.read.as_fd()
+    }
+
+    /// Takes as many bytes as there is room for.
+    ///
+    /// # Errors
+    /// `WouldBlock`: none. `BrokenPipe`: it has no writing end, or the system refuses it.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.shared.lock();
+        if state.write.is_none() || state.is_broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let room = QUEUE_BYTES_MAX - state.queue.len();
+        if room == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let length = bytes.len().min(room);
+        state.queue.extend_from_slice(&bytes[..length]);
+        if !state.is_working && !state.awaits_room {
+            self.shared.begin(state);
+        }
+        Ok(length)
+    }
+
+    /// Ready when there is room in the queue.
+    pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.drive(context)?;
+        let mut state = self.shared.lock();
+        if state.queue.len() < QUEUE_BYTES_MAX {
+            return Poll::Ready(Ok(()));
+        }
+        state.wait_for_end(context);
+        Poll::Pending
+    }
+
+    /// Ready when all bytes are in the pipe, or will never be.
+    pub(crate) fn poll_flushed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let _ = self.drive(context);
+        let mut state = self.shared.lock();
+        if state.is_flushed() || state.is_broken {
+            return Poll::Ready(());
+        }
+        state.wait_for_end(context);
+        Poll::Pending
+    }
+
+    /// Has the task woken when the pipe is full, and goes on when there is room again.
+    pub(crate) fn drive(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        if state.is_working {
+            match &mut state.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                none => *none = Some(context.waker().clone()),
+            }
+            return Ok(());
+        }
+        let Some(write) = state.write.clone().filter(|_| state.awaits_room) else {
+            return Ok(());
+        };
+        drop(state);
+        let room = match self.room.take() {
+            Some(room) => self.room.insert(room),
+            None => self
+                .room
+                .insert(pipe::Sender::from_owned_fd_unchecked(write.duplicate()?)?),
+        };
+        while let Poll::Ready(ready) = room.poll_write_ready(context) {
+            ready?;
+            if write.events(PollFlags::OUT).is_empty() {
+                let full = || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
+                let _ = room.try_io(full);
+                continue;
+            }
+            let mut state = self.shared.lock();
+            state.awaits_room = false;
+            state.waker = Some(context.waker().clone());
+            self.shared.begin(state);
+            break;
+        }
+        Ok(())
+    }
+
+    /// Whether the script has read everything. One system call, which takes no lock of the pipe.
+    pub(crate) fn is_all_read(&self) -> bool {
+        self.shared.lock().is_flushed() && self.shared.read.events(PollFlags::IN).is_empty()
+    }
+
+    /// Whether all bytes are in the pipe.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.shared.lock().is_flushed()
+    }
+
+    /// The number of bytes that the script has not read.
+    pub(crate) fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<u64> {
+        if self.is_all_read() {
+            self.shared.lock().count = Count::Unknown;
+            return Poll::Ready(0);
+        }
+        let _ = self.drive(context);
+        let mut state = self.shared.lock();
+        if let Count::Known(unread) = state.count {
+            state.count = Count::Unknown;
+            return Poll::Ready(unread);
+        }
+        let is_new = std::mem::replace(&mut state.count, Count::Wanted) == Count::Unknown;
+        state.wait_for_end(context);
+        if is_new && !state.is_working {
+            self.shared.begin(state);
+        }
+        Poll::Pending
+    }
+
+    /// Forgets an answer of `poll_unread` that nobody has taken.
+    pub(crate) fn forget_count(&self) {
+        let mut state = self.shared.lock();
+        if let Count::Known(_) = state.count {
+            state.count = Count::Unknown;
+        }
+    }
+
+    /// Takes out what the script has not read, and returns how many bytes there were. A pipe without a writing end gets one again.
+    ///
+    /// # Errors
+    /// The system refuses it, or the script keeps the pipe locked.
+    pub(crate) async fn empty(&mut self) -> io::Result<u64> {
+        let emptied = timeout(EMPTYING_MAX, async {
+            std::future::poll_fn(|context| self.poll_idle(context)).await;
+            let (sender, emptied) = oneshot::channel();
+            let shared = Arc::clone(&self.shared);
+            let call = move || drop(sender.send(shared.empty()));
+            self.shared.read.perform(Work::Call(Box::new(call)));
+            emptied.await
+        });
+        let emptied = emptied.await.map_err(|_| io::ErrorKind::TimedOut)?;
+        self.room = None;
+        emptied.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
+    }
+
+    /// Ready when no thread has a job for the pipe; then no other one gets one until `WriterShared::empty` has been called.
+    fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if state.is_working {
+            state.wait_for_end(context);
+            return Poll::Pending;
+        }
+        state.is_working = true;
+        Poll::Ready(())
+    }
+
+    /// The script reads the end after the bytes that are in the pipe.
+    pub(crate) fn truncate(&mut self) {
+        self.room = None;
+        let mut state = self.shared.lock();
+        state.queue.clear();
+        state.awaits_room = false;
+        let write = state.write.take();
+        drop(state);
+        drop(write);
+    }
+
+    /// Whether it has no writing end.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.shared.lock().write.is_none()
+    }
+}
+
+impl WriterShared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a thread a job.
+    fn begin(self: &Arc<WriterShared>, mut state: MutexGuard<'_, State>) {
+        state.is_working = true;
+        drop(state);
+        let shared = Arc::clone(self);
+        self.read.perform(Work::Transfer(shared));
+    }
+
+    /// Takes out what the script has not read; on a thread.
+    fn empty(&self) -> io::Result<u64> {
+        let taken = take_unread(self.read.as_fd());
+        let mut state = self.lock();
+        let waiting = std::mem::take(&mut state.queue).len() as u64;
+        state.awaits_room = false;
+        if state.write.is_none() {
+            drop(state);
+            let write = open_again(self.read.as_fd(), OFlags::WRONLY)?;
+            let write = Arc::new(self.read.writing(write));
+            state = self.lock();
+            state.write = Some(write);
+        }
+        state.end_job();
+        Ok(taken? + waiting)
+    }
+}
+
+impl Transfer for WriterShared {
+    /// Writes what waits, and counts what is unread if somebody has asked.
+    fn transfer(&self) {
+        let mut bytes = Vec::new();
+        loop {
+            let mut state = self.lock();
+            std::mem::swap(&mut bytes, &mut state.queue);
+            let is_asked = state.count == Count::Wanted;
+            if bytes.is_empty() && !is_asked {
+                if state.queue.capacity() > KEPT_BYTES_MAX {
+                    state.queue = Vec::new();
+                }
+                return state.end_job();
+            }
+            let write = state.write.clone();
+            drop(state);
+            let written = write.map_or(Written::Broken, |write| write_all(&write, &bytes));
+            let unread = is_asked.then(|| rustix::io::ioctl_fionread(&self.read).unwrap_or(0));
+            let mut state = self.lock();
+            let rest = match written {
+                Written::Part(length) => bytes.split_off(length),
+                Written::All | Written::Broken => Vec::new(),
+            };
+            state.awaits_room = !rest.is_empty();
+            state.is_broken |= matches!(written, Written::Broken) && state.write.is_some();
+            state.queue.splice(..0, rest);
+            if let Some(unread) = unread {
+                state.count = Count::Known(unread + state.queue.len() as u64);
+            }
+            if state.awaits_room {
+                return state.end_job();
+            }
+            bytes.clear();
+        }
+    }
+
+    fn verb(&self) -> &'static str {
+        "write to"
+    }
+}
+
+impl State {
+    fn is_flushed(&self) -> bool {
+        self.queue.is_empty() && !self.is_working
+    }
+
+    fn wait_for_end(&mut self, context: &mut Context<'_>) {
+        self.waker = Some(context.waker().clone());
+        self.wakes_at_end = true;
+    }
+
+    /// The thread has nothing more to do. Those who wait are woken; a pipe that is full needs its event loop.
+    fn end_job(&mut self) {
+        self.is_working = false;
+        let wakes = std::mem::take(&mut self.wakes_at_end) || self.awaits_room;
+        if let Some(waker) = self.waker.take().filter(|_| wakes) {
+            waker.wake();
+        }
+    }
+}
+
+fn write_all(write: &PipeEnd, bytes: &[u8]) -> Written {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::write(write, &bytes[done..]) {
+            Ok(length) => done += length,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Written::Part(done),
+            Err(_) => return Written::Broken,
+        }
+    }
+    Written::All
+}
