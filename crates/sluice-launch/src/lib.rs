@@ -1,7 +1,7 @@
 //! Starting script processes from a multi-threaded server: as vfork(2) does, never with fork(2).
 //!
 //! Here: the program to start and the process that it becomes, with its channels and the clone (`start`); what it may use and reach
-//! (`confine`); the user that it runs as (`users`); its end, and the end of the processes that it leaves behind (`end`); and all of that in another
+//! (`confine`); the user that it runs as (`users`); what processes that are not trusted send along (`foreign`); its end, and the end of the processes that it leaves behind (`end`); and all of that in another
 //! process than the server (`wire`). Not here: the protocol on the channels (sluice-gateway), the memory behind descriptor 4
 //! (sluice-membuf), and the decision when to start or end a process (the process pools).
 //!
@@ -17,6 +17,7 @@ compile_error!("sluice-launch makes raw system calls of 64-bit Linux");
 
 mod confine;
 mod end;
+mod foreign;
 mod start;
 mod syscall;
 mod users;
@@ -35,6 +36,9 @@ pub use end::orphans::{end_orphans, has_orphans, reap_orphans};
 pub use end::pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
 pub use end::proc_state::{Observation, ObservedChild, ObservedFile};
 pub use end::session::{Company, Survivors, company, end_session, is_exiting};
+pub use foreign::elsewhere::{close_elsewhere, do_elsewhere, hanging_elsewhere, lost_elsewhere};
+pub use foreign::received::{ForeignDescriptors, Received, close_socket_elsewhere, receive, receive_uninit};
+pub use foreign::refuse::{Passing, passing, refuse_descriptors};
 pub use start::launch_error::{LaunchError, Stage};
 pub use start::launcher::{Launcher, LauncherSettings};
 pub use start::outcome::{End, StartError};

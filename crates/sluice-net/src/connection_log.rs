@@ -19,6 +19,7 @@ pub(crate) struct ConnectionLog {
     over_client_limit: RateLimitedLog,
     used_memory: RateLimitedLog,
     accept_failed: RateLimitedLog,
+    sent_descriptors: RateLimitedLog,
 }
 
 impl ConnectionLog {
@@ -70,6 +71,15 @@ impl ConnectionLog {
         }
     }
 
+    /// Logs that a client of a unix socket has sent descriptors along.
+    pub(crate) fn sent_descriptors(&self, user: u32) {
+        if admits(&self.sent_descriptors) {
+            tracing::warn!(
+                "connection on a unix socket closed: its client, of user {user}, has sent descriptors along"
+            );
+        }
+    }
+
     /// Logs the counts of intervals that are over. The worker calls this once a second.
     pub(crate) fn log_due(&self) {
         self.log_suppressed(|limited| limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
@@ -87,6 +97,10 @@ impl ConnectionLog {
             (
                 &self.accept_failed,
                 "accepting failed for lack of descriptors or memory",
+            ),
+            (
+                &self.sent_descriptors,
+                "connections on unix sockets closed because their clients send descriptors",
             ),
         ];
         for (limited, kind) in kinds {

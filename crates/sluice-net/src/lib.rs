@@ -47,5 +47,6 @@ pub mod tunnel;
 #[cfg(test)]
 mod tunnel_tests;
 pub mod unix;
+mod unix_peer;
 mod watched_bytes;
 pub mod worker_net;

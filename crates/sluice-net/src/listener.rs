@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use sluice_http::endpoints::{Endpoints, NamedBy};
+use sluice_launch::refuse_descriptors;
 use sluice_settings::{ListenAddress, ListenSettings};
 use socket2::{Domain, Protocol, SockRef, TcpKeepalive, Type};
 use tokio::io::Interest;
@@ -30,6 +31,7 @@ use crate::service::Service;
 use crate::socket::Socket;
 use crate::unix;
 use crate::unix::SocketFile;
+use crate::unix_peer::{UnixPeer, close_listener};
 use crate::worker_net::WorkerNet;
 
 /// Connections that wait in the kernel to be accepted by one worker; the system caps this (net.core.somaxconn).
@@ -114,9 +116,13 @@ impl Bound {
             if !socket.is_listener()? {
                 return Err(io::Error::other("the socket does not listen"));
             }
-            if let ListenAddress::Inet(_) = configured {
-                let own = socket.local_addr()?.as_socket();
-                address = Some(own.ok_or_else(|| io::Error::other("the socket is no internet socket"))?);
+            match configured {
+                ListenAddress::Inet(_) => {
+                    let own = socket.local_addr()?.as_socket();
+                    address = Some(own.ok_or_else(|| io::Error::other("the socket is no internet socket"))?);
+                }
+                // Connections that wait already are asked when they are accepted.
+                ListenAddress::Unix(_) => _ = refuse_descriptors(&*socket),
             }
         }
         if sockets.is_empty() {
@@ -244,7 +250,7 @@ pub async fn accept<S: Service>(
     service: Rc<S>,
     listener: Listener,
     index: usize,
-    mut closing: watch::Receiver<bool>,
+    closing: watch::Receiver<bool>,
 ) {
     let Listener {
         socket,
@@ -259,6 +265,43 @@ pub async fn accept<S: Service>(
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
+    accept_until_closed(
+        &net,
+        &service,
+        &listener,
+        ListenerKind {
+            address,
+            is_shared,
+            index,
+        },
+        closing,
+    )
+    .await;
+    if address.is_none() {
+        close_listener(listener.into_inner());
+    }
+}
+
+/// The properties of a listening socket.
+#[derive(Clone, Copy)]
+struct ListenerKind {
+    address: Option<SocketAddr>,
+    is_shared: bool,
+    index: usize,
+}
+
+async fn accept_until_closed<S: Service>(
+    net: &Rc<WorkerNet>,
+    service: &Rc<S>,
+    listener: &AsyncFd<OwnedFd>,
+    kind: ListenerKind,
+    mut closing: watch::Receiver<bool>,
+) {
+    let ListenerKind {
+        address,
+        is_shared,
+        index,
+    } = kind;
     let slots = Rc::clone(net.slots());
     let mut draining = pin!(net.closing());
     while net.is_accepting() {
@@ -266,14 +309,14 @@ pub async fn accept<S: Service>(
         if is_shared && slots.are_full() {
             tokio::select! {
                 biased;
-                () = make_room_for_waiting(&net, &listener) => {}
+                () = make_room_for_waiting(net, listener) => {}
                 () = &mut draining => return,
                 () = closed(&mut closing) => {}
             }
         }
         let accepted = tokio::select! {
             biased;
-            accepted = poll_fn(|context| poll_accept(&listener, context)) => accepted,
+            accepted = poll_fn(|context| poll_accept(listener, context)) => accepted,
             () = &mut draining => return,
             () = closed(&mut closing) => match accept_now(listener.get_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -282,20 +325,26 @@ pub async fn accept<S: Service>(
         };
         match accepted {
             Ok(NewSocket { socket, client }) => {
-                let socket = Socket::new(socket);
+                let socket = match address {
+                    Some(_) => Socket::new(socket),
+                    None => {
+                        let peer = UnixPeer::of(&socket, net.log());
+                        Socket::with_peer(socket, peer)
+                    }
+                };
                 let Some(endpoints) = endpoints(&socket, client, address) else {
                     continue;
                 };
-                let Some(counted) = count(&net, &*service, &endpoints, index) else {
+                let Some(counted) = count(net, &**service, &endpoints, index) else {
                     let most = net.client_counts().connections_max();
                     net.log().over_client_limit(&endpoints, most);
-                    connection_events::note_over_client_limit(&net, &endpoints, most);
+                    connection_events::note_over_client_limit(net, &endpoints, most);
                     continue;
                 };
                 // After accepting, because a waiting listener must not hold a slot that another listener could use.
                 tokio::select! {
                     biased;
-                    () = make_room(&net) => {}
+                    () = make_room(net) => {}
                     () = &mut draining => return,
                 }
                 let slot = slots.take(net.connection(endpoints), counted, net.tick());
@@ -303,9 +352,9 @@ pub async fn accept<S: Service>(
                     let is_proxy = net.has_proxy_protocol(index) || service.is_trusted_proxy(&endpoints);
                     slot.peer().set_listener(index);
                     slot.peer().set_proxy(is_proxy);
-                    connection_events::note_accepted(&net, &slot, slot.number());
+                    connection_events::note_accepted(net, &slot, slot.number());
                 }
-                let (net, service) = (Rc::clone(&net), Rc::clone(&service));
+                let (net, service) = (Rc::clone(net), Rc::clone(service));
                 let tasks = net.tasks().clone();
                 tasks.spawn(serve_connection(net, service, socket, slot, index));
             }

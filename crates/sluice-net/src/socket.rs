@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, Read};
 use std::mem;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::half_close::ClientEnd;
+use crate::unix_peer::UnixPeer;
 
 /// Bytes read at once before the socket is in the event loop: most heads are smaller.
 const FIRST_READ_BYTES: usize = 2048;
@@ -40,6 +41,8 @@ pub(crate) struct Socket {
     state: State,
     /// Bytes that the kernel has taken to send; wraps around.
     sent: u32,
+    /// The client of a unix socket on which descriptors can arrive.
+    peer: Option<Box<UnixPeer>>,
 }
 
 enum State {
@@ -57,12 +60,18 @@ enum State {
 impl Socket {
     /// Wraps an accepted socket, which must not block.
     pub(crate) fn new(socket: StdStream) -> Socket {
+        Socket::with_peer(socket, None)
+    }
+
+    /// Wraps an accepted socket, which must not block, and on which descriptors can arrive if there is a `peer`.
+    pub(crate) fn with_peer(socket: StdStream, peer: Option<UnixPeer>) -> Socket {
         Socket {
             state: State::Direct {
                 socket,
                 is_drained: false,
             },
             sent: 0,
+            peer: peer.map(Box::new),
         }
     }
 
@@ -101,7 +110,11 @@ impl Socket {
         {
             let mut bytes = [0; FIRST_READ_BYTES];
             let room = buffer.remaining().min(bytes.len());
-            match socket.read(&mut bytes[..room]) {
+            let read = match &self.peer {
+                None => socket.read(&mut bytes[..room]),
+                Some(peer) => peer.receive(socket.as_fd(), &mut bytes[..room]),
+            };
+            match read {
                 Err(error) if is_temporary(&error) => {}
                 read => {
                     return Poll::Ready(read.map(|length| {
@@ -111,7 +124,27 @@ impl Socket {
                 }
             }
         }
-        AsyncRead::poll_read(Pin::new(self.registered()?), context, buffer)
+        match self.peer.is_some() {
+            false => AsyncRead::poll_read(Pin::new(self.registered()?), context, buffer),
+            true => self.poll_receive(context, buffer),
+        }
+    }
+
+    /// Reads as `poll_read` does, with room for descriptors.
+    #[cold]
+    fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.registered()?;
+        let (State::Registered(socket), Some(peer)) = (&self.state, &self.peer) else {
+            return Poll::Ready(Err(lost()));
+        };
+        loop {
+            ready!(socket.poll_read_ready(context))?;
+            let bytes = buffer.initialize_unfilled();
+            match socket.try_io(Interest::READABLE, || peer.receive(socket.as_fd(), bytes)) {
+                Err(error) if is_temporary(&error) => {}
+                read => return Poll::Ready(read.map(|length| buffer.advance(length))),
+            }
+        }
     }
 
     pub(crate) fn poll_write_vectored(
@@ -262,6 +295,22 @@ impl Socket {
     /// Turns the coming close into a reset.
     pub(crate) fn reset_at_close(&self) -> io::Result<()> {
         SockRef::from(&self.fd()?).set_linger(Some(Duration::ZERO))
+    }
+}
+
+/// A socket on which descriptors can arrive is closed elsewhere, with those in its queue.
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(peer) = self.peer.take() {
+            let socket = match mem::replace(&mut self.state, State::Lost) {
+                State::Direct { socket, .. } => Some(socket),
+                State::Registered(socket) => socket.into_std().ok(),
+                State::Lost => None,
+            };
+            if let Some(socket) = socket {
+                peer.close(OwnedFd::from(socket));
+            }
+        }
     }
 }
 

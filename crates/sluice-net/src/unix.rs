@@ -1,7 +1,7 @@
 //! Unix sockets: the file that clients connect to, from its creation to its removal.
 //!
 //! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a
-//! socket, never is. Not here: connections, which are the same as on TCP.
+//! socket, never is. Not here: connections, which are the same as on TCP, except for descriptors that clients send along (`unix_peer`).
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -10,17 +10,19 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags};
+use sluice_launch::refuse_descriptors;
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::listener::BACKLOG;
+use crate::unix_peer::close_listener;
 
 /// The file of a listening socket. Dropping this removes the file, unless another process has replaced it.
 pub struct SocketFile {
     path: PathBuf,
     /// The device and inode number. No other file has them while the socket is open, so it is kept open.
     identity: (u64, u64),
-    _socket: OwnedFd,
+    socket: Option<OwnedFd>,
 }
 
 impl SocketFile {
@@ -32,7 +34,7 @@ impl SocketFile {
         Ok(SocketFile {
             path: path.to_owned(),
             identity: identity(path)?,
-            _socket: socket,
+            socket: Some(socket),
         })
     }
 }
@@ -45,6 +47,8 @@ pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = address(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
+    // Before anybody can connect, so each connection refuses them, too.
+    refuse_descriptors(&socket);
     match socket.bind(&address) {
         // Of two servers that start at the same moment and both find an abandoned file, the later one gets it.
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -59,7 +63,7 @@ pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let file = SocketFile {
         path: path.to_owned(),
         identity: identity(path)?,
-        _socket: socket.try_clone()?.into(),
+        socket: Some(socket.try_clone()?.into()),
     };
     // The earlier mode does not matter, because nobody can connect before `listen`.
     set_mode(path, mode)?;
@@ -159,6 +163,9 @@ impl Drop for SocketFile {
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::warn!("socket {}: {error}", self.path.display());
+        }
+        if let Some(socket) = self.socket.take() {
+            close_listener(socket);
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct WorkerNet {
     /// Memory for response bytes that wait for clients.
     send_budget: Rc<SendBudget>,
     client_counts: Arc<ClientCounts>,
-    log: ConnectionLog,
+    log: Rc<ConnectionLog>,
     watches: WorkerHub,
     /// The generation of the list of watches at the last tick.
     watch_generation: Cell<u32>,
@@ -86,7 +86,7 @@ impl WorkerNet {
             slots: Rc::new(ConnectionSlots::new(limits.slots, counts)),
             send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
             client_counts: limits.client_counts,
-            log: ConnectionLog::default(),
+            log: Rc::default(),
             watches: WorkerHub::new(hub),
             watch_generation: Cell::new(0),
             phases,
@@ -200,7 +200,7 @@ impl WorkerNet {
     }
 
     /// The log lines about connections.
-    pub(crate) fn log(&self) -> &ConnectionLog {
+    pub(crate) fn log(&self) -> &Rc<ConnectionLog> {
         &self.log
     }
 
