@@ -17,8 +17,8 @@ use crate::stored_body::{StoredBody, StoredFile};
 /// Bytes read at a time from a file; also the capacity of a pipe (pipe(7)).
 const READ_BYTES: usize = 64 << 10;
 
-/// Consumed bytes that are kept. A receiver that has taken more has read some of them, because a pipe holds no more.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+/// Consumed bytes that are kept. A receiver that has taken more has read some of them, because a pipe and the queue before it hold no more.
+const KEPT_BYTES_MAX: usize = 96 << 10;
 
 /// The source of a body.
 pub enum BodySource {

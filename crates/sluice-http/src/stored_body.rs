@@ -3,9 +3,10 @@
 //! Here: the budget and the directory of all stored bodies, and one of them, in memory or in a file. Not here: reading a body
 //! (`request_body`), and passing it on (`body_source`).
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, SeekFrom};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +21,9 @@ use crate::request_body::{RequestBody, too_large};
 
 /// Bodies up to this size, bytes, are stored in memory, larger ones in a file without a name.
 const MEMORY_BYTES_MAX: usize = 64 << 10;
+
+/// The mode of a file that is passed to a process.
+const READ_ONLY: u32 = 0o444;
 
 /// Chunks of a body are collected up to this size, bytes, before a thread writes them to its file.
 const WRITE_BYTES_MIN: usize = 64 << 10;
@@ -194,10 +198,19 @@ impl StoredFile {
         &self.0.0
     }
 
-    /// The file and the reservation of its bytes, for a process that reads it.
-    pub fn into_parts(self) -> (OwnedFd, Reservation) {
+    /// The file, only for reading and from its beginning on, and the reservation of its bytes, for a process of any user: what the process could write to it would count in
+    /// no budget. Other users can open it by the names of that process's descriptor, for reading, too.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub async fn into_read_only(self) -> Result<(OwnedFd, Reservation), Fault> {
         let (file, reservation) = self.0.into_inner();
-        (file.into(), reservation)
+        let opened = spawn_blocking(move || {
+            file.set_permissions(Permissions::from_mode(READ_ONLY))?;
+            File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        });
+        let opened = opened.await.map_err(|error| not_stored(io::Error::other(error)))?;
+        Ok((opened.map_err(not_stored)?.into(), reservation))
     }
 }
 

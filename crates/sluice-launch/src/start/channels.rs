@@ -16,6 +16,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::foreign::refuse::refuse_descriptors;
 use crate::start::program::{Mailbox, Stdin};
 use crate::users::credentials::Credentials;
 
@@ -186,6 +187,7 @@ fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (server, script) = socket_pair(libc::SOCK_STREAM)?;
     // SAFETY: takes an open descriptor and a number.
     checked(unsafe { libc::shutdown(server.as_raw_fd(), libc::SHUT_WR) })?;
+    refuse_descriptors(&server);
     Ok((server, script))
 }
 
@@ -202,6 +204,7 @@ fn socket_pair(kind: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
 /// The send buffer is changed only if the system's default is too small; usually it is larger than needed.
 fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let (server, script) = socket_pair(libc::SOCK_SEQPACKET)?;
+    refuse_descriptors(&server);
     let needed = record_bytes_max.saturating_add(SEND_BUFFER_OVERHEAD_BYTES);
     if send_buffer_bytes(&script)? < needed {
         set_send_buffer_bytes(&script, needed)?;

@@ -105,7 +105,7 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<Body, Fault> {
         return Ok(match job.store(body).await? {
             // The file itself is the standard input: no byte is copied.
             (StoredBody::File(file), length) => {
-                let (file, reservation) = file.into_parts();
+                let (file, reservation) = file.into_read_only().await?;
                 Body {
                     input: Stdin::File(file),
                     source: None,

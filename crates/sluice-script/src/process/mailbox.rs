@@ -5,22 +5,18 @@
 //! of the bytes (`relay`).
 
 use std::cell::Cell;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
-use bytes::{BufMut, Bytes, BytesMut};
-use rustix::buffer::spare_capacity;
+use bytes::{Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_passcred;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 use sluice_settings as settings;
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 
 use crate::process::pipe_end::PipeEnd;
 use crate::process::pipe_reader::PipeReader;
+use crate::process::script_socket::{Record, ScriptSocket};
 
 /// Size of the first reads, bytes: most replies fit.
 const READ_BYTES_MIN: usize = 16 << 10;
@@ -54,11 +50,16 @@ pub(crate) enum Mailbox {
 }
 
 impl Mailbox {
-    /// Registers the descriptor with the calling worker's event loop.
-    pub(crate) fn new(descriptor: OwnedFd, kind: settings::Mailbox, record_bytes_max: usize) -> io::Result<Mailbox> {
+    /// Registers the socket of a script of this user with the calling worker's event loop.
+    pub(crate) fn new(
+        descriptor: OwnedFd,
+        kind: settings::Mailbox,
+        record_bytes_max: usize,
+        user: u32,
+    ) -> io::Result<Mailbox> {
         Ok(match kind {
             settings::Mailbox::Stream | settings::Mailbox::Pipe => Mailbox::Stream(Stream {
-                socket: UnixStream::from_std(descriptor.into())?,
+                socket: ScriptSocket::new(descriptor, user)?,
                 buffer: BytesMut::new(),
                 buffer_bytes: 0,
                 chunk_bytes: READ_BYTES_MIN,
@@ -69,7 +70,7 @@ impl Mailbox {
                 // would look alike otherwise (recv(2)).
                 set_socket_passcred(&descriptor, true)?;
                 Mailbox::Record(Records {
-                    socket: UnixStream::from_std(descriptor.into())?,
+                    socket: ScriptSocket::new(descriptor, user)?,
                     record_bytes_max,
                     buffer: BytesMut::new(),
                 })
@@ -103,8 +104,9 @@ impl Mailbox {
     pub(crate) fn read_now(&mut self) -> io::Result<Option<Bytes>> {
         match self {
             Mailbox::Stream(stream) => {
-                let mut bytes = Vec::with_capacity(READ_BYTES_MIN);
-                let length = rustix::io::read(stream.socket.as_fd(), spare_capacity(&mut bytes))?;
+                let mut bytes = vec![0; READ_BYTES_MIN];
+                let length = stream.socket.read(&mut bytes)?;
+                bytes.truncate(length);
                 Ok((length > 0).then(|| bytes.into()))
             }
             Mailbox::Record(records) => records.receive(),
@@ -147,19 +149,19 @@ impl Mailbox {
     pub(crate) fn has_next_record(&self) -> bool {
         let Mailbox::Record(records) = self else { return false };
         let mut bytes = [0; 2];
-        match rustix::net::recv(&records.socket, &mut bytes, RecvFlags::PEEK) {
-            Ok((length, _)) => length > 0 && bytes[..length] != *b"\n",
+        match records.socket.peek(&mut bytes) {
+            Ok(length) => length > 0 && bytes[..length] != *b"\n",
             Err(_) => false,
         }
     }
 
     /// The first bytes that are there at this moment, or of the record that is; the rest of a record is lost.
     fn read_into(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        Ok(match self {
-            Mailbox::Stream(stream) => rustix::io::read(stream.socket.as_fd(), bytes)?,
-            Mailbox::Record(records) => rustix::net::recv(&records.socket, bytes, RecvFlags::empty())?.0,
-            Mailbox::Pipe(_) => return Err(io::ErrorKind::WouldBlock.into()),
-        })
+        match self {
+            Mailbox::Stream(stream) => stream.socket.read(bytes),
+            Mailbox::Record(records) => records.socket.read(bytes),
+            Mailbox::Pipe(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     /// Sets the largest number of bytes of the chunks to come; a record is read as a whole.
@@ -192,11 +194,11 @@ impl Mailbox {
     pub(crate) fn rebind(self) -> io::Result<Mailbox> {
         Ok(match self {
             Mailbox::Stream(stream) => Mailbox::Stream(Stream {
-                socket: UnixStream::from_std(stream.socket.into_std()?)?,
+                socket: stream.socket.rebind()?,
                 ..stream
             }),
             Mailbox::Record(records) => Mailbox::Record(Records {
-                socket: UnixStream::from_std(records.socket.into_std()?)?,
+                socket: records.socket.rebind()?,
                 ..records
             }),
             Mailbox::Pipe(pipe) => Mailbox::Pipe(pipe.rebind()?),
@@ -228,7 +230,7 @@ impl Silence {
 
 /// A socket without boundaries.
 pub(crate) struct Stream {
-    socket: UnixStream,
+    socket: ScriptSocket,
     buffer: BytesMut,
     /// Size of the memory that `buffer` is a part of, bytes, where it is larger than that of short replies. The smallest chunk keeps all of it.
     buffer_bytes: usize,
@@ -276,18 +278,11 @@ impl Stream {
 
     /// Reads what is there now, at most `room` bytes; 0 at end-of-file.
     fn read(&mut self, room: usize) -> io::Result<usize> {
-        let length = self.socket.try_read_buf(&mut (&mut self.buffer).limit(room))?;
+        let length = self.socket.try_read_buf(&mut self.buffer, room)?;
         if length < room {
-            self.note_drained();
+            self.socket.note_drained();
         }
         Ok(length)
-    }
-
-    /// The read took all bytes. Clears the readiness, so that no further read is needed to find the socket empty (epoll(7),
-    /// edge-triggered).
-    fn note_drained(&self) {
-        let empty = || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
-        let _ = self.socket.try_io(Interest::READABLE, empty);
     }
 
     /// Chooses the room of the next chunk after one of `length` bytes in `room`.
@@ -322,8 +317,7 @@ impl Stream {
 
 /// A socket that keeps the boundaries of writes.
 pub(crate) struct Records {
-    /// A SOCK_SEQPACKET socket in a stream socket's type: only its registration with the event loop is used, which is the same.
-    socket: UnixStream,
+    socket: ScriptSocket,
     record_bytes_max: usize,
     /// Room for the next records; those that were received share it, because most are short.
     buffer: BytesMut,
@@ -333,9 +327,7 @@ impl Records {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
             ready!(self.socket.poll_read_ready(context))?;
-            let Records { socket, buffer, .. } = self;
-            let record_bytes_max = self.record_bytes_max;
-            match socket.try_io(Interest::READABLE, || receive(socket, buffer, record_bytes_max)) {
+            match self.receive_by(ScriptSocket::try_receive) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 received => return Poll::Ready(received),
             }
@@ -343,28 +335,27 @@ impl Records {
     }
 
     fn receive(&mut self) -> io::Result<Option<Bytes>> {
-        receive(&self.socket, &mut self.buffer, self.record_bytes_max)
+        self.receive_by(ScriptSocket::receive)
     }
-}
 
-/// One record; `None` at end-of-file.
-fn receive(socket: &UnixStream, buffer: &mut BytesMut, record_bytes_max: usize) -> io::Result<Option<Bytes>> {
-    if buffer.len() < record_bytes_max {
-        *buffer = BytesMut::zeroed(record_bytes_max.max(RECORD_BUFFER_BYTES));
+    /// One record; `None` at end-of-file.
+    fn receive_by(
+        &mut self,
+        receive: impl Fn(&ScriptSocket, &mut [u8]) -> io::Result<Record>,
+    ) -> io::Result<Option<Bytes>> {
+        if self.buffer.len() < self.record_bytes_max {
+            self.buffer = BytesMut::zeroed(self.record_bytes_max.max(RECORD_BUFFER_BYTES));
+        }
+        let record = match receive(&self.socket, &mut self.buffer[..self.record_bytes_max]) {
+            // A script that ends with its input unread resets the socket: that is its end, too.
+            Err(error) if error.raw_os_error() == Some(Errno::CONNRESET.raw_os_error()) => return Ok(None),
+            received => received?,
+        };
+        if record.is_truncated {
+            return Err(too_large(record.length, self.record_bytes_max));
+        }
+        Ok((!record.is_end).then(|| self.buffer.split_to(record.length).freeze()))
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
-    let mut credentials = RecvAncillaryBuffer::new(&mut space);
-    let room = &mut [IoSliceMut::new(&mut buffer[..record_bytes_max])];
-    let received = match rustix::net::recvmsg(socket, room, &mut credentials, RecvFlags::TRUNC) {
-        // A script that ends with its input unread resets the socket: that is its end, too.
-        Err(Errno::CONNRESET) => return Ok(None),
-        received => received?,
-    };
-    if received.bytes > record_bytes_max {
-        return Err(too_large(received.bytes, record_bytes_max));
-    }
-    let is_end = received.bytes == 0 && credentials.drain().next().is_none();
-    Ok((!is_end).then(|| buffer.split_to(received.bytes).freeze()))
 }
 
 fn too_large(bytes: usize, bytes_max: usize) -> io::Error {

@@ -6,6 +6,7 @@ use std::io::Write;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sluice_gateway::{EndMark, MailboxKind, Output, Scanner, Sentinels};
+use sluice_launch::refuse_descriptors;
 
 use super::*;
 
@@ -13,7 +14,8 @@ use super::*;
 fn records(record_bytes_max: usize) -> (Mailbox, OwnedFd) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (own, script) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-    let mailbox = Mailbox::new(own, settings::Mailbox::Record, record_bytes_max).unwrap();
+    refuse_descriptors(&own);
+    let mailbox = Mailbox::new(own, settings::Mailbox::Record, record_bytes_max, 0).unwrap();
     (mailbox, script)
 }
 
@@ -72,8 +74,9 @@ async fn records_share_memory_and_have_their_limit() {
 fn new_stream() -> (Mailbox, File) {
     let (own, script) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     rustix::io::ioctl_fionbio(&own, true).unwrap();
+    refuse_descriptors(&own);
     (
-        Mailbox::new(own, settings::Mailbox::Stream, 0).unwrap(),
+        Mailbox::new(own, settings::Mailbox::Stream, 0, 0).unwrap(),
         File::from(script),
     )
 }

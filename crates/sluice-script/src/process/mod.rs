@@ -8,7 +8,7 @@
 //!                    ├─ escalation            the signals that end it
 //!                    ├─ end_cause             why it ends; limit_reached; unclaimed: the end of one that nobody has taken
 //!                    ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
-//!                    ├─ mailbox               output
+//!                    ├─ mailbox               output: script_socket
 //!                    ├─ request_pipe          CGIPLUSIN
 //!                    └─ input                 the request body on its way to the script
 //!   pipe_threads ─── pipe_reader, pipe_writer ─ unread, pipe_end, pipe_owner: all that touches a pipe of a script
@@ -40,6 +40,7 @@ pub(crate) mod request_pipe;
 pub(crate) mod script_events;
 pub(crate) mod script_log;
 pub(crate) mod script_process;
+mod script_socket;
 pub(crate) mod shebang;
 mod stderr;
 mod unclaimed;

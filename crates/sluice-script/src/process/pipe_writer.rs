@@ -21,8 +21,8 @@ use crate::process::pipe_end::PipeEnd;
 use crate::process::pipe_threads::{Transfer, Work};
 use crate::process::unread::{open_again, take_unread};
 
-/// Bytes that wait for a thread, or for room in the pipe.
-const QUEUE_BYTES_MAX: usize = 64 << 10;
+/// Bytes that wait for a thread, or for room in the pipe. With those in the pipe they are no more than a body keeps that can be repeated (`sluice_http::body_source`).
+const QUEUE_BYTES_MAX: usize = 32 << 10;
 
 /// Memory of the queue that is used again, bytes: most requests fit.
 const KEPT_BYTES_MAX: usize = 16 << 10;

@@ -195,7 +195,8 @@ pub(crate) async fn start(
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
     let weak = Arc::downgrade(&process);
     let end = move |blocked, waited| end_locking(&weak, blocked, waited);
-    let owner = PipeOwner::new(run_as, user_of(&started.stderr), end);
+    let user = user_of(&started.stderr);
+    let owner = PipeOwner::new(run_as, user, end);
     let reading = |fd, channel| PipeEnd::new(fd, Side::Reading, channel, &owner, &pipes);
     let writer = |write, read, channel| {
         let write = PipeEnd::new(write, Side::Writing, channel, &owner, &pipes);
@@ -211,7 +212,7 @@ pub(crate) async fn start(
     processes.track(&process, reap(Arc::clone(&process), reaper, received));
     let mailbox = match kind {
         settings::Mailbox::Pipe => Mailbox::of_pipe(reading(started.mailbox, "standard output")),
-        kind => Mailbox::new(started.mailbox, kind, record_bytes_max),
+        kind => Mailbox::new(started.mailbox, kind, record_bytes_max, user),
     };
     let mailbox = mailbox.inspect_err(|_| process.stop(EndCause::Unusable));
     let channels = Box::new(Channels {

@@ -206,3 +206,14 @@ fn directory_for_bodies_without_write_permission_is_refused_at_the_start() {
     assert!(!checked.status.success());
     assert!(checked.errors.contains("spool_directory /proc: "), "{}", checked.errors);
 }
+
+#[test]
+fn a_stored_body_can_be_read_and_not_written() {
+    let text = "printf 'Content-Type: text/plain\\n\\n'; (head -c 64M /dev/zero >&0) 2>/dev/null || echo refused; wc -c; wc -c < /dev/stdin";
+    let server = Setup::new().script("writes", text).start();
+    let mut client = server.connect();
+    client.send("POST /cgi-bin/writes HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n30D40\r\n");
+    client.send(vec![b'x'; 200_000]);
+    client.send("\r\n0\r\n\r\n");
+    assert_eq!(client.response().text(), "refused\n200000\n200000\n");
+}

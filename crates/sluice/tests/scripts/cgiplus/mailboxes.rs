@@ -236,3 +236,28 @@ fn a_long_stream_arrives_as_records_do_wherever_its_sentinel_stands() {
     });
     assert_eq!(logged[0], logged[1]);
 }
+
+/// Sends its standard input along with the head. The kernel refuses that, or the server does.
+const SENDS_DESCRIPTORS: &str = "
+import array, socket
+mailbox = socket.socket(fileno=os.dup(1))
+try:
+    mailbox.sendmsg([HEAD + b'sent'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0]))])
+except PermissionError:
+    put(HEAD + b'refused')
+";
+
+#[test]
+fn descriptors_that_a_script_sends_along_are_not_taken() {
+    for mailbox in ["stream", "record"] {
+        let keys = format!("mailbox = \"{mailbox}\"");
+        let server = Setup::new().cgi(&keys).python("sends", SENDS_DESCRIPTORS).start();
+        let response = server.get("/cgi-bin/sends");
+        if response.status == 502 {
+            server.log_line("it has sent descriptors along (SCM_RIGHTS)");
+        } else {
+            assert_eq!(response.text(), "refused");
+        }
+        server.assert_idle();
+    }
+}
