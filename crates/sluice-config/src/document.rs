@@ -5,7 +5,6 @@
 //! counts as a mistake; the code that finds one writes its message.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::ops::Range;
