@@ -206,6 +206,7 @@ fn finish(
         exchange.set_last();
         say_close(&mut response);
     }
+    watched::skip_octets_shown_to_nobody(&exchange, &under_way);
     let mask = watched::response_mask(&exchange, response.headers());
     response.map(|body| Finish::new(body, exchange, under_way, mask))
 }

@@ -12,6 +12,7 @@ use sluice_gateway::SEND_FILE_FIELDS;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Culprit, Fault};
 use sluice_log::STATUS_CLIENT_LEFT;
+use sluice_net::connection::Connection;
 use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Items, Scanned};
 
@@ -113,6 +114,13 @@ pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBod
         text
     });
     tracer.know(|facts| facts.status = Some(status.as_u16()));
+}
+
+/// Has the connection scan no more bytes of an exchange that no watch can be shown, now that its status is known.
+pub(crate) fn skip_octets_shown_to_nobody(exchange: &Exchange, connection: &Connection) {
+    if !exchange.tracer.is_none() && exchange.tracer.is_over() {
+        connection.skip_octets();
+    }
 }
 
 /// Bytes of a chunk of a watched response at most: the work for one is bounded.

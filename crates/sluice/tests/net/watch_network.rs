@@ -499,6 +499,21 @@ fn a_watch_of_one_request_shows_its_octets_to_their_end() {
 }
 
 #[test]
+fn octets_of_a_request_that_its_status_excludes_are_not_shown_and_those_of_the_next_are() {
+    let server = setup().start();
+    let watcher = Watcher::start(&server, &["--items", "octets", "--status", "404"]);
+    let mut client = server.connect();
+    for _ in 0..2 {
+        assert_eq!(client.get("/a.txt").response().text(), "hello");
+        assert_eq!(client.get("/second").response().status, 404);
+    }
+    watcher.lines(2, "GET /second HTTP");
+    watcher.lines(2, "HTTP/1.1 404 Not");
+    let text = watcher.text();
+    assert!(!text.contains("GET /a.txt") && !text.contains("missed"), "{text}");
+}
+
+#[test]
 fn octets_end_with_the_watch_and_a_reload_does_not_matter() {
     let server = setup().start();
     let mut client = kept(&server);
