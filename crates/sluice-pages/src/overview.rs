@@ -7,7 +7,7 @@ use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{fact, facts, section, tile};
+use crate::html::{fact, facts, section, table, tile};
 use crate::view::View;
 
 impl View for Overview {
@@ -33,6 +33,9 @@ impl View for Overview {
                     (tile("cache hits", &text::share(cache.hits, cache.hits + cache.misses), &format!("{}, {}", text::counted(cache.files, "file", "files"), text::bytes(cache.bytes))))
                 }
                 (tile("up", &text::uptime(self.uptime_seconds), &format!("since {}", text::moment(self.status.started))))
+            }
+            @if !self.status.certificates.is_empty() {
+                (section("certificates", "Certificates", &certificates(self)))
             }
             (section("minute", "Requests in the last minute", &chart(self)))
             div.columns {
@@ -86,6 +89,26 @@ fn server(overview: &Overview, buttons: &Buttons<'_>) -> Markup {
         ]))
         (buttons.button("reload", "Reload the configuration"))
     }
+}
+
+/// The certificates, with those that expire soon in the colour of trouble.
+fn certificates(overview: &Overview) -> Markup {
+    let now = overview.status.started + overview.uptime_seconds;
+    let rows: Vec<Vec<Markup>> = overview
+        .status
+        .certificates
+        .iter()
+        .map(|certificate| {
+            let class = certificate.is_urgent(now).then_some("bad");
+            vec![
+                html! { (certificate.hosts.join(", ")) },
+                html! { span class=[class] { (certificate.life(now)) } },
+                html! { (text::moment(certificate.expires)) },
+                html! { code { (certificate.file) } },
+            ]
+        })
+        .collect();
+    table(&["hosts", "life", "ends", "file"], &rows)
 }
 
 fn whole(value: f64) -> u64 {
