@@ -29,10 +29,13 @@ pub fn control_socket(file: &Path) -> Result<NamedSocket, String> {
         Some(DeValue::Table(server)) => server.get("control").and_then(|value| value.get_ref().as_str()),
         _ => None,
     };
-    let socket = value.filter(|path| !path.is_empty()).map(|path| match path {
-        "off" => ControlSocket::Off,
-        path => ControlSocket::Path(directory.join(path).components().collect()),
-    });
+    // The environment of the server is not known here.
+    let socket = value
+        .filter(|path| !path.is_empty() && !path.contains("${"))
+        .map(|path| match path {
+            "off" => ControlSocket::Off,
+            path => ControlSocket::Path(directory.join(path).components().collect()),
+        });
     let mistake = match errors.is_empty() {
         true => None,
         false => super::load_to_run(file, |_| {})

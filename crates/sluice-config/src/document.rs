@@ -89,6 +89,12 @@ struct Report {
     permits_owners: std::cell::Cell<bool>,
 }
 
+/// The numbers of messages about what is missing or hidden.
+pub(crate) struct Missing {
+    missing: usize,
+    denied: usize,
+}
+
 /// A file and the numbers of its lines.
 struct NumberedFile {
     name: String,
@@ -258,6 +264,20 @@ impl<'a> Document<'a> {
     /// Takes the messages about hidden programs and directories, as [`Document::take_missing`] does.
     pub(crate) fn take_denied(&self) -> Vec<String> {
         self.located(self.report.denied.take())
+    }
+
+    /// The messages so far about what is missing or hidden.
+    pub(crate) fn missing(&self) -> Missing {
+        Missing {
+            missing: self.report.missing.borrow().len(),
+            denied: self.report.denied.borrow().len(),
+        }
+    }
+
+    /// Forgets the messages about what is missing or hidden that came after others: nobody needs it.
+    pub(crate) fn forget_missing_after(&self, before: &Missing) {
+        self.report.missing.borrow_mut().truncate(before.missing);
+        self.report.denied.borrow_mut().truncate(before.denied);
     }
 
     /// Records that something is left out: a mistake for `check`, but a server starts without it.

@@ -151,7 +151,11 @@ fn find_site(root: &mut Root, table: &Table<'_>) {
         return;
     }
     root.route_site = root.sites.number_of(root.route_host.as_deref());
-    if root.route_site.is_none() && root.route_host.is_some() {
+    let is_disabled = root
+        .route_host
+        .as_deref()
+        .is_some_and(|host| root.sites.is_disabled(host));
+    if root.route_site.is_none() && root.route_host.is_some() && !is_disabled {
         table.refuse(
             "host",
             "no site has this host: write one of a site's hosts, or add a [[site]] with it",

@@ -28,6 +28,7 @@ mod description;
 mod directory;
 mod document;
 mod engine;
+mod environment;
 mod files;
 mod foreign;
 mod include;

@@ -35,7 +35,9 @@ root = \"htdocs\"
 
 **Values.** A *duration* is a number and a unit: `500ms`, `10s`, `5m`, `2h`, `1d`. A *size* is a number of bytes, or a number
 and a unit: `65536`, `\"512k\"`, `\"4M\"`, `\"4MiB\"`, `\"1G\"`; units are powers of 1024. Durations and sizes with a unit are
-written in quotes. A relative *path* starts from the directory of the file in which it is written.
+written in quotes. A relative *path* starts from the directory of the file in which it is written. In every text, `${NAME}` is the
+variable of this name (in upper case) in the environment of the server, `${NAME:-value}` the value if there is no such variable, and
+`$${NAME}` the text itself: `address = \":${PORT:-8080}\"`.
 ";
 
 /// The page, in Markdown: the keys of the main file, and those of included files.

@@ -11,7 +11,7 @@ use sluice_settings::{
 use super::client_certificates::{Authorities, CRL_TEXT};
 use super::compression::{self, SITE_COMPRESSION};
 use super::description::Fallback::{Value, Words};
-use super::document::{At, Document};
+use super::document::{At, Document, Missing};
 use super::key::{ANY, Key, Kind, Nested, Section};
 use super::listen::{Identity, SITE_TLS};
 use super::log::{self, Logs, SITE_LOG};
@@ -36,6 +36,10 @@ pub(super) struct Draft {
     pub(super) root: SiteRoot,
     server_log: AccessLog,
     pub(super) parsed_routes: Vec<ParsedRoute>,
+    /// Whether the site is served.
+    pub(super) is_enabled: bool,
+    /// The messages about what is missing, before this site was read.
+    pub(super) missing_before: Missing,
 }
 
 impl Draft {
@@ -67,6 +71,8 @@ impl Draft {
             },
             server_log: server_log.clone(),
             parsed_routes: Vec::new(),
+            is_enabled: true,
+            missing_before: table.document.missing(),
         }
     }
 }
@@ -76,6 +82,7 @@ pub(super) static SITE: Section<Draft> = Section {
     text: "A virtual host; at least one. Requests for a host that no site names go to the site without `hosts`, or else to the first \
            site.",
     keys: &[
+        ENABLED,
         HOSTS,
         LISTEN_ON,
         Key {
@@ -171,6 +178,15 @@ pub(super) static SITE: Section<Draft> = Section {
             example: "{ path = \"/old\", redirect = { to = \"/new\" } }",
         },
     ],
+};
+
+const ENABLED: Key<Draft> = Key {
+    name: "enabled",
+    kind: Kind::Flag(|site, is_enabled| site.is_enabled = is_enabled),
+    default: Value("true"),
+    text: "`false` switches the site off: it is read, so mistakes in it are reported, but not served, and its directories and programs may be missing. \
+           Requests for its hosts are those for a host that no site names.",
+    example: "false",
 };
 
 const HOSTS: Key<Draft> = Key {

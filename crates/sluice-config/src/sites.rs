@@ -28,6 +28,8 @@ pub(super) struct Sites {
     /// The line and the addresses of each site.
     placed: Vec<At<Vec<At<ListenAddress>>>>,
     logs: SharedLogs,
+    /// The hosts of sites that are switched off.
+    disabled_hosts: Vec<String>,
 }
 
 /// The routes of a site, as read.
@@ -42,6 +44,12 @@ impl Sites {
     /// Adds a site, and reports what it claims of an earlier one.
     pub(super) fn add(&mut self, site: Draft, table: &Table<'_>) {
         let document = table.document;
+        if !site.is_enabled {
+            document.forget_missing_after(&site.missing_before);
+            let hosts = site.hosts.into_iter().flatten();
+            self.disabled_hosts.extend(hosts.map(|host| host.value));
+            return;
+        }
         match &site.hosts {
             Some(hosts) => self.claim(hosts, document),
             None if table.has("hosts") => {}
@@ -64,6 +72,11 @@ impl Sites {
             value: site.listen,
             line: table.line,
         });
+    }
+
+    /// Whether the site of a host is switched off.
+    pub(super) fn is_disabled(&self, host: &str) -> bool {
+        self.disabled_hosts.iter().any(|own| own == host || covers(own, host))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -3,13 +3,16 @@
 use toml::de::DeTable;
 
 use super::document::Document;
+use super::environment;
 use super::foreign;
 
 /// Parses a file. `None` if it is not TOML; its mistakes have been reported.
 pub(super) fn parse<'d>(document: &'d Document<'_>) -> Option<DeTable<'d>> {
     let (table, errors) = DeTable::parse_recoverable(document.text);
     if errors.is_empty() {
-        return Some(table.into_inner());
+        let mut table = table.into_inner();
+        environment::substitute(&mut table, document);
+        return Some(table);
     }
     report(document, &errors);
     None

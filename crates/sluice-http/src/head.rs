@@ -7,14 +7,17 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 
 use crate::body::ResponseBody;
 
-/// The server's name and version: the field Server and the variable SERVER_SOFTWARE.
+/// The server's name and version: the variable SERVER_SOFTWARE (RFC 3875 §4.1.17).
 pub const SERVER_SOFTWARE: &str = concat!("Sluice/", env!("CARGO_PKG_VERSION"));
+
+/// The server's name: the field Server. Without the version, which would tell an attacker which mistakes the server has (RFC 9110 §10.2.4).
+pub const SERVER: &str = "Sluice";
 
 /// Completes a response to a request of this method: adds Server, and removes a body that must not be sent.
 pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response
         .headers_mut()
-        .insert(header::SERVER, HeaderValue::from_static(SERVER_SOFTWARE));
+        .insert(header::SERVER, HeaderValue::from_static(SERVER));
     if may_have_body(method, response.status()) {
         end_with_head(&mut response);
         return response;

@@ -10,6 +10,7 @@
 
 pub mod active_exchange;
 pub mod addresses;
+pub mod certificate_facts;
 pub mod chunk;
 mod client_certificates;
 pub mod client_counts;

@@ -3,7 +3,7 @@
 //! ```text
 //! value (sluice_report) ─┬─ View::html ─▶ Frame ─▶ page        NAME
 //!                        ├─ serde_json ─────────▶ JSON         NAME.json
-//!                        └─ metrics::encode ────▶ OpenMetrics  metrics
+//!                        └─ metrics::encode ────▶ OpenMetrics  metrics (prometheus: the older format)
 //! ```
 //! The HTML of a report is made of the same value as its JSON, so that neither knows more than the other. Here: no I/O and no clock.
 //! Not here: the values (`sluice_report`), where they come from, and what is behind a URL (`sluice_server`).
@@ -23,6 +23,7 @@ mod logs;
 mod machine;
 pub mod metrics;
 mod overview;
+pub mod prometheus;
 mod requests;
 mod scripts;
 mod statistics;

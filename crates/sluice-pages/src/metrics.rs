@@ -1,7 +1,7 @@
 //! The state of a server in the OpenMetrics text format, for Prometheus and others.
 //!
-//! Names have their unit at the end, counters `_total`; no label has values that clients choose. The dashboard in `packaging/grafana` uses
-//! these names, and a test compares them.
+//! Names have their unit at the end, counters `_total`; no label has values that clients choose. The dashboard in `packaging/grafana` and
+//! the alert rules in `packaging/prometheus` use these names, and tests compare them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use sluice_report::histogram::Times;
-use sluice_report::status::Status;
+use sluice_report::status::{CertificateStatus, Status};
 use sluice_report::traffic::Counts;
 
 /// The media type of the text (OpenMetrics 1.0, "Protocol Negotiation").
@@ -125,7 +125,22 @@ impl Out<'_> {
         Ok(())
     }
 
+    fn certificates(&mut self, certificates: &[CertificateStatus]) -> fmt::Result {
+        if certificates.is_empty() {
+            return Ok(());
+        }
+        let (name, unit) = ("sluice_certificate_expiry_time", Unit::Seconds);
+        let help = "End of the validity of a certificate, since 1970";
+        let mut metric = self.descriptor(name, help, Some(&unit), MetricType::Gauge)?;
+        for certificate in certificates {
+            let labels = [("certificate", certificate.file.as_str())];
+            metric.encode_family(&labels)?.encode_gauge(&certificate.expires)?;
+        }
+        Ok(())
+    }
+
     fn status(&mut self, status: &Status) -> fmt::Result {
+        self.certificates(&status.certificates)?;
         let (connections, processes) = (&status.connections, &status.processes);
         self.gauges(&[
             row(
@@ -274,6 +289,11 @@ mod tests {
         Measured {
             status: Status {
                 traffic,
+                certificates: vec![CertificateStatus {
+                    file: "/c.pem".to_owned(),
+                    expires: 7,
+                    ..CertificateStatus::default()
+                }],
                 ..Status::default()
             },
             version: "1.0",
@@ -293,6 +313,7 @@ mod tests {
             "sluice_process_resident_memory_bytes 5",
             "sluice_process_cpu_seconds_total 0.5",
             "sluice_info{version=\"1.0\"} 1",
+            "sluice_certificate_expiry_time_seconds{certificate=\"/c.pem\"} 7",
             "# TYPE sluice_http_first_byte_seconds histogram",
             "sluice_http_first_byte_seconds_bucket{le=\"0.000064\"} 1",
             "sluice_http_first_byte_seconds_bucket{le=\"0.000128\"} 3",

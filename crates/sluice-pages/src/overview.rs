@@ -7,13 +7,16 @@ use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{Mark, Tile, counted, fact, facts, section, tile, tiles, trouble};
+use crate::html::{Mark, Tile, counted, fact, facts, section, table, tile, tiles, trouble};
 use crate::view::View;
 
 impl View for Overview {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
         html! {
             (tiles(&glance(self)))
+            @if !self.status.certificates.is_empty() {
+                (section("certificates", "Certificates", &certificates(self)))
+            }
             (section("minute", "Requests in the last minute", &chart(self)))
             div.columns {
                 (section("responses", "Responses since the start", &responses(self)))
@@ -135,6 +138,26 @@ fn server(overview: &Overview, buttons: &Buttons<'_>) -> Markup {
         ]))
         (buttons.button("reload", "Reload the configuration"))
     }
+}
+
+/// The certificates, with those that expire soon in the colour of trouble.
+fn certificates(overview: &Overview) -> Markup {
+    let now = overview.status.started + overview.uptime_seconds;
+    let rows: Vec<Vec<Markup>> = overview
+        .status
+        .certificates
+        .iter()
+        .map(|certificate| {
+            let class = certificate.is_urgent(now).then_some("bad");
+            vec![
+                html! { (certificate.hosts.join(", ")) },
+                html! { span class=[class] { (certificate.life(now)) } },
+                html! { (text::moment(certificate.expires)) },
+                html! { code { (certificate.file) } },
+            ]
+        })
+        .collect();
+    table(&["hosts", "life", "ends", "file"], &rows)
 }
 
 fn whole(value: f64) -> u64 {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::counted;
 use crate::traffic::Traffic;
 
 /// The state of a server at one moment. Counts are those since its start.
@@ -24,7 +25,49 @@ pub struct Status {
     /// The exchanges that have ended since its start.
     #[serde(default)]
     pub traffic: Traffic,
+    /// The certificates of its addresses and sites.
+    #[serde(default)]
+    pub certificates: Vec<CertificateStatus>,
 }
+
+/// A certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateStatus {
+    /// The file, or a phrase for one that was made at the start.
+    pub file: String,
+    /// The host names and addresses that it is for.
+    pub hosts: Vec<String>,
+    /// When it expires, seconds since 1970.
+    pub expires: u64,
+}
+
+impl CertificateStatus {
+    /// From this time before its end on, a certificate is a warning: a renewal program that works has renewed it by then (that of Let's Encrypt
+    /// after 60 of 90 days).
+    pub const WARNED_SECONDS: u64 = 21 * DAY;
+
+    /// Whether it expires so soon that somebody should look, or has expired.
+    #[must_use]
+    pub fn is_urgent(&self, now: u64) -> bool {
+        self.expires < now.saturating_add(CertificateStatus::WARNED_SECONDS)
+    }
+
+    /// `expires in 65 days`, `has expired 2 days ago`.
+    #[must_use]
+    pub fn life(&self, now: u64) -> String {
+        let span = |seconds: u64| match seconds / DAY {
+            0 => counted(seconds / HOUR, "hour", "hours"),
+            days => counted(days, "day", "days"),
+        };
+        match self.expires.checked_sub(now) {
+            Some(left) => format!("expires in {}", span(left)),
+            None => format!("has expired {} ago", span(now - self.expires)),
+        }
+    }
+}
+
+const HOUR: u64 = 60 * 60;
+const DAY: u64 = 24 * HOUR;
 
 /// Connections of clients.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -76,4 +119,27 @@ pub struct CacheStatus {
     pub misses: u64,
     /// Entries that were removed to make room.
     pub evicted: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_urgent_from_three_weeks_before_its_end() {
+        let certificate = CertificateStatus {
+            expires: 100 * DAY,
+            ..CertificateStatus::default()
+        };
+        for (now, is_urgent, life) in [
+            (50 * DAY, false, "expires in 50 days"),
+            (79 * DAY, false, "expires in 21 days"),
+            (79 * DAY + 1, true, "expires in 20 days"),
+            (99 * DAY, true, "expires in 1 day"),
+            (100 * DAY - 2 * HOUR, true, "expires in 2 hours"),
+            (102 * DAY, true, "has expired 2 days ago"),
+        ] {
+            assert_eq!((certificate.is_urgent(now), &*certificate.life(now)), (is_urgent, life));
+        }
+    }
 }

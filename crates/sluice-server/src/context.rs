@@ -17,6 +17,7 @@ use crate::dispatch::Config;
 use crate::dispatch::known_hosts::KnownHosts;
 use crate::fault_log::FaultLog;
 use crate::in_progress::InProgress;
+use crate::redirect_loops::RedirectLoops;
 use crate::state::ServerState;
 use crate::status::WorkerCounts;
 
@@ -32,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) scripts: Rc<Scripts>,
     /// The log of faults, which counts those that repeat.
     pub(crate) fault_log: FaultLog,
+    /// The redirects that may lead in a circle.
+    pub(crate) redirect_loops: RedirectLoops,
     /// The counters of the worker.
     pub(crate) counts: Arc<WorkerCounts>,
     /// The requests in progress.
@@ -70,6 +73,7 @@ impl Context {
             worker: scripts.worker,
             front,
             fault_log: FaultLog::default(),
+            redirect_loops: RedirectLoops::default(),
             counts: Arc::clone(state.statistics.of_worker(scripts.worker)),
             scripts,
             in_progress: Rc::default(),

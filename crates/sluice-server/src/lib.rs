@@ -13,6 +13,7 @@ mod in_progress;
 mod launcher;
 pub mod operator;
 mod questions;
+mod redirect_loops;
 mod script_cgroups;
 mod serve;
 mod server;

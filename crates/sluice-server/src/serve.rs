@@ -44,6 +44,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, Version, header};
 use http_body::Body;
 use sluice_http::body::ResponseBody;
@@ -61,6 +62,7 @@ use sluice_settings::limits::Limits;
 
 use crate::context::Context;
 use crate::operator::reports::watch::CarriesWatch;
+use crate::redirect_loops::Redirected;
 use client::Client;
 use exchange::Exchange;
 use finish::{Finish, PendingResponse};
@@ -139,10 +141,12 @@ impl Service for ExchangeService {
                     };
                     progress.obeyed();
                     let response = answered.unwrap_or_else(|fault| refuse::request(&mut exchange, &request, &fault));
+                    note_redirect(&exchange, &request, &response);
                     finish(response, exchange, under_way)
                 }));
             }
         };
+        note_redirect(&exchange, &request, &response);
         PendingResponse::now(finish(response, exchange, under_way))
     }
 
@@ -180,6 +184,21 @@ fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection
     if exchange.client.is_https && request.target_path().is_some() {
         exchange.note_hsts(request.site().hsts.as_ref());
     }
+}
+
+/// Notes a redirect, which may lead the client in a circle.
+fn note_redirect(exchange: &Exchange, request: &Request, response: &Response<ResponseBody>) {
+    let redirected = Redirected {
+        client: exchange.client.endpoints.client.ip(),
+        peer: (!exchange.client.endpoints.is_unix).then_some(exchange.client.peer),
+        is_https: exchange.client.is_https,
+        is_forwarded: exchange.client.is_forwarded,
+        method: request.method.as_str(),
+        host: &request.host,
+        path: exchange.line.uri.path_and_query().map_or("/", PathAndQuery::as_str),
+        fields: &request.fields,
+    };
+    exchange.context.redirect_loops.note(response, &redirected);
 }
 
 /// Completes the response.

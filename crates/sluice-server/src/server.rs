@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use rustls::server::ProducesTickets;
@@ -16,6 +17,7 @@ use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
 use sluice_launch::RemoteLauncher;
 use sluice_log::{Log, LogSource};
+use sluice_net::certificate_facts::certificate_facts;
 use sluice_net::client_counts::ClientCounts;
 use sluice_net::listener::Bound;
 use sluice_net::listener_protocol;
@@ -25,7 +27,7 @@ use sluice_net::tls;
 use sluice_net::worker_net::WorkerNetLimits;
 use sluice_report::access::AccessReport;
 use sluice_report::configuration::Configuration;
-use sluice_report::status::Status;
+use sluice_report::status::{CertificateStatus, Status};
 use sluice_script::resources::Resources;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{AccessLog, ListenAddress, LogTarget, Settings, WatchSettings};
@@ -49,6 +51,7 @@ use crate::serve::explain::{Explanation, Question};
 use crate::serve::gate::Gate;
 use crate::state::ServerState;
 use crate::statistics::Statistics;
+use crate::status::unix_seconds;
 use crate::worker::{self, Inbox};
 use sluice_log::activity;
 use sluice_net::addresses::{AddressSockets, Addresses, NewListener, bind_all};
@@ -162,6 +165,7 @@ impl Server {
             config: Arc::new(ArcSwap::from_pointee(config)),
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             addresses: ArcSwap::from_pointee(shown(&addresses)),
+            certificates: ArcSwap::from_pointee(certificates(settings)),
             launcher: Arc::new(launcher),
             log,
             resources,
@@ -233,6 +237,7 @@ impl Server {
         self.replace_config(config);
         addresses.apply(change);
         self.state.addresses.store(Arc::new(shown(&addresses)));
+        self.state.certificates.store(Arc::new(certificates(settings)));
         Ok(())
     }
 
@@ -280,7 +285,27 @@ impl Server {
         let numbers = addresses.numbers_of(&settings.listen);
         let listener_protocols = self.listener_protocols(settings, &numbers, &addresses.by_number())?;
         self.state.listener_protocols.store(Arc::new(listener_protocols));
+        self.state.certificates.store(Arc::new(certificates(settings)));
         Ok(())
+    }
+
+    /// Logs the certificates that expire soon or have expired, a line for each.
+    pub fn warn_of_certificates(&self) {
+        let now = unix_seconds(SystemTime::now());
+        for certificate in self
+            .state
+            .certificates
+            .load()
+            .iter()
+            .filter(|known| known.is_urgent(now))
+        {
+            tracing::warn!(
+                "certificate {} ({}): {}: renew it, or see why its renewal fails",
+                certificate.file,
+                certificate.hosts.join(", "),
+                certificate.life(now)
+            );
+        }
     }
 
     /// The new protocols of the listeners. `numbers` are those of the addresses of the settings; one without a number is ignored.
@@ -407,6 +432,18 @@ fn start_activity(state: &Arc<ServerState>) -> Result<activity::Thread, StartErr
     let (recorded, recorder) = (Arc::clone(state), Arc::clone(state.statistics.activity()));
     let thread = activity::Thread::start(recorder, move || recorded.statistics.activity_sums());
     thread.map_err(|error| StartError(format!("the thread of the activity: {error}")))
+}
+
+/// The certificates for the reports.
+fn certificates(settings: &Settings) -> Vec<CertificateStatus> {
+    let facts = certificate_facts(settings).into_iter();
+    facts
+        .map(|facts| CertificateStatus {
+            file: facts.file,
+            hosts: facts.hosts,
+            expires: facts.expires,
+        })
+        .collect()
 }
 
 /// The addresses for the reports.

@@ -12,7 +12,7 @@ use sluice_launch::RemoteLauncher;
 use sluice_log::Log;
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_report::access::AccessReport;
-use sluice_report::status::{Processes, Status};
+use sluice_report::status::{CertificateStatus, Processes, Status};
 use sluice_script::resources::Resources;
 use sluice_watch::Hub;
 use tokio::sync::{mpsc, watch};
@@ -34,6 +34,8 @@ pub(crate) struct ServerState {
     pub listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     /// The addresses that the server listens on, as reports show them.
     pub addresses: ArcSwap<Vec<String>>,
+    /// The certificates in force.
+    pub certificates: ArcSwap<Vec<CertificateStatus>>,
     /// The process, or the threads, that start scripts.
     pub launcher: Arc<RemoteLauncher>,
     /// The access logs.
@@ -84,6 +86,7 @@ impl ServerState {
                 .as_ref()
                 .map(|cache| status::cache_status(&cache.counters())),
             traffic: self.statistics.traffic(),
+            certificates: Vec::clone(&self.certificates.load()),
         }
     }
 

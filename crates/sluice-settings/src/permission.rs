@@ -87,8 +87,7 @@ impl Subject {
     /// A user with a name for messages. Its group is looked up.
     #[must_use]
     pub fn new(credentials: Credentials, name: &str) -> Subject {
-        // A configuration may have named its group, too.
-        let name = name.split(':').next().unwrap_or(name);
+        let name = short_name(name);
         // Most users have a group of their own name.
         let is_same = group_by_name(name) == Some(credentials.gid);
         Subject {
@@ -116,28 +115,28 @@ impl Subject {
 
     /// Whether the permission bits let this user use a file. `None` if it has an access control list.
     fn may(&self, path: &Path, about: &Metadata, wanted: Use) -> Option<bool> {
-        let bit = match wanted {
-            Use::Read => 0o4,
-            Use::Write => 0o2,
-            Use::Execute | Use::Enter => 0o1,
-        };
-        let is_allowed = match self.class_of(about) {
+        let is_allowed = match class(&self.credentials, about) {
             // Root may execute what anybody may execute.
             _ if self.uid() == 0 => wanted != Use::Execute || about.mode() & 0o111 != 0,
-            class => about.mode() & (bit << class.shift()) != 0,
+            class => about.mode() & (wanted.bit() << class.shift()) != 0,
         };
         let has_list = || rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 4096][..]).is_ok();
         (is_allowed || !has_list()).then_some(is_allowed)
     }
+}
 
-    fn class_of(&self, about: &Metadata) -> Class {
-        let Credentials { uid, gid, groups } = &self.credentials;
-        match about {
-            about if about.uid() == *uid => Class::Owner,
-            about if about.gid() == *gid || groups.contains(&about.gid()) => Class::Group,
-            _ => Class::Others,
-        }
+fn class(credentials: &Credentials, about: &Metadata) -> Class {
+    let Credentials { uid, gid, groups } = credentials;
+    match about {
+        about if about.uid() == *uid => Class::Owner,
+        about if about.gid() == *gid || groups.contains(&about.gid()) => Class::Group,
+        _ => Class::Others,
     }
+}
+
+/// The name without its group, which a configuration may have.
+fn short_name(name: &str) -> &str {
+    name.split(':').next().unwrap_or(name)
 }
 
 /// The permission bits that count for a user.
@@ -179,6 +178,22 @@ pub fn denial(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
         .find_map(|path| denial_on(path, wanted, subject))
 }
 
+/// Why a user of scripts may not use a file with this metadata. Permissions of the directories above it are not asked.
+#[must_use]
+pub fn denial_of_script(path: &Path, about: &Metadata, wanted: Use, user: &User) -> Option<Denial> {
+    let bits = about.mode() >> class(&user.credentials, about).shift();
+    if bits & wanted.bit() != 0 {
+        return None;
+    }
+    let subject = Subject {
+        credentials: user.credentials.clone(),
+        name: short_name(user.login.as_ref().unwrap_or(&user.name)).to_owned(),
+        // Not looked up, because this is called for a request.
+        group: user.credentials.gid.to_string(),
+    };
+    (subject.may(path, about, wanted) == Some(false)).then(|| Denial::new(path, wanted, about, &subject))
+}
+
 /// An error of using a file, with the cause if permissions refuse it to the user of this process.
 #[must_use]
 pub fn explained(path: &Path, wanted: Use, error: io::Error) -> io::Error {
@@ -195,13 +210,7 @@ fn denial_on(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
         let about = metadata(way).ok()?;
         let wanted = if way == path { wanted } else { Use::Enter };
         if subject.may(way, &about, wanted) == Some(false) {
-            return Some(Denial {
-                path: way.to_owned(),
-                wanted,
-                mode: about.mode() & 0o7777,
-                owner: (about.uid(), about.gid()),
-                subject: subject.clone(),
-            });
+            return Some(Denial::new(way, wanted, &about, subject));
         }
     }
     None
@@ -220,6 +229,16 @@ pub fn is_permitted(path: &Path, wanted: Use, subject: &Subject) -> bool {
 }
 
 impl Denial {
+    fn new(path: &Path, wanted: Use, about: &Metadata, subject: &Subject) -> Denial {
+        Denial {
+            path: path.to_owned(),
+            wanted,
+            mode: about.mode() & 0o7777,
+            owner: (about.uid(), about.gid()),
+            subject: subject.clone(),
+        }
+    }
+
     /// The command that permits it, for root or the owner.
     #[must_use]
     pub fn command(&self) -> String {
@@ -242,6 +261,15 @@ impl Denial {
 }
 
 impl Use {
+    /// The permission bit for others.
+    fn bit(self) -> u32 {
+        match self {
+            Use::Read => 0o4,
+            Use::Write => 0o2,
+            Use::Execute | Use::Enter => 0o1,
+        }
+    }
+
     fn letters(self) -> &'static str {
         match self {
             Use::Read => "r",

@@ -108,6 +108,20 @@ impl Source {
         Ok(Some(content))
     }
 
+    /// A variable of the environment. A bundle has those that its reader was given, because the environment of another process may differ.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<String> {
+        // No file has a path that begins so: paths of a configuration are absolute, and that of the main file names a file.
+        let key = PathBuf::from(format!("environment:{name}"));
+        if let Some(Files::Given(bundle)) = self.0.as_deref() {
+            let value = bundle.files.get(&key)?;
+            return String::from_utf8(value.clone()).ok();
+        }
+        let value = std::env::var(name).ok()?;
+        self.record(|bundle| drop(bundle.files.insert(key, value.clone().into_bytes())));
+        Some(value)
+    }
+
     /// The names in a directory, in no order. One that is not UTF-8 has replacement characters.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use sluice_config::{Mistake, ServerUsers};
 use sluice_http::escape::escaped_lines;
+use sluice_net::certificate_facts::uncovered_hosts;
 use sluice_settings::permission::Subject;
 use sluice_settings::{ControlSocket, Settings, User};
 
@@ -80,6 +81,7 @@ fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
     sluice_server::check(&settings).map_err(|error| vec![whole(error.to_string())])?;
     let mut warnings = sluice_config::warnings(&settings);
     warnings.extend(exposed::program_warnings(&settings));
+    warnings.extend(uncovered_hosts(&settings));
     match &server_users {
         Some(server_users) => warnings.extend(sluice_config::script_warnings(&settings, server_users)),
         None => warnings.push(

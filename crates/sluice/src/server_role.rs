@@ -91,6 +91,9 @@ fn runtime() -> Result<Runtime, String> {
     Ok(runtime)
 }
 
+/// How often the certificates that expire soon are logged.
+const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A server with what it was started from.
 struct Role<'a> {
     server: Server,
@@ -145,6 +148,7 @@ impl<'a> Role<'a> {
             .describe(sluice_config::report(&listened(&self.started, &self.server)));
         announce(&self.started, &self.server, self.pid());
         self.logger.started();
+        let mut certificates_due = tokio::time::interval(CERTIFICATES_INTERVAL);
         let end = loop {
             let end = tokio::select! {
                 event = signals.next() => match event {
@@ -163,6 +167,10 @@ impl<'a> Role<'a> {
                 },
                 () = self.certificates.changed() => {
                     self.reload_certificates();
+                    None
+                }
+                _ = certificates_due.tick() => {
+                    self.server.warn_of_certificates();
                     None
                 }
             };

@@ -154,6 +154,8 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
             format!("listen = [{{ address = '127.0.0.1:1', tls = {inner} }}]\nsite = [{{ root = 'base' }}]")
         }
         "[site.tls]" => format!("site = [{{ root = 'base', hosts = ['base'], tls = {inner} }}]"),
+        // The file has another site then.
+        "[[site]]" if key.name == "enabled" => format!("site = [{inner}, {{ root = 'other' }}]"),
         "[[site]]" => {
             format!(
                 "listen = [{{ address = '127.0.0.1:8080', tls = {{ certificate = 'cert.pem' }} }}]\nsite = [{inner}]"

@@ -29,11 +29,19 @@ pub(crate) fn locate(
     path: &str,
     captured: &str,
 ) -> Result<Script, Fault> {
+    let user = &script.settings.confinement.user;
     match &script.settings.source {
         ScriptSource::File(file) => {
             let (name, rest) = divide(route.pattern.begin(), path);
             let metadata = stat(file).map_err(|fault| missing(file, fault))?;
-            check(file.clone(), Runner::of_named_file(script, file), name, rest, &metadata)
+            check(
+                file.clone(),
+                Runner::of_named_file(script, file),
+                name,
+                rest,
+                &metadata,
+                user,
+            )
         }
         ScriptSource::App { directory, name: app } => {
             let (name, rest) = divide(route.pattern.begin(), path);
@@ -51,7 +59,7 @@ pub(crate) fn locate(
                 return Err(ServerFault::Missing(expected.as_path().into()).into());
             };
             let runner = Runner::Engine(Some(Arc::clone(engine)));
-            check(file, runner, name, rest, &metadata)
+            check(file, runner, name, rest, &metadata, user)
         }
         ScriptSource::Root => {
             let below = captured.trim_start_matches('/');
@@ -62,7 +70,14 @@ pub(crate) fn locate(
                 return Err(not_found(&found.path));
             }
             let runner = Runner::of_found_file(script, &found.path, &found.metadata);
-            check(found.path, runner, captured, &path[captured.len()..], &found.metadata)
+            check(
+                found.path,
+                runner,
+                captured,
+                &path[captured.len()..],
+                &found.metadata,
+                user,
+            )
         }
         ScriptSource::Directory(directory) => descend(route, script, directory, captured).map_err(|fault| {
             match script.settings.is_directory_optional || directory.exists() {
@@ -112,7 +127,7 @@ fn descend(route: &Route, script: &ScriptRoute, directory: &Path, captured: &str
         if !metadata.is_dir() {
             let runner = Runner::of_found_file(script, &file, &metadata);
             let name = [route.pattern.prefix(), below].concat();
-            return check(file, runner, &name, rest, &metadata);
+            return check(file, runner, &name, rest, &metadata, &script.settings.confinement.user);
         }
         if rest.len() < 2 {
             return Err(not_found(&file));

@@ -18,7 +18,8 @@ use sluice_http::path_text::text_of_path;
 use sluice_script::program::engine::{ENGINE_STAMP, EngineProgram};
 use sluice_script::program::stamp::Stamp;
 use sluice_script::route::{Script, ScriptRoute};
-use sluice_settings::permission::{Use, explained};
+use sluice_settings::ScriptUser;
+use sluice_settings::permission::{Use, denial_of_script, explained};
 
 /// The program that runs the file of a script.
 pub(super) enum Runner {
@@ -73,13 +74,14 @@ fn name_of(file: &Path) -> Cow<'_, str> {
     text_of_path(Path::new(file.file_name().unwrap_or_default()))
 }
 
-/// Checks that the file can be run: by its engine, its interpreter, or by itself.
+/// Checks that the file can be run: by its engine, its interpreter, or by itself, and by the user of the route's scripts.
 pub(super) fn check(
     file: PathBuf,
     runner: Runner,
     name: &str,
     rest: &str,
     metadata: &Metadata,
+    user: &ScriptUser,
 ) -> Result<Script, Fault> {
     let refuse = |problem| {
         let file = file.as_path().into();
@@ -95,6 +97,17 @@ pub(super) fn check(
         Runner::Interpreter(program) => (Some(program), None),
         Runner::Engine(engine) => (None, engine),
     };
+    if let ScriptUser::Named(user) = user {
+        let wanted = match interpreter.is_none() && engine.is_none() {
+            true => Use::Execute,
+            false => Use::Read,
+        };
+        if let Some(denial) = denial_of_script(&file, metadata, wanted, user) {
+            let error = io::Error::new(ErrorKind::PermissionDenied, denial);
+            let failure = IoFailure::shared(Activity::Script(file.as_path().into()), error);
+            return Err(ClientFault::Forbidden(Forbidden::Unreadable(failure)).into());
+        }
+    }
     Ok(Script {
         name: name.to_owned(),
         path_info: (!rest.is_empty()).then(|| rest.to_owned()),

@@ -60,7 +60,14 @@ impl SuffixScripts {
                     Ok(found) => {
                         let name = format!("{prefix}{part}");
                         let runner = Runner::of_suffix(&self.route, suffix);
-                        return Some(check(found.path, runner, &name, rest, &found.metadata));
+                        return Some(check(
+                            found.path,
+                            runner,
+                            &name,
+                            rest,
+                            &found.metadata,
+                            &self.route.settings.confinement.user,
+                        ));
                     }
                 }
             }

@@ -143,7 +143,7 @@ pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
         reason_phrase(status),
         String::from_utf8_lossy(media_type.content_type().as_bytes()),
         body.len(),
-        head::SERVER_SOFTWARE,
+        head::SERVER,
         httpdate::fmt_http_date(std::time::SystemTime::now()),
     )
     .into_bytes()

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use sluice_report::command::{History, ServerReport};
 use sluice_report::scripts::{Phase, Pool};
+use sluice_report::status::{CacheStatus, CertificateStatus};
 use sluice_report::text::{self, counted, number};
 
 /// The state, a line for each subject.
@@ -34,6 +35,9 @@ pub(super) fn render(state: &ServerReport) -> String {
         "listening",
         format!("{}; {} workers", status.addresses.join(", "), status.workers),
     );
+    for (index, certificate) in certificate_lines(&status.certificates).into_iter().enumerate() {
+        line(if index == 0 { "certificates" } else { "" }, certificate);
+    }
     line(
         "connections",
         format!(
@@ -63,23 +67,41 @@ pub(super) fn render(state: &ServerReport) -> String {
         line("", pool_line(pool));
     }
     if let Some(cache) = &status.cache {
-        let lookups = cache.hits + cache.misses;
-        let share = (cache.hits * 100)
-            .checked_div(lookups)
-            .map_or_else(String::new, |share| format!(" ({share} %)"));
-        line(
-            "file cache",
-            format!(
-                "{}, {} bytes; {}{share}, {}, {} evicted",
-                counted(cache.files, "file", "files"),
-                number(cache.bytes),
-                counted(cache.hits, "hit", "hits"),
-                counted(cache.misses, "miss", "misses"),
-                number(cache.evicted)
-            ),
-        );
+        line("file cache", cache_line(cache));
     }
     out
+}
+
+fn cache_line(cache: &CacheStatus) -> String {
+    let lookups = cache.hits + cache.misses;
+    let share = (cache.hits * 100)
+        .checked_div(lookups)
+        .map_or_else(String::new, |share| format!(" ({share} %)"));
+    format!(
+        "{}, {} bytes; {}{share}, {}, {} evicted",
+        counted(cache.files, "file", "files"),
+        number(cache.bytes),
+        counted(cache.hits, "hit", "hits"),
+        counted(cache.misses, "miss", "misses"),
+        number(cache.evicted)
+    )
+}
+
+/// Certificates: the hosts of each, and when it expires.
+fn certificate_lines(certificates: &[CertificateStatus]) -> Vec<String> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_secs());
+    let line = |certificate: &CertificateStatus| {
+        let warning = if certificate.is_urgent(now) { "WARNING: " } else { "" };
+        format!(
+            "{} ({}): {warning}{}, {}",
+            certificate.hosts.join(", "),
+            certificate.file,
+            certificate.life(now),
+            text::moment(certificate.expires)
+        )
+    };
+    certificates.iter().map(line).collect()
 }
 
 /// The server process, and what became of those before it.

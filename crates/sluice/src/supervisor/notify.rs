@@ -62,6 +62,13 @@ impl Notifier {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}\nSTATUS=Reloading"));
     }
 
+    /// The server does not start for this reason. Of a service that has failed `systemctl status` shows the lines of its last start alone, which after
+    /// several restarts is the one that systemd has not made; this line stays.
+    pub(super) fn failed(&self, reason: &str) {
+        let first = reason.lines().next().unwrap_or_default();
+        self.send(&format!("STATUS={first}"));
+    }
+
     /// The server ends.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=Draining");

@@ -6,6 +6,7 @@
 
 mod descendants;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -227,6 +228,24 @@ fn has_landlock() -> bool {
         .contains("has no Landlock")
 }
 
+/// Copies the engine for Python to the directory of a test, because an ordinary user may not enter that of the checkout (`mktemp -d`, `/root`).
+fn copy_engine(setup: &Setup) {
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/python");
+    copy_tree(&engine, &setup.path("sdk/python"));
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let copy = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_tree(&entry.path(), &copy),
+            false => drop(fs::copy(entry.path(), copy).unwrap()),
+        }
+    }
+}
+
 #[test]
 fn kept_processes_are_confined_too_and_engines_find_their_programs() {
     if !has_landlock() {
@@ -245,7 +264,10 @@ while accept():
 ";
     let engine = "import os\nprint('Content-Type: text/plain\\n')\ntry:\n    open('/etc/shadow').close()\n    print('open')\nexcept PermissionError:\n    print('closed')\n";
     let setup = || {
-        Setup::new()
+        let setup = Setup::new();
+        copy_engine(&setup);
+        setup
+            .server("sdk = \"sdk\"")
             // A python3 elsewhere, such as pyenv's, would need its directory in `read`.
             .environment("PATH", "/usr/bin:/bin")
             .cgiplus("read = [], network = false, max = 1")

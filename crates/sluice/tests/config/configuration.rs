@@ -233,3 +233,52 @@ fn check_prints_json_for_programs_and_nothing_with_quiet() {
         quiet.errors
     );
 }
+
+#[test]
+fn variables_of_the_environment_are_replaced_also_after_a_reload() {
+    let setup = setup()
+        .environment("SITE_ROOT", "htdocs")
+        .environment("HOST", "env.test");
+    let main = MAIN.replace(
+        "\"htdocs\"",
+        "\"${SITE_ROOT}\"\nhosts = [\"${HOST}\", \"${OTHER:-other.test}\"]",
+    );
+    fs::write(setup.path("main.toml"), &main).unwrap();
+    let server = start(setup);
+    let get = |host: &str| server.send(format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    for host in ["env.test", "other.test"] {
+        assert_eq!(get(host).text(), "a", "{host}");
+    }
+    fs::write(server.path("main.toml"), main.replace("SITE_ROOT", "NO_ROOT")).unwrap();
+    server.signal("HUP");
+    server.log_line("main.toml:5: ${NO_ROOT}: the environment of the server has no variable NO_ROOT: set it");
+    server.log_line("nothing has changed");
+    assert_eq!(get("env.test").text(), "a");
+}
+
+#[test]
+fn a_site_is_switched_off_by_one_word() {
+    let setup = setup();
+    let shop = "[[site]]\nenabled = false\nhosts = [\"shop.test\"]\nroot = \"../missing\"\n";
+    fs::write(setup.path("sites/shop.toml"), shop).unwrap();
+    fs::write(
+        setup.path("sites/wiki.toml"),
+        format!("host = \"shop.test\"\n{APPLICATION}"),
+    )
+    .unwrap();
+    let server = start(setup);
+    let get = |path: &str| server.send(format!("GET {path} HTTP/1.1\r\nHost: shop.test\r\n\r\n"));
+    assert_eq!(get("/a.txt").text(), "a", "the first site answers");
+    assert_eq!(get("/wiki/page").status, 404);
+    assert!(!server.log().contains("missing"), "{}", server.log());
+    fs::create_dir(server.path("shop")).unwrap();
+    fs::write(server.path("shop/a.txt"), "shop").unwrap();
+    let shop = shop.replace("enabled = false", "").replace("missing", "shop");
+    fs::write(server.path("sites/shop.toml"), shop).unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(get("/a.txt").text(), "shop");
+    assert_eq!(get("/wiki/page").text(), "the wiki");
+    // It has more directories open than at its start.
+    assert!(server.stop().status.success());
+}

@@ -6,6 +6,7 @@ mod records;
 
 use std::fs;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::ExtendedKeyUsagePurpose;
 use rustls::ProtocolVersion;
@@ -159,6 +160,83 @@ fn check_reports_unusable_certificates() {
     fs::remove_file(setup.path("default.pem")).unwrap();
     let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
     assert!(ran.errors.contains("cannot be read: No such file"), "{}", ran.errors);
+}
+
+#[test]
+fn a_certificate_that_expires_soon_is_in_log_status_and_reports() {
+    let authority = Authority::new();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let (certificate, key) = authority.issue_with(&["localhost", "www.localhost"], |params| {
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + now + Duration::from_secs(10 * 86_400 + 600);
+    });
+    let setup = Setup::new().route("path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"] }");
+    fs::write(setup.path("soon.pem"), certificate + &key).unwrap();
+    authority.issue_to(&setup.path("later.pem"), &["later.localhost"]);
+    let tls = |file: &str| format!("[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ certificate = \"{file}\" }}\n");
+    let server = setup.listeners(&(tls("soon.pem") + &tls("later.pem"))).start();
+    let line = server.log_line("expires in 10 days");
+    let file = server.path("soon.pem").display().to_string();
+    let expected = format!("WARN  certificate {file} (localhost, www.localhost): expires in 10 days: renew it");
+    assert!(line.contains(&expected), "{line}");
+    assert!(!server.log().contains("later.pem ("), "{}", server.log());
+    let ran = run(server.setup().directory(), &["status", "-c", "sluice.toml"]);
+    assert!(
+        ran.output.contains(&format!(
+            "localhost, www.localhost ({file}): WARNING: expires in 10 days, 20"
+        )),
+        "{}",
+        ran.output
+    );
+    assert!(ran.output.contains("later.pem): expires in "), "{}", ran.output);
+    let host = format!("Host: {}", server.address());
+    let page = |name: &str| {
+        server
+            .send(format!("GET /-/{name} HTTP/1.1\r\n{host}\r\n\r\n"))
+            .text()
+            .to_owned()
+    };
+    let overview: serde_json::Value = serde_json::from_str(&page("overview.json")).unwrap();
+    let shown = &overview["certificates"][0];
+    assert_eq!(
+        shown["hosts"],
+        serde_json::json!(["localhost", "www.localhost"]),
+        "{overview}"
+    );
+    assert_eq!(shown["expires"], now.as_secs() + 10 * 86_400 + 600);
+    assert!(
+        page("").contains("<span class=\"bad\">expires in 10 days</span>"),
+        "{}",
+        page("")
+    );
+    let metric = format!("sluice_certificate_expiry_time_seconds{{certificate=\"{file}\"}} ");
+    assert!(page("metrics").contains(&metric), "{}", page("metrics"));
+}
+
+#[test]
+fn check_warns_of_hosts_that_no_certificate_covers() {
+    let authority = Authority::new();
+    let setup = Setup::new().site("hosts = [\"example.test\", \"www.example.test\"]");
+    authority.issue_to(&setup.path("default.pem"), &["example.test", "*.example.test"]);
+    authority.issue_to(&setup.path("own.pem"), &["own.test"]);
+    let site = |host: &str, keys: &str| format!("[[site]]\nhosts = [\"{host}\"]\nroot = \"htdocs\"\n{keys}\n");
+    let setup = setup
+        .listeners("[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }")
+        .sites(&(site("shop.test", "") + &site("own.test", "tls = { certificate = \"own.pem\" }")));
+    setup.write_configuration();
+    let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+    assert!(ran.status.success(), "{}", ran.errors);
+    let warnings: Vec<&str> = ran
+        .errors
+        .lines()
+        .filter(|line| line.contains("no certificate covers"))
+        .collect();
+    assert_eq!(warnings.len(), 1, "{}", ran.errors);
+    assert!(
+        warnings[0].contains("covers shop.test, so clients of https://shop.test/")
+            && warnings[0].contains("default.pem (for example.test, *.example.test)"),
+        "{}",
+        warnings[0]
+    );
 }
 
 #[test]

@@ -87,6 +87,36 @@ fn a_file_that_the_server_may_not_read_is_403_with_its_mode_and_the_command() {
     assert!(line.contains(&expected), "{line}");
 }
 
+#[test]
+fn a_script_that_its_user_may_not_execute_or_read_is_403_with_the_user_and_the_mode() {
+    if !is_root() {
+        return;
+    }
+    let user = format!("user = \"{ALICE}:{ALICE}\"");
+    let server = open_setup()
+        .cgi(&format!("{user}, interpreters = {{ \".sh\" = \"sh\" }}"))
+        .script("own", "printf 'Content-Type: text/plain\\n\\nran'")
+        .script("read.sh", "printf 'Content-Type: text/plain\\n\\nran'")
+        .start();
+    for (name, verb, letters) in [("own", "execute", "rx"), ("read.sh", "read", "")] {
+        let file = server.path(&format!("htdocs/cgi-bin/{name}"));
+        let path = format!("/cgi-bin/{name}");
+        assert_eq!(server.get(&path).text(), "ran", "{name}");
+        set_mode(&file, 0o700);
+        assert_eq!(server.get(&path).status, 403, "{name}");
+        let line = server.log_line(&format!("GET {path}: "));
+        let expected = format!(
+            "user {ALICE} may not {verb} {} (mode 700, owner root:root): ",
+            file.display()
+        );
+        assert!(line.contains(&expected), "{line}");
+        assert!(
+            letters.is_empty() || line.contains(&format!("chmod o+{letters} ")),
+            "{line}"
+        );
+    }
+}
+
 /// A setup with a control socket of its own, in a directory of the server's user, as a service manager makes it.
 fn service() -> Setup {
     let setup = open_setup().server("control = \"run/c.sock\"");

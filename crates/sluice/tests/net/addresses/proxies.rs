@@ -150,3 +150,44 @@ fn proxy_may_use_a_unix_socket_and_reload_changes_trust() {
     let response = unix::get(&socket, "/cgi-bin/ends", host);
     assert!(response.contains("\r\n127.0.0.1 0 http:80  a.test"), "{response}");
 }
+
+#[test]
+fn a_proxy_that_is_not_trusted_and_redirects_to_https_are_explained_as_a_loop() {
+    let server = Setup::new()
+        .workers(1)
+        .route("path = \"/page/*\"\nwhen = { scheme = \"http\" }\nredirect = { to = \"https://test/page/$1\" }")
+        .start();
+    let request =
+        "GET /page/x?a=b HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\r\n";
+    assert_eq!(server.send(request).status, 302);
+    let line = server.log_line("redirect loop: the proxy 127.0.0.1 says that its client uses https");
+    assert!(
+        line.contains("http://test/page/x?a=b is redirected") && line.contains("trusted_proxies = [\"127.0.0.1\"]"),
+        "{line}"
+    );
+    server.send(request);
+    assert_eq!(server.log().matches("redirect loop").count(), 1, "{}", server.log());
+}
+
+#[test]
+fn a_client_that_is_redirected_in_a_circle_is_explained_once() {
+    let server = Setup::new()
+        .workers(1)
+        .script("login", "printf 'Location: /cgi-bin/login?again\n\n'")
+        .route("path = \"/a\"\nredirect = { to = \"/b\" }")
+        .start();
+    for _ in 0..9 {
+        assert_eq!(server.get("/a").status, 302);
+    }
+    assert!(!server.log().contains("redirect loop"), "{}", server.log());
+    server.get("/a");
+    let line = server.log_line("redirect loop: 127.0.0.1 was redirected from http://");
+    assert!(
+        line.contains("/a to /b 10 times within 10s: change the route"),
+        "{line}"
+    );
+    for _ in 0..30 {
+        server.get("/a");
+    }
+    assert_eq!(server.log().matches("redirect loop").count(), 1, "{}", server.log());
+}

@@ -13,7 +13,8 @@ import ctypes, signal
 libc = ctypes.CDLL(None, use_errno=True)
 NEWPID, NEWNS, PRIVATE = 0x20000000, 0x20000, 0x44000
 assert libc.unshare(NEWPID | NEWNS) == 0, 'unshare'
-assert libc.mount(b'none', b'/', None, PRIVATE, None) == 0, 'private mounts'
+# The mount below lies on this one. `/` need not be a mount point, as in a chroot.
+assert libc.mount(b'none', b'/proc', None, PRIVATE, None) == 0, 'a private /proc'
 first = os.fork()
 if first:
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -1,11 +1,12 @@
 //! Messages to systemd, with a socket of the test as the systemd.
 
 use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use super::next_server_process;
-use sluice_testing::{Server, Setup, signal};
+use sluice_testing::{Server, Setup, run_command, signal, sluice};
 
 /// The longest wait for a message.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -97,4 +98,31 @@ fn a_reload_of_an_invalid_file_leaves_the_service_ready() {
     server.signal("HUP");
     assert!(systemd.next().starts_with("RELOADING=1"));
     assert!(systemd.next().starts_with("READY=1"));
+}
+
+#[test]
+fn the_cause_of_a_failed_start_is_the_status_of_the_service() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let setup = Setup::new().listeners(&format!("[[listen]]\naddress = \"{address}\""));
+    setup.write_configuration();
+    let path = setup.path("notify.sock");
+    let systemd = NotifySocket(UnixDatagram::bind(&path).unwrap());
+    systemd.0.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut command = sluice(setup.directory());
+    command.args(["run", "--allow-root", "-c", "sluice.toml"]);
+    let ran = run_command(command.env("NOTIFY_SOCKET", &path));
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.errors);
+    let message = systemd.next();
+    let expected = format!("STATUS=listen on {address}: ");
+    assert!(
+        message.starts_with(&expected) && message.contains("another program listens there"),
+        "{message}"
+    );
+    let first = ran.errors.lines().next().unwrap_or_default();
+    assert!(
+        first.contains(&message["STATUS=".len()..]),
+        "the first line is the cause: {}",
+        ran.errors
+    );
 }
