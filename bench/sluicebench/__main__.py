@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if not choice.counts:
         return complain("; ".join(f"{name}: {reason}" for name, reason in choice.omitted.items()))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
-    directory = options.output or new_directory()
+    directory = options.output or new_directory(machine.version(options.sluice.resolve()))
     directory.mkdir(parents=True, exist_ok=True)
     seconds = plan.estimate_seconds(tables) * len(choice.counts)
     print(f"about {clock_time(seconds)} minutes, {directory}", file=sys.stderr)
@@ -103,7 +104,7 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         "--processors", type=passes.counts, default=[], metavar="A,B",
         help="a complete run for each number of processors, side by side in the summary (default: one with all of them)",
     )  # fmt: skip
-    parser.add_argument("--output", type=Path, help="directory for the results (default: bench/results/<date>-<host>)")
+    parser.add_argument("--output", type=Path, help="directory for the results (default: bench/results/<version>-<date>-<host>)")
     parser.add_argument(
         "--sluice", type=Path, default=REPOSITORY / "target" / "release" / "sluice", help="the server's binary"
     )
@@ -138,9 +139,9 @@ def complain(text: str) -> int:
     return 1
 
 
-def new_directory() -> Path:
-    """Returns bench/results/<date>-<host>; a second run of the day gets a number."""
-    stem = f"{time.strftime('%Y-%m-%d')}-{os.uname().nodename.split('.')[0]}"
+def new_directory(version: str) -> Path:
+    """Returns bench/results/<version>-<date>-<host>; a second run of the day gets a number."""
+    stem = f"{version}-{time.strftime('%Y-%m-%d')}-{os.uname().nodename.split('.')[0]}"
     parent = REPOSITORY / "bench" / "results"
     return next(
         path for path in (parent / f"{stem}{'' if n == 1 else f'-{n}'}" for n in range(1, 1000)) if not path.exists()
@@ -160,7 +161,16 @@ def measure(
             found.machine["confined"] = f" of {there}: numbers {', '.join(map(str, chosen))}"
         status = measure_into(found, tables, options, directory)
     found.save(directory / "results.json")
+    keep_raw(directory, found.machine["version"])
     return publish(found, directory) or status
+
+
+def keep_raw(directory: Path, version: str) -> None:
+    """Packs the output of the tools under the version's name, because it is large, and alike from round to round."""
+    raw = directory / "raw"
+    if raw.is_dir():
+        with tarfile.open(directory / f"raw-{version}.tar.xz", "w:xz") as archive:
+            archive.add(raw, f"raw-{version}")
 
 
 def measure_into(

@@ -29,7 +29,8 @@ from .results import NotMeasured, Sample, failed
 from .servers import Server
 from .tables import KEPT_WAYS, Row
 
-IDLE_CONNECTIONS = 1000
+#: Many, because the memory of a server changes by some hundred KiB of its own accord.
+IDLE_CONNECTIONS = 4000
 #: Connections opened before these, and kept open: what a server allocates once is then not counted for each connection,
 #: and memory that it has already freed is not reused for them.
 FIRST_CONNECTIONS = 250

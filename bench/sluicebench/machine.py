@@ -29,6 +29,7 @@ def describe(repository: Path, program: Path) -> dict[str, Any]:
         "virtual": "hypervisor" in read("/proc/cpuinfo"),
         "load": os.getloadavg()[0],
         "commit": commit(repository) if repository in program.parents else f"{program}, of another build",
+        "version": version(program),
         "tools": tools(),
     }
 
@@ -83,6 +84,11 @@ def tools() -> dict[str, str]:
         "C compiler": first_line("cc", "--version"),
     }
     return {name: line or "not installed" for name, line in lines.items()}
+
+
+def version(program: Path) -> str:
+    """The version of Sluice: `sluice 0.1.0` → `0.1.0`; "unknown" if it does not run."""
+    return "".join(first_line(str(program), "--version").split()[1:2]) or "unknown"
 
 
 def commit(repository: Path) -> str:

@@ -27,6 +27,9 @@ LINES_BYTES = 5_976_576
 
 CONCURRENCIES = (1, 10, 64)
 
+#: The group of the tables that WASD has published, beside those above.
+WASD = "wasd"
+
 #: Clients that connect for the first time, all at once: fewer than the smallest accept backlog of the servers, 511.
 NEW_CLIENTS = 400
 
@@ -42,13 +45,13 @@ READING_SECONDS = 0.15
 #: Starting and checking the servers, ratings of the processor, charts; seconds.
 BEFORE_AND_AFTER_SECONDS = 30.0
 #: All costs of one server: start, connections until they are stable, strace.
-COST_SECONDS = 14.0
+COST_SECONDS = 15.0
 
 
 # ---- the columns ----
 
 BANDWIDTH_COLUMNS = (
-    Column("sluice-buffer", "Sluice memory buffer", "sluice", "cgi", channel="b"),
+    Column("sluice-buffer", "Sluice memory buffer", "sluice", "cgi", channel="b", beside=("sluice-mailbox",)),
     Column("apache-module", "Apache module", "apache", "module", "sluice-buffer", channel="b"),
     Column("limit", "bare limit", "limit", "send", "sluice-buffer"),
     Column("sluice-mailbox", "Sluice mailbox", "sluice", "cgi"),
@@ -65,7 +68,7 @@ SCRIPT_COLUMNS = (
     Column("lighttpd-cgi", "lighttpd CGI", "lighttpd", "cgi", "sluice-cgi"),
     Column("nginx-fcgiwrap", "nginx+fcgiwrap", "nginx", "cgi", "sluice-cgi"),
     Column("limit", "bare limit", "limit", "spawn", "sluice-cgi"),
-    Column("sluice-cgiplus", "Sluice CGIplus", "sluice", "cgiplus"),
+    Column("sluice-cgiplus", "Sluice CGIplus", "sluice", "cgiplus", beside=("sluice-cgi",)),
     Column("apache-module", "Apache module", "apache", "module", "sluice-cgiplus"),
     Column("nginx-fastcgi", "nginx→FastCGI", "nginx", "fastcgi", "sluice-cgiplus"),
     Column("lighttpd-fastcgi", "lighttpd→FastCGI", "lighttpd", "fastcgi", "sluice-cgiplus"),
@@ -92,6 +95,21 @@ FORMAT_COLUMNS = (
     Column("stream-uncached", "stream-LF, no cache", "sluice-uncached", "file", "stream"),
     Column("variable", "variable records", "sluice", "variable", "stream"),
     Column("converted", "variable, converted in the cache", "sluice", "converted", "stream"),
+)
+
+#: Columns of the tables that WASD has published and other servers have no part in.
+CACHE_COLUMNS = tuple(column for column in FILE_COLUMNS if column.server in ("sluice", "sluice-uncached"))
+
+LOOKUP_COLUMNS = (
+    Column("off", "lookup off", "sluice", "file"),
+    Column("on", "lookup on", "sluice-lookup", "file", "off"),
+)
+
+RECORD_COLUMNS = (
+    Column("stream", "stream-LF", "sluice", "file"),
+    Column("variable", "VARIABLE", "sluice", "variable", "stream"),
+    Column("vfc", "VFC", "sluice", "vfc", "stream"),
+    Column("fixed", "FIXED", "sluice", "fixed", "stream"),
 )
 
 SCALE_COLUMNS = tuple(column for column in SERVER_COLUMNS if column.key in ("sluice", "nginx"))
@@ -194,6 +212,28 @@ def transfer_row(name: str, concurrency: int) -> Row:
 def format_rows() -> Iterable[Row]:
     for concurrency in (1, 10):
         yield Row(f"lines-c{concurrency}", f"6 MB of lines, c {concurrency}", concurrency, file=LINES_FILE, bytes=LINES_BYTES)
+
+
+def cache_rows() -> Iterable[Row]:
+    for row in file_rows():
+        if not row.keep_alive:
+            yield replace(row, without=())
+
+
+def closing_script_rows() -> Iterable[Row]:
+    for kilobytes in (0, 16):
+        for concurrency in (1, 10):
+            label = f"{kilobytes} kB, c {concurrency}, no keep-alive"
+            yield Row(f"{kilobytes}k-c{concurrency}-close", label, concurrency, keep_alive=False, bytes=kilobytes * KIB)
+
+
+def lookup_rows() -> Iterable[Row]:
+    for concurrency in (1, 10):
+        label = f"file of 0k, c {concurrency}, no keep-alive"
+        yield Row(f"0k-c{concurrency}", label, concurrency, keep_alive=False, file="0k.txt")
+    for concurrency in (1, 10):
+        label = f"CGIplus, 0 kB, c {concurrency}, no keep-alive"
+        yield Row(f"kept-c{concurrency}", label, concurrency, keep_alive=False, ways=("cgiplus",))
 
 
 def scale_rows() -> Iterable[Row]:
@@ -353,7 +393,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "cost", "Cost of a server, a connection, a request",
-        "Less is better. Memory is the PSS of the server's own processes; for idle connections, the increase by 1,000\n"
+        "Less is better. Memory is the PSS of the server's own processes; for idle connections, the increase by 4,000\n"
         "connections that have had one reply each, in addition to 250 earlier ones, when it is stable; for a script process, its\n"
         "private memory. System calls are those of server, helpers and scripts. A persistent program is CGIplus (Sluice), a module\n"
         "(Apache), FastCGI (lighttpd, nginx, Caddy).",
@@ -362,6 +402,30 @@ TABLES: tuple[Table, ...] = (
     Table(
         "scale", "Scale", "Files, keep-alive, with 1, 2 and 4 workers and up to 1,000 connections.",
         "requests", "requests/s", tuple(scale_rows()), SCALE_COLUMNS, rounds=3, seconds=0.4,
+    ),
+    Table(
+        "cache", "File cache, a connection for each request",
+        "Small files, HTTP/1.1 in cleartext, c concurrent clients without keep-alive: Sluice with its file cache and without, as WASD's\n"
+        "table of 1998.",
+        "requests", "requests/s", tuple(cache_rows()), CACHE_COLUMNS, rounds=5, seconds=0.3, group=WASD,
+    ),
+    Table(
+        "scripts-close", "Scripts, a connection for each request",
+        "`cgiplustest` without keep-alive, as WASD's table of 1998. First a process for each request, then a persistent program.",
+        "requests", "requests/s", tuple(closing_script_rows()), tuple(c for c in SCRIPT_COLUMNS if not c.is_limit), rounds=5,
+        seconds=0.35, group=WASD,
+    ),
+    Table(
+        "lookup", "Names of clients",
+        "Reverse DNS off and on (`dns_lookup`), without keep-alive. Only a script waits for a name, and the one of this machine is\n"
+        "known (`/etc/hosts`) or cached after the first request.",
+        "requests", "requests/s", tuple(lookup_rows()), LOOKUP_COLUMNS, rounds=5, seconds=0.3, group=WASD,
+    ),
+    Table(
+        "record-formats", "VMS record formats",
+        "The text file as stream-LF, and as VMS records that are sent as lines (VARIABLE, VFC) or unchanged (FIXED, 80 bytes). Those that\n"
+        "are converted are converted for each request.",
+        "bytes", "MiB/s", tuple(format_rows()), RECORD_COLUMNS, rounds=5, seconds=0.4, group=WASD,
     ),
     *ENGINE_TABLES,
 )  # fmt: skip
@@ -378,7 +442,7 @@ QUICK = {
 
 
 #: Servers that are always measured, whichever peers are chosen.
-ALWAYS = {"sluice", "sluice-uncached", "hyper", "limit"}
+ALWAYS = {"sluice", "sluice-uncached", "sluice-lookup", "hyper", "limit"}
 
 
 # ---- choosing tables, and estimating their time ----

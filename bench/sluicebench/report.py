@@ -11,6 +11,7 @@ from typing import Callable, Optional
 
 from . import aims
 from .engines import COSTS
+from .engines import GROUP as ENGINES
 from .figures import Spread, detail, ratio, spread_of
 from .plan import TABLES
 from .results import Results, failure_of
@@ -197,7 +198,7 @@ def table_part(table: Table, results: Results, pictures: set[str]) -> list[str]:
         parts.append(ratio_table(table, ours, rows, results))
     if table.key == "scale":
         parts += [SHARES, fairness_table(table, rows, results)]
-    if table.group:
+    if table.group == ENGINES:
         parts += [COSTS, cpu_table(table, rows, results)]
     if table.key == "cost":
         parts += calls_part(results)
@@ -213,7 +214,7 @@ def table_of(stem: str) -> str:
 
 def ratio_table(table: Table, ours: Column, rows: Sequence[Row], results: Results) -> str:
     """A table of Sluice's figures and their ratios to each peer."""
-    rivals = [c for c in table.rivals(ours.key) if any(results.cell(table.key, row.key, c.key) for row in rows)]
+    rivals = [c for c in table.compared(ours.key) if any(results.cell(table.key, row.key, c.key) for row in rows)]
     head = ["", f"{ours.label}{', ' + table.unit if table.unit else ''}", *(f"/ {rival.label}" for rival in rivals)]
     lines = []
     for row in rows:
@@ -309,10 +310,12 @@ def notes(results: Results) -> list[str]:
     failures = list(results.failures())
     if failures:
         parts += ["## Failed", "\n".join(f"- {cell}: {first_line(reason)}" for cell, reason in failures)]
+    version = results.machine.get("version")
+    # Runs of before the archive have none.
+    raw = f"is in `raw-{version}.tar.xz`" if version else "(`raw/`) is not committed"
     return [
         *parts,
-        "All samples are in `results.json`; the output of the tools (`raw/`) is not committed. "
-        "`bench/README.md` describes the method.",
+        f"All samples are in `results.json`; the output of the tools {raw}. `bench/README.md` describes the method.",
     ]
 
 

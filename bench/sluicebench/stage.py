@@ -19,7 +19,7 @@ from typing import Optional
 from .plan import LARGE_FILES, LINES_BYTES, SMALL_FILES
 from .results import NotMeasured
 from .servers import ALL_SERVERS, Server, ServerFailed, Site, applications, verify
-from .servers.base import LINES_FILE
+from .servers.base import FIXED_BYTES, LINES_FILE
 from .servers.base import PROGRAMS as PROGRAMS_OF_WAY
 from .servers.host import bound_open_files
 from .servers.meter import Meter, NoMeter
@@ -27,6 +27,9 @@ from .servers.protocols import H1, Protocol, make_certificate
 from .tables import Column, Row, Table
 
 PROGRAMS = ("cgiplustest", "membufdemo")
+
+#: What DCL writes into the control area of a VFC record: a newline before it, a carriage return behind it.
+CONTROL_AREA = b"\x01\x8d"
 
 
 def make_site(repository: Path, sluice: Path) -> Site:
@@ -57,10 +60,13 @@ def fill_site(repository: Path, sluice: Path, scratch: Path) -> Site:
     for name in PROGRAMS:
         shutil.copy2(program_file(repository, name), programs / name)
     site = Site(scratch, htdocs, programs, repository / "bench" / "build", sluice)
-    site.records.mkdir()
+    for directory in (site.records, site.vfc, site.fixed):
+        directory.mkdir()
     lines = text_lines(LINES_BYTES)
     (htdocs / LINES_FILE).write_bytes(b"".join(line + b"\n" for line in lines))
     (site.records / LINES_FILE).write_bytes(variable_records(lines))
+    (site.vfc / LINES_FILE).write_bytes(variable_records(CONTROL_AREA + line for line in lines))
+    (site.fixed / LINES_FILE).write_bytes(fixed_records(lines))
     applications.fill(repository / "bench" / "engines", site)
     return replace(site, no_certificate=make_certificate(site.certificate, site.key))
 
@@ -77,6 +83,12 @@ def text_lines(size: int) -> list[bytes]:
 def variable_records(lines: Iterable[bytes]) -> bytes:
     """Encodes records as VMS does: each after its length, odd ones followed by a padding byte."""
     return b"".join(struct.pack("<H", len(line)) + line + b"\0" * (len(line) % 2) for line in lines)
+
+
+def fixed_records(lines: Iterable[bytes]) -> bytes:
+    """Their text in records of one length, the last of which is padded with spaces."""
+    text = b"".join(line + b"\n" for line in lines)
+    return text + b" " * (-len(text) % FIXED_BYTES)
 
 
 class Stage:

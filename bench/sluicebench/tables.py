@@ -37,6 +37,8 @@ class Column:
     keep_alive: bool = True
     #: Assumed requests per second if it is slow, for the estimate of the time; 0: it is not.
     rate: float = 0.0
+    #: Further columns of Sluice with which it is compared, in addition to those that name it in `against`.
+    beside: tuple[str, ...] = ()
 
     @property
     def is_limit(self) -> bool:
@@ -110,6 +112,11 @@ class Table:
 
     def rivals(self, sluice_column: str) -> list[Column]:
         return [column for column in self.columns if column.against == sluice_column]
+
+    def compared(self, sluice_column: str) -> list[Column]:
+        """The columns with which one of Sluice is compared: other ways of Sluice first."""
+        beside = self.column(sluice_column).beside
+        return [column for column in self.columns if column.key in beside] + self.rivals(sluice_column)
 
     def sluice_columns(self) -> list[Column]:
         return [column for column in self.columns if column.server == "sluice" and not column.against]

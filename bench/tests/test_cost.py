@@ -46,6 +46,12 @@ class IdleConnection(unittest.TestCase):
             self.assertFalse(cost.is_open(here))
 
 
+class Settling(unittest.TestCase):
+    def test_an_idle_connection_is_measured_among_thousands(self) -> None:
+        # A server's memory changes by some hundred KiB of its own accord: less than a tenth of a KiB for each.
+        self.assertGreaterEqual(cost.IDLE_CONNECTIONS, 4000)
+
+
 class Steadiness(unittest.TestCase):
     def test_memory_is_steady_when_its_last_looks_are_alike(self) -> None:
         self.assertFalse(cost.is_steady([100.0]))

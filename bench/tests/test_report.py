@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 import tempfile
 import unittest
 from contextlib import redirect_stderr
@@ -126,6 +127,32 @@ class Arguments(unittest.TestCase):
         for text in ("2,x", "0", ","):
             with self.subTest(text), self.assertRaises(SystemExit), redirect_stderr(io.StringIO()):
                 command.parse(["--processors", text])
+
+
+class RawData(unittest.TestCase):
+    def test_it_is_kept_under_the_name_of_the_version(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            (directory / "raw").mkdir()
+            (directory / "raw" / "scripts-0k-c1-sluice-cgi.txt").write_text("== round 1\n")
+            command.keep_raw(directory, "0.1.0")
+            with tarfile.open(directory / "raw-0.1.0.tar.xz") as archive:
+                self.assertEqual(archive.getnames(), ["raw-0.1.0", "raw-0.1.0/scripts-0k-c1-sluice-cgi.txt"])
+        self.assertTrue(command.new_directory("0.1.0").name.startswith("0.1.0-2"))
+
+
+class Proportions(unittest.TestCase):
+    def test_the_ways_of_sluice_stand_beside_each_other(self) -> None:
+        text = report.summary(invented(), set())
+        for head in (r"\| +/ Sluice mailbox +\|", r"\| +/ Sluice CGI +\|"):
+            self.assertRegex(text, head)
+
+    def test_the_tables_that_wasd_has_published_are_a_group(self) -> None:
+        keys = [table.key for table in plan.choose(["wasd"])]
+        self.assertEqual(keys, ["cache", "scripts-close", "lookup", "record-formats"])
+        (cache,) = plan.choose(["cache"])
+        self.assertEqual([column.key for column in cache.columns], ["sluice", "sluice-uncached"])
+        self.assertFalse(any(row.keep_alive for row in cache.rows))
 
 
 if __name__ == "__main__":

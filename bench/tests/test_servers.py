@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import http.server
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Dict, Iterator, List, Optional
 from unittest import mock
 
 from sluicebench.servers import SERVERS, Server, ServerFailed, Site, verify
-from sluicebench import stage
+from sluicebench import cost, stage
 from sluicebench.servers import apache, base, host, lighttpd, nginx, processes, protocols
 from sluicebench.servers.hyper import Hyper
 from sluicebench.servers.protocols import H1, H1_TLS, H2_CLEAR, H2_TLS, PROTOCOLS
@@ -57,7 +58,7 @@ def started_by(user: Optional[str]) -> Iterator[None]:
 
 class Registry(InADirectory):
     def test_names_are_those_of_the_classes(self) -> None:
-        self.assertEqual(list(SERVERS), ["sluice", "apache", "lighttpd", "nginx", "h2o", "caddy", "sluice-uncached"])
+        self.assertEqual(list(SERVERS), ["sluice", "apache", "lighttpd", "nginx", "h2o", "caddy", "sluice-uncached", "sluice-lookup"])
         self.assertTrue(all(kind.name == name for name, kind in SERVERS.items()))
 
     def test_each_server_serves_files_and_has_a_port_of_its_own(self) -> None:
@@ -70,6 +71,7 @@ class Registry(InADirectory):
             reasons = {name: kind.available() or kind(self.site, 1).missing_binary() for name, kind in SERVERS.items()}
         self.assertIsNone(reasons.pop("sluice"))
         self.assertIsNone(reasons.pop("sluice-uncached"))
+        self.assertIsNone(reasons.pop("sluice-lookup"))
         self.assertEqual(
             reasons,
             {
@@ -122,6 +124,27 @@ class Configurations(InADirectory):
         text = self.text("sluice")
         for keys in ('record_format = "variable" }', 'record_format = "variable", convert = "cache" }'):
             self.assertIn(f'files = {{ directory = "{self.site.records}", {keys}', text)
+
+    def test_sluice_serves_the_other_record_formats(self) -> None:
+        text = self.text("sluice")
+        self.assertIn(f'files = {{ directory = "{self.site.vfc}", record_format = "vfc" }}', text)
+        self.assertIn(f'files = {{ directory = "{self.site.fixed}", record_format = "fixed:80" }}', text)
+
+    def test_names_are_looked_up_by_one_server_alone(self) -> None:
+        self.assertIn("dns_lookup = true", self.text("sluice-lookup"))
+        self.assertNotIn("dns_lookup", self.text("sluice"))
+
+    def test_each_accepts_the_idle_connections_of_the_table_of_costs(self) -> None:
+        wanted = cost.IDLE_CONNECTIONS + cost.FIRST_CONNECTIONS
+        for name, pattern in (("nginx", r"worker_connections (\d+);"), ("h2o", r"max-connections: (\d+)"), ("lighttpd", r"max-fds = (\d+)")):
+            found = re.search(pattern, self.text(name))
+            assert found, name
+            # lighttpd keeps a third for connections.
+            self.assertGreaterEqual(int(found[1]) // (3 if name == "lighttpd" else 1), wanted, name)
+        text = self.text("apache")
+        most, factor = (re.search(rf"^{key}\s+(\d+)$", text, re.MULTILINE) for key in ("MaxRequestWorkers", "AsyncRequestWorkerFactor"))
+        assert most and factor
+        self.assertGreaterEqual(int(most[1]) * (int(factor[1]) + 1), wanted)
 
     def test_each_keeps_idle_connections_for_the_same_time(self) -> None:
         lines = {
@@ -420,6 +443,10 @@ class Content(unittest.TestCase):
     def test_records_stand_after_their_length_and_begin_at_even_places(self) -> None:
         self.assertEqual(stage.variable_records([b"hello", b"", b"good"]), b"\5\0hello\0\0\0\4\0good")
 
+    def test_records_of_a_fixed_length_are_padded_at_the_end_alone(self) -> None:
+        text = stage.fixed_records([b"x" * 79, b"y"])
+        self.assertEqual(text, b"x" * 79 + b"\n" + b"y\n" + b" " * 78)
+
     def test_lines_are_as_many_bytes_as_are_wanted_and_the_same_each_time(self) -> None:
         lines = stage.text_lines(10_000)
         self.assertEqual(lines, stage.text_lines(10_000))
@@ -462,6 +489,15 @@ class Verify(InADirectory):
         self.server.only = ("variable", "converted")
         self.answers.update({"/variable/lines.txt": (200, b"one\n"), "/converted/lines.txt": (200, b"\3\0one\0")})
         self.assertEqual(self.fault(), {("sluice", "converted"): "/converted/lines.txt: 6 bytes instead of 4"})
+
+    def test_records_of_a_fixed_length_must_come_as_they_are(self) -> None:
+        self.site.fixed.mkdir()
+        (self.site.fixed / base.LINES_FILE).write_bytes(b"one two ")
+        self.server.only = ("fixed",)
+        self.answers["/fixed/lines.txt"] = (200, b"one two ")
+        self.assertEqual(self.fault(), {})
+        self.answers["/fixed/lines.txt"] = (200, b"one two\n")
+        self.assertEqual(list(self.fault()), [("sluice", "fixed")])
 
     def test_a_protocol_is_checked_too(self) -> None:
         self.server.only_protocols = (H1, H2_CLEAR)

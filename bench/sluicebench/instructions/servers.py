@@ -122,7 +122,7 @@ def make_site(repository: Path, sluice: Path) -> Site:
     scratch = Path(tempfile.mkdtemp(prefix="sluice-instructions-"))
     scratch.chmod(0o755)  # servers started by root run as another user
     site = Site(scratch, scratch / "htdocs", scratch / "cgi-bin", repository / "bench" / "build", sluice)
-    for directory in (site.htdocs, site.programs, site.records, site.applications):
+    for directory in (site.htdocs, site.programs, site.records, site.vfc, site.fixed, site.applications):
         directory.mkdir()
     for kilobytes in (0, 64):
         file = site.htdocs / f"{kilobytes}k.txt"

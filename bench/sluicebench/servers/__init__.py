@@ -13,9 +13,9 @@ from .hyper import Hyper
 from .lighttpd import Lighttpd
 from .nginx import Nginx
 from .peers import PEERS
-from .sluice import Sluice, SluiceUncached
+from .sluice import Sluice, SluiceLookup, SluiceUncached
 
-SERVERS: Dict[str, Type[Server]] = {kind.name: kind for kind in (Sluice, Apache, Lighttpd, Nginx, H2o, Caddy, SluiceUncached)}
+SERVERS: Dict[str, Type[Server]] = {kind.name: kind for kind in (Sluice, Apache, Lighttpd, Nginx, H2o, Caddy, SluiceUncached, SluiceLookup)}
 
 # And the peers of the engines, which serve only applications, and the limit of the libraries, which serves no files.
 ALL_SERVERS: Dict[str, Type[Server]] = {**SERVERS, **PEERS, Hyper.name: Hyper}

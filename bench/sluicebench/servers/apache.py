@@ -39,6 +39,8 @@ ServerLimit         16
 ThreadLimit         {threads}
 ThreadsPerChild     {threads}
 MaxRequestWorkers   1024
+# 2 by default, which allows 3,072 connections in all; idle ones cost no thread.
+AsyncRequestWorkerFactor 4
 # One process for each processor from the start. The limits on spare threads are the defaults, except that the upper one
 # is large enough for these processes: otherwise they would be stopped, and started again at the next burst.
 StartServers        {workers}

@@ -47,16 +47,19 @@ PROGRAMS: Mapping[str, Tuple[str, ...]] = {
     "file": (),
     "variable": (),
     "converted": (),
+    "vfc": (),
+    "fixed": (),
     "cgi": ("cgiplustest", "membufdemo"),
     "cgiplus": ("cgiplustest", "membufdemo"),
     "module": ("cgiplustest", "membufdemo"),
     "fastcgi": ("cgiplustest",),
 }
 
-# Ways of sending a file of variable-length VMS records as lines, and the one file that exists both as lines and as
-# records.
-RECORD_WAYS = ("variable", "converted")
+# Ways of sending a file of VMS records as lines, and the one file that exists both as lines and as records. Records of a fixed length are
+# sent as they are.
+RECORD_WAYS = ("variable", "converted", "vfc")
 LINES_FILE = "lines.txt"
+FIXED_BYTES = 80
 
 # The query for each program in the verification. The record size of membufdemo is explicit, because its default depends
 # on the server (only Sluice sets WWW_GATEWAY_MRS), and the bytes depend on it.
@@ -85,6 +88,16 @@ class Site:
     def records(self) -> Path:
         """Files of htdocs as VMS records."""
         return self.scratch / "records"
+
+    @property
+    def vfc(self) -> Path:
+        """The same as VFC records."""
+        return self.scratch / "vfc"
+
+    @property
+    def fixed(self) -> Path:
+        """Text in records of FIXED_BYTES."""
+        return self.scratch / "fixed"
 
     @property
     def applications(self) -> Path:
@@ -420,6 +433,8 @@ def _checks(site: Site, way: str, prefix: str, file_name: str) -> List[Tuple[str
     if way == "file" or way in RECORD_WAYS:
         name = file_name if way == "file" else LINES_FILE
         return [(prefix + name, (site.htdocs / name).read_bytes())]
+    if way == "fixed":
+        return [(prefix + LINES_FILE, (site.fixed / LINES_FILE).read_bytes())]
     return [
         (f"{prefix}{program}?{CHECK_QUERIES[program]}", output_by_hand(site.programs / program, CHECK_QUERIES[program]))
         for program in PROGRAMS[way]

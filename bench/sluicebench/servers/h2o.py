@@ -14,7 +14,7 @@ TEMPLATE = """\
 # h2o for the benchmark.
 {user}
 num-threads: {workers}       # the default: one for each processor
-max-connections: 4096        # 1,024 by default
+max-connections: 8192        # 1,024 by default
 listen:
   host: 127.0.0.1
   port: {port}

@@ -14,7 +14,8 @@ import subprocess
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Set
 
-# Open files of each server: 1,000 connections, each with a file or a script, and some reserve.
+# Open files of each server: 4,250 idle connections, or 1,000 with a file or a script each, and some reserve. lighttpd keeps a third of
+# them for connections.
 OPEN_FILES = 16384
 
 # Longest time for a program to print its version, seconds.

@@ -29,7 +29,7 @@ error_log "{error_log}" warn;
 
 events {{
     # 512 by default. One worker may serve all of 1,000 clients, each with a connection to a FastCGI program.
-    worker_connections 2048;
+    worker_connections 8192;
 }}
 
 http {{

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from .applications import WAYS, interpreter_of
-from .base import IDLE_SECONDS, Server
+from .base import FIXED_BYTES, IDLE_SECONDS, Server
 from .host import output_of
 
 # Longest time of `sluice check`, seconds.
@@ -21,7 +21,7 @@ address = "127.0.0.1:{port}"
 {listeners}
 [server]
 workers = {workers}                # the default is one for each processor; the scale table needs fewer
-
+{names}
 [limits]
 head_timeout = "{idle_seconds}s"   # timeout of an idle connection: the same for every server of the run
 
@@ -48,6 +48,15 @@ root = "{htdocs}"
   [[site.route]]
   path = "/converted/*"
   files = {{ directory = "{records}", record_format = "variable", convert = "cache" }}
+
+  # The other formats.
+  [[site.route]]
+  path = "/vfc/*"
+  files = {{ directory = "{vfc}", record_format = "vfc" }}
+
+  [[site.route]]
+  path = "/fixed/*"
+  files = {{ directory = "{fixed}", record_format = "fixed:{fixed_bytes}" }}
 """
 
 # A way of running an application; {keys}: what selects it. As many processes as the peers have.
@@ -99,12 +108,14 @@ class Sluice(Server):
     name = "sluice"
     ways = {
         "file": "/", "cgi": "/cgi-bin/", "cgiplus": "/cgiplus-bin/",
-        "variable": "/variable/", "converted": "/converted/",
+        "variable": "/variable/", "converted": "/converted/", "vfc": "/vfc/", "fixed": "/fixed/",
         **{way: f"/{way}/" for way in APPLICATION_WAYS},
     }  # fmt: skip
     listeners = LISTENERS
     #: A section of the configuration; without it the cache is on.
     cache = ""
+    #: Keys of [server]; without them no names are looked up.
+    names = ""
 
     def __init__(self, *what: Any, **more: Any) -> None:
         super().__init__(*what, **more)
@@ -172,9 +183,13 @@ class Sluice(Server):
             idle_seconds=IDLE_SECONDS,
             access_log=self.access_log,
             cache=self.cache,
+            names=self.names,
             htdocs=self.site.htdocs,
             programs=self.site.programs,
             records=self.site.records,
+            vfc=self.site.vfc,
+            fixed=self.site.fixed,
+            fixed_bytes=FIXED_BYTES,
         ) + applications
 
     def environment(self) -> Dict[str, str]:
@@ -206,3 +221,10 @@ class SluiceUncached(Sluice):
 
     name = "sluice-uncached"
     cache = "[cache]\nsize = 0                        # off\n\n"
+
+
+class SluiceLookup(Sluice):
+    """Sluice that looks up the names of clients, to measure what that costs."""
+
+    name = "sluice-lookup"
+    names = "dns_lookup = true\n"
