@@ -7,28 +7,23 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 /// A pause; nothing while nobody watches.
 #[derive(Default)]
 pub struct WatchPause(Option<Pin<Box<Sleep>>>);
 
 impl WatchPause {
-    /// Ready when `wait` says that no pause is needed.
-    pub fn poll(&mut self, context: &mut Context<'_>, wait: impl Fn() -> Option<Duration>) -> Poll<()> {
-        loop {
-            if let Some(sleep) = &mut self.0 {
-                ready!(sleep.as_mut().poll(context));
-            }
-            let Some(wait) = wait() else {
-                self.0 = None;
-                return Poll::Ready(());
-            };
-            let until = Instant::now() + wait;
-            match &mut self.0 {
-                Some(sleep) => sleep.as_mut().reset(until),
-                None => self.0 = Some(Box::pin(tokio::time::sleep_until(until))),
-            }
+    /// Ready when `wait` asks for no pause, or when it is over. It is not asked again then: others may have had their turn meanwhile, and what they
+    /// have scanned lengthens the pauses to come, so that each has its share.
+    pub fn poll(&mut self, context: &mut Context<'_>, wait: impl FnOnce() -> Option<Duration>) -> Poll<()> {
+        if self.0.is_none() {
+            self.0 = wait().map(|wait| Box::pin(tokio::time::sleep(wait)));
         }
+        if let Some(sleep) = &mut self.0 {
+            ready!(sleep.as_mut().poll(context));
+            self.0 = None;
+        }
+        Poll::Ready(())
     }
 }

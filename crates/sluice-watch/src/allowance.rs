@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 /// Bytes that are scanned without a pause: a millisecond of work, at some nanoseconds a byte.
 pub(crate) const BURST_BYTES: i64 = 128 << 10;
 
-/// Bytes per millisecond that the allowance grows by, up to `BURST_BYTES`: a quarter of the worker's time at most.
-pub(crate) const BYTES_PER_MS: i64 = 32 << 10;
+/// Bytes per millisecond that the allowance grows by, up to `BURST_BYTES`. The time of the work does not count, so this takes a third of the worker's
+/// time at most.
+pub(crate) const BYTES_PER_MS: i64 = 64 << 10;
+
+/// Bytes of one connection or exchange that need not wait, so that a small request does not wait for a large transfer.
+pub(crate) const FREE_BYTES: usize = 16 << 10;
 
 /// Bytes that must have become free before a pause ends, so that a transfer does not wake for each packet.
 const STEP_BYTES: i64 = 64 << 10;
@@ -100,7 +104,7 @@ mod tests {
         let now = Instant::now();
         assert_eq!(allowance.wait(now), None);
         allowance.charge(10 << 20, now);
-        let waits = Duration::from_nanos(((10 << 20) - 128 * 1024 + 64 * 1024) * 1_000_000 / (32 << 10));
+        let waits = Duration::from_nanos(((10 << 20) - 128 * 1024 + 64 * 1024) * 1_000_000 / (64 << 10));
         assert_eq!(allowance.wait(now), Some(waits));
         assert_eq!(allowance.wait(now + waits), None);
         let later = now + Duration::from_secs(3600);

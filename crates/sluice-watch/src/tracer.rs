@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     /// The values that are masked wherever they stand.
     hidden: RefCell<HiddenSecrets>,
     allowance: Rc<Allowance>,
+    /// Bytes that were scanned of it since it last waited, or could have.
+    scanned: Cell<usize>,
     state: RefCell<State>,
 }
 
@@ -427,6 +429,7 @@ impl Inner {
             is_idle: Cell::default(),
             hidden: RefCell::default(),
             allowance: Rc::clone(worker.allowance()),
+            scanned: Cell::default(),
             state: RefCell::new(State {
                 attributes,
                 candidates: Vec::new(),

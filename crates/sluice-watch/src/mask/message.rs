@@ -278,6 +278,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_skipped_at_once_is_masked_as_byte_by_byte() {
+        const WORDS: [&str; 16] = [
+            "token", "=", ":", "&", "\n", "\r\n", "\"", "'", "<", ">", " ", "s3c;ret", "name", "value", "\u{e9}",
+            "Cookie",
+        ];
+        let mut random = 1_u32;
+        let mut next = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            WORDS[(random >> 28) as usize]
+        };
+        for kind in ["text/html", "application/x-www-form-urlencoded"] {
+            for _ in 0..500 {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\na=");
+                let text = head + &(0..40).map(|_| next()).collect::<String>();
+                let masked = |size: usize| {
+                    let mut bytes = text.as_bytes().to_vec();
+                    let mut mask = HeadMask::new();
+                    bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
+                    String::from_utf8_lossy(&bytes).into_owned()
+                };
+                assert_eq!(masked(text.len()), masked(1), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn within_a_message_the_rest_of_the_line_is_masked() {
         let mut bytes = *b"c2VjcmV0\r\nX: y\r\n";
         HeadMask::within().apply(&mut bytes);

@@ -5,10 +5,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::allowance::FREE_BYTES;
 use crate::candidate::OctetsRoom;
 use crate::event::{Content, Direction};
 use crate::item::{Item, Items};
-use crate::tracer::Tracer;
+use crate::tracer::{Inner, Tracer};
 
 /// Whether a mask has seen all bytes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl Tracer {
     pub fn note_bytes(&self, item: Item, module: &'static str, direction: Direction, bytes: impl FnOnce() -> Vec<u8>) {
         let Some(inner) = self.wanting(item) else { return };
         let bytes = bytes();
-        inner.allowance.scan(bytes.len(), || {
+        inner.scan(bytes.len(), || {
             let content = Content::Bytes {
                 direction,
                 bytes,
@@ -53,7 +54,7 @@ impl Tracer {
         let room = OctetsRoom::of(&inner.state.borrow().candidates, item);
         let copied = room.copied.min(length);
         if copied > 0 {
-            inner.allowance.scan(copied, || {
+            inner.scan(copied, || {
                 let mut copy = Vec::with_capacity(copied);
                 for part in parts {
                     copy.extend_from_slice(&part[..part.len().min(copied - copy.len())]);
@@ -84,16 +85,25 @@ impl Tracer {
         }
     }
 
-    /// How long its bytes must wait, because the worker has scanned enough bytes for watches. `None` if they need not, or if no byte of these items
-    /// is scanned any more.
+    /// How long its next bytes must wait, because many of its own were scanned, and the worker has scanned enough for all watches. `None` if they need
+    /// not, or if no byte of these items is scanned any more. To be asked once before they are read or written: who has waited goes on.
     #[must_use]
     pub fn bytes_wait(&self, items: Items) -> Option<Duration> {
-        let inner = self.inner()?;
+        let inner = self.inner().filter(|inner| inner.scanned.get() > FREE_BYTES)?;
+        inner.scanned.set(0);
         let wait = inner.allowance.wait(Instant::now())?;
         let candidates = &inner.state.borrow().candidates;
         let mut wanted = inner.wanted.get().intersection(items).iter();
         wanted
             .any(|item| OctetsRoom::of(candidates, item).copied > 0)
             .then_some(wait)
+    }
+}
+
+impl Inner {
+    /// Does work for so many bytes.
+    fn scan(&self, bytes: usize, work: impl FnOnce()) {
+        self.scanned.set(self.scanned.get().saturating_add(bytes));
+        self.allowance.scan(bytes, work);
     }
 }

@@ -72,9 +72,17 @@ fn bytes_that_a_trigger_is_searched_in_wait_once_the_worker_has_scanned_enough()
     let (connection, other) = (server.connection(), server.connection());
     assert_eq!(connection.bytes_wait(octets), None);
     connection.note_copy(Item::Octets, "net", Direction::Sent, &[&[b'x'; 256 << 10]], |_| {});
-    // All connections of the worker whose bytes are scanned wait, and no other bytes.
-    assert!(connection.bytes_wait(octets).is_some() && other.bytes_wait(octets).is_some());
-    assert_eq!(connection.bytes_wait(Items::of(&[Item::Mailbox])), None);
+    // A small request does not wait for it. One that has many bytes itself does, once for each time, so that it has its share.
+    assert_eq!(other.bytes_wait(octets), None);
+    assert!(connection.bytes_wait(octets).is_some());
+    assert_eq!(connection.bytes_wait(octets), None);
+    let note_of_other = |bytes: &[u8]| other.note_copy(Item::Octets, "net", Direction::Sent, &[bytes], |_| {});
+    note_of_other(&[b'x'; 16 << 10]);
+    assert_eq!(other.bytes_wait(octets), None);
+    note_of_other(b"x");
+    assert_eq!(other.bytes_wait(Items::of(&[Item::Mailbox])), None);
+    note_of_other(&[b'x'; 17 << 10]);
+    assert!(other.bytes_wait(octets).is_some());
     assert_eq!(Tracer::NONE.bytes_wait(octets), None);
 }
 
