@@ -47,7 +47,7 @@ complete -c sluice -n "__fish_sluice_needs_command" -f -a "stream-lf" -d 'Conver
 complete -c sluice -n "__fish_sluice_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sluice -n "__fish_sluice_using_subcommand serve" -l listen -d 'Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine only, :8080 every IPv4 address, [::]:8080 every IPv6 address; with port 0 the system chooses the port; unix:/run/x.sock is a unix socket' -r
 complete -c sluice -n "__fish_sluice_using_subcommand serve" -l host -d 'A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses answer to every name' -r
-complete -c sluice -n "__fish_sluice_using_subcommand serve" -l mailbox -d 'The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect' -r
+complete -c sluice -n "__fish_sluice_using_subcommand serve" -l mailbox -d 'The channel for the output of scripts: stream; record, in which each write is a line, as scripts for WASD expect; or pipe, for scripts that open /dev/stdout' -r
 complete -c sluice -n "__fish_sluice_using_subcommand serve" -l detail -d 'Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are listened on, otherwise off]' -r -f -a "local\t''
 all\t''
 off\t''"

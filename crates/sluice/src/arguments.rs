@@ -186,8 +186,8 @@ pub(crate) struct Serve {
     /// List directories that have no index page.
     #[arg(long)]
     listing: bool,
-    /// The channel for the output of scripts: stream, or record, in which each write is a line, as scripts for WASD expect.
-    #[arg(long, value_name = "stream|record", value_parser = parse_mailbox, default_value = "stream")]
+    /// The channel for the output of scripts: stream; record, in which each write is a line, as scripts for WASD expect; or pipe, for scripts that open /dev/stdout.
+    #[arg(long, value_name = "stream|record|pipe", value_parser = parse_mailbox, default_value = "stream")]
     mailbox: Mailbox,
     /// Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local
     /// (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are

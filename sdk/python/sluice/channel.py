@@ -5,9 +5,9 @@ CGIPLUSEOF: as CGI, but the module stays imported)."""
 
 from __future__ import annotations
 
+import _socket
 import io
 import os
-import stat
 import sys
 from typing import Any, Dict, Optional, cast
 
@@ -15,6 +15,17 @@ BUFFER_BYTES = 128 * 1024  # a body of 64 KiB, its head and the sentinel fit
 READ_BYTES = 65536
 
 END = os.environb.get(b"CGIPLUSEOF", b"")
+
+
+def is_record_socket(descriptor: int) -> bool:
+    """Whether each write is a record: mailbox = "record". That of mailbox = "stream" is a socket, too."""
+    try:
+        probe = _socket.socket(fileno=descriptor)
+    except OSError:
+        return False
+    kind = probe.type
+    probe.detach()
+    return kind == _socket.SOCK_SEQPACKET
 
 
 class Channel:
@@ -66,7 +77,7 @@ class Channel:
         output.flush()
 
     def keeps_records(self) -> bool:
-        return stat.S_ISSOCK(os.fstat(self.mailbox).st_mode)
+        return is_record_socket(self.mailbox)
 
     def callout(self, line: bytes) -> bool:
         """Writes a callout of one line. False if the server has none."""

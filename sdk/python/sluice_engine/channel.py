@@ -3,11 +3,11 @@
 The engine works with copies of the descriptors, with high numbers that are closed on exec, so that a script that closes or replaces its
 own does not end the process. `repair` puts 0 to 4 back."""
 
+import _socket
 import fcntl
 import mmap
 import os
 import re
-import stat
 
 from .options import refuse
 
@@ -34,7 +34,7 @@ class Channel:
         self.null = self._private(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), and_close=True)
         self.body, self.mailbox, self.errors, self.input = (self._private(fd) for fd in (0, 1, 2, 3))
         self.memory = self._private(4) if _is_open(4) else None
-        self.keeps_records = stat.S_ISSOCK(os.fstat(self.mailbox).st_mode)
+        self.keeps_records = _is_record_socket(self.mailbox)
         self.record_bytes_max = 4096  # until the first request says WWW_GATEWAY_MRS
         self.private = {fd for fd in vars(self).values() if type(fd) is int and fd > 4 and _is_open(fd)}
         self._buffer = b""
@@ -190,6 +190,17 @@ class Channel:
     def keep_stdout_apart(self):
         """Makes descriptor 1 write to standard error: an application's prints are no part of a reply."""
         _dup2(2, 1)
+
+
+def _is_record_socket(fd):
+    """Whether each write is a record: mailbox = "record". That of mailbox = "stream" is a socket, too."""
+    try:
+        probe = _socket.socket(fileno=fd)
+    except OSError:
+        return False
+    kind = probe.type
+    probe.detach()
+    return kind == _socket.SOCK_SEQPACKET
 
 
 def _is_open(fd):

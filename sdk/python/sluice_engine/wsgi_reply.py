@@ -9,7 +9,7 @@ from .channel import READ_BYTES
 # Only the server may set these (PEP 3333, "Other HTTP features"; RFC 9110 section 7.6.1).
 HOP_BY_HOP = frozenset("connection keep-alive proxy-authenticate proxy-authorization te trailer trailers transfer-encoding upgrade".split())
 NO_BODY = ("204", "304")
-SPLICE_BYTES = 1 << 20
+SEND_BYTES = 1 << 20
 WHOLE_BYTES_MAX = 1 << 17  # of a reply that is collected with its head and the end sentinel
 
 
@@ -177,19 +177,19 @@ class Reply:
         return True
 
     def _move(self, fd, offset, left):
-        """From the file to the mailbox, which is a pipe."""
-        mailbox, can_splice = self._channel.mailbox, hasattr(os, "splice")
+        """From the file to the mailbox."""
+        mailbox, can_send = self._channel.mailbox, True
         while left:
-            if can_splice:
+            if can_send:
                 try:
-                    count = os.splice(fd, mailbox, min(left, SPLICE_BYTES), offset_src=offset)
+                    count = os.sendfile(mailbox, fd, offset, min(left, SEND_BYTES))
                 except BrokenPipeError:
                     raise
                 except OSError:
-                    can_splice = False  # a file system without splice(2)
+                    can_send = False  # a file system without sendfile(2)
                     continue
             else:
-                data = os.pread(fd, min(left, SPLICE_BYTES), offset)
+                data = os.pread(fd, min(left, SEND_BYTES), offset)
                 self._channel.write(data)
                 count = len(data)
             if count == 0:

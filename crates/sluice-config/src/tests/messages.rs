@@ -103,7 +103,7 @@ fn values_of_a_wrong_type_are_reported_with_an_example() {
             "mode = 'scgi', min = 1",
             r#"mode = 'scgi': must be "cgi", "cgiplus" or "rte""#,
         ),
-        ("mailbox = 1", r#"mailbox = 1: must be "stream" or "record""#),
+        ("mailbox = 1", r#"mailbox = 1: must be "stream", "record" or "pipe""#),
         (
             "inherit = 'PATH'",
             r#"inherit = 'PATH': must be a list of texts, as in inherit = ["PERL5LIB"]"#,

@@ -187,4 +187,25 @@ mod tests {
         assert!(script.join().expect("no panic") == body);
         assert!(!input.needs_restore());
     }
+
+    #[tokio::test]
+    async fn no_more_waits_than_a_body_can_repeat_however_the_script_reads() {
+        let (mut input, reader) = input();
+        let script = std::thread::spawn(move || {
+            let (mut read, mut length) = ([0; 3000], 0);
+            while length < 8_000_000 {
+                length += rustix::io::read(&reader, &mut read).expect("bytes");
+            }
+        });
+        let (part, mut written) = (vec![1; 100_000], 0);
+        while written < 8_000_000 {
+            poll_fn(|context| input.poll_write_ready(context))
+                .await
+                .expect("a pipe");
+            let rest = part.len().min(8_000_000 - written);
+            written += input.try_write(&part[..rest]).expect("room");
+        }
+        poll_fn(|context| input.poll_flushed(context)).await;
+        script.join().expect("no panic");
+    }
 }

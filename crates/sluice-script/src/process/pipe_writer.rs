@@ -48,6 +48,8 @@ struct State {
     /// `None` after the end within a body.
     write: Option<Arc<PipeEnd>>,
     queue: Vec<u8>,
+    /// Bytes that a thread is writing; what the pipe does not take returns to the queue.
+    in_hand: usize,
     /// A thread has a job for the pipe.
     is_working: bool,
     /// The pipe was full.
@@ -111,7 +113,7 @@ impl PipeWriter {
         if state.write.is_none() || state.is_broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let room = QUEUE_BYTES_MAX - state.queue.len();
+        let room = state.room();
         if room == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -127,7 +129,7 @@ impl PipeWriter {
     pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.drive(context)?;
         let mut state = self.shared.lock();
-        if state.queue.len() < QUEUE_BYTES_MAX {
+        if state.room() > 0 {
             return Poll::Ready(Ok(()));
         }
         state.wait_for_end(context);
@@ -310,15 +312,17 @@ impl Transfer for WriterShared {
                 }
                 return state.end_job();
             }
+            state.in_hand = bytes.len();
             let write = state.write.clone();
             drop(state);
             let written = write.map_or(Written::Broken, |write| write_all(&write, &bytes));
             let unread = is_asked.then(|| rustix::io::ioctl_fionread(&self.read).unwrap_or(0));
             let mut state = self.lock();
             let rest = match written {
-                Written::Part(length) => bytes.split_off(length),
-                Written::All | Written::Broken => Vec::new(),
+                Written::Part(length) if state.write.is_some() => bytes.split_off(length),
+                _ => Vec::new(),
             };
+            state.in_hand = 0;
             state.awaits_room = !rest.is_empty();
             state.is_broken |= matches!(written, Written::Broken) && state.write.is_some();
             state.queue.splice(..0, rest);
@@ -338,6 +342,10 @@ impl Transfer for WriterShared {
 }
 
 impl State {
+    fn room(&self) -> usize {
+        QUEUE_BYTES_MAX - self.queue.len() - self.in_hand
+    }
+
     fn is_flushed(&self) -> bool {
         self.queue.is_empty() && !self.is_working
     }

@@ -34,12 +34,19 @@ sub open_all {
     open $errors,  '>&', \*STDERR or return "standard error: $!";
     binmode $mailbox;
     open STDIN, '<', '/dev/null' or return "/dev/null: $!";
-    $keeps_records = -S STDOUT ? 1 : 0;
+    $keeps_records = is_record_socket();
     @identity = map { join ' ', (stat $_)[0, 1] } $mailbox, $errors;
     STDERR->autoflush(1);
     $has_native = defined &Sluice::Native::outputs_are_usual;
     Sluice::Native::note_outputs() if $has_native;
     return;
+}
+
+# Whether each write is a record: mailbox = "record". The mailbox of "stream" is a socket, too. Numbers, because the module Socket takes a millisecond to load: SOL_SOCKET,
+# SO_TYPE, SOCK_SEQPACKET of Linux.
+sub is_record_socket {
+    my $type = getsockopt STDOUT, 1, 3;
+    return defined $type && unpack('i', $type) == 5 ? 1 : 0;
 }
 
 # For the library in a process without the engine: CGIplus, or CGI under any server.
@@ -50,7 +57,7 @@ sub open_for_library {
     open $input, '<&', 3 or undef $ESCAPE if $ESCAPE;
     open $mailbox, '>&', \*STDOUT;
     binmode $mailbox;
-    $keeps_records = -S STDOUT ? 1 : 0;
+    $keeps_records = is_record_socket();
     $asks_struct   = 0 unless $END;
 }
 
