@@ -10,7 +10,7 @@ import time
 
 import testing
 
-from . import family, faults
+from . import family, faults, hostile  # noqa: F401 (hostile registers faults)
 from .clients import Chaos
 
 MEMORY_TOLERANCE = 32 << 20

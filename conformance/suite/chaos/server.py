@@ -57,6 +57,14 @@ withhold = ["@MARK@"]
   script = { file = "programs/value", mode = "cgiplus", max = 6, idle = "2s", kill_grace = "500ms", client_grace = "1s", requests = 50 }
 
   [[site.route]]
+  path = "/hostile/*"
+  script = { file = "programs/hostile", mode = "cgi", max = 4, reply_timeout = "3s", output_timeout = "3s", kill_grace = "500ms" }
+
+  [[site.route]]
+  path = "/hostile-record/*"
+  script = { file = "programs/hostile", mode = "cgi", max = 4, mailbox = "record", reply_timeout = "3s", output_timeout = "3s", kill_grace = "500ms" }
+
+  [[site.route]]
   path = "/liar/*"
   script = { file = "programs/liar", mode = "cgiplus", max = 6, reply_timeout = "500ms", output_timeout = "500ms", idle = "2s", kill_grace = "500ms", client_grace = "1s" }
 
@@ -190,6 +198,8 @@ def start(chosen):
     made = certificate()
     text = configuration_of(chosen)
     files = columns.script_files() | {"htdocs/file.bin": soak_server.FILE, "programs/digest": soak_server.DIGEST, "open/gate": "go\n"}
+    with open(os.path.join(testing.CHECKOUT, "conformance/scripts/hostile.py")) as file:
+        files["programs/hostile"] = file.read()
     files |= {f"htdocs/list/{name}": name for name in LISTING}
     if made:
         files |= {"cert.pem": made[0], "key.pem": made[1]}
