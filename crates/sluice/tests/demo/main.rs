@@ -5,6 +5,9 @@
 //! and interpreters that are not installed are skipped with a message, unless SLUICE_TEST_REQUIRE_ALL is set. Not here:
 //! scripts in general.
 
+mod exercises;
+mod in_browser;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -208,79 +211,6 @@ fn programs_that_cannot_run_are_listed_without_a_link() {
 }
 
 #[test]
-fn exercises_print_the_published_tables_with_figures_of_this_machine() {
-    let demo = Demo::start(Layout::Installed);
-    let is_built = tree().join("sdk/c/build/membufdemo").is_file();
-    let page = demo.get("/exercise/").text();
-    let scripts = targets(&page).filter(|link| link.ends_with(".sh") && *link != "functions.sh");
-    let mut count = 0;
-    for script in scripts {
-        if NEED_PROGRAMS.contains(&script) && !is_built {
-            skip(script);
-            continue;
-        }
-        let output = demo.exercise(script, "http");
-        assert!(output.lines().count() >= 5, "{script}:\n{output}");
-        count += 1;
-    }
-    assert!(count >= 5, "{page}");
-    if is_built {
-        let table = demo.exercise("bandwidth.sh", "http");
-        // Amounts of the titles are those that were measured, and each table measures for itself.
-        for words in [
-            "10 MiB in records of 65,536",
-            "10 MiB in records of 16,384",
-            "memory buffer / mailbox: 1.70, here ",
-            "memory buffer / mailbox: 5.12, here ",
-        ] {
-            assert!(table.contains(words), "no {words} in\n{table}");
-        }
-        assert!(!table.contains("1000 MiB") && !table.contains("250 MiB"), "{table}");
-        let table = demo.exercise("scripts_v4.sh", "http");
-        assert!(table.contains("there it was ?200"), "{table}");
-    }
-    let table = demo.exercise("xfer_v4.sh", "http");
-    assert!(table.contains("for 50ms in each row"), "{table}");
-    let table = demo.exercise("perf_files.sh", "http");
-    let row = table
-        .lines()
-        .find(|line| line.starts_with("c 10  64k "))
-        .unwrap_or_default();
-    let cells: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(cells[3..5], ["290", "80"], "{table}");
-    assert!(
-        cells[5].replace(',', "").parse::<f64>().expect("a rate") > 0.0,
-        "{table}"
-    );
-}
-
-/// The pages of the demo in a browser: what a visitor should see first, one right edge, and nothing that is wider than its window.
-const IN_BROWSER: &str = concat!(
-    include_str!("operations/browser.py"),
-    "\n\n",
-    include_str!("demo_in_browser.py")
-);
-
-#[test]
-fn the_pages_fit_a_desktop_and_a_phone() {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let mut programs = std::env::split_paths(&path).flat_map(|directory| names.map(|name| directory.join(name)));
-    let Some(program) = programs.find(|program| program.is_file()) else {
-        return skip("Chromium");
-    };
-    let demo = Demo::start(Layout::Installed);
-    let ran = Command::new("python3")
-        .args(["-c", IN_BROWSER])
-        .arg(program)
-        .arg(format!("http://{}", demo.address))
-        .output()
-        .expect("Python");
-    let errors = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && ran.stdout.ends_with(b"done\n"), "{errors}");
-}
-
-#[test]
 fn engines_of_another_directory_are_used() {
     let sdk = tree().join("sdk");
     let demo = Demo::start_with(Layout::Installed, &["--sdk", sdk.to_str().expect("a path of UTF-8")]);
@@ -289,24 +219,6 @@ fn engines_of_another_directory_are_used() {
     let elsewhere = Demo::start_with(Layout::Installed, &["--sdk", "/nonexistent"]);
     assert!(elsewhere.page().contains("the engine of perl is not there"));
 }
-
-#[test]
-fn exercises_over_tls_have_tables_of_their_own() {
-    let demo = Demo::start_with(Layout::Installed, &["--tls"]);
-    let table = demo.exercise("perf_files.sh", "https");
-    assert!(
-        table.contains("HTTP/1.1 over TLS") && table.contains("HTTP/2 over TLS"),
-        "{table}"
-    );
-    assert_eq!(
-        table.lines().filter(|line| line.starts_with("c 1")).count(),
-        8,
-        "{table}"
-    );
-}
-
-/// Exercises of C programs.
-const NEED_PROGRAMS: [&str; 3] = ["bandwidth.sh", "perf_scripts.sh", "scripts_v4.sh"];
 
 /// The expected content of the reply to a link.
 enum Expectation {
