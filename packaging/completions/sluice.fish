@@ -76,6 +76,7 @@ complete -c sluice -n "__fish_sluice_using_subcommand check" -l client-certifica
 complete -c sluice -n "__fish_sluice_using_subcommand check" -s h -l help -d 'Print help'
 complete -c sluice -n "__fish_sluice_using_subcommand demo" -l listen -d 'Address to listen on; may be repeated. 8080 and localhost:8080 mean this machine only, :8080 every IPv4 address, [::]:8080 every IPv6 address; with port 0 the system chooses the port; unix:/run/x.sock is a unix socket' -r
 complete -c sluice -n "__fish_sluice_using_subcommand demo" -l host -d 'A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses answer to every name' -r
+complete -c sluice -n "__fish_sluice_using_subcommand demo" -l sdk -d 'The directory with the engines of Python, Perl and PHP, as sdk of a checkout [default: beside the program, then /usr/local/lib/sluice and /usr/lib/sluice]' -r -F
 complete -c sluice -n "__fish_sluice_using_subcommand demo" -l tls -d 'Serve https with a new self-signed certificate, for local use'
 complete -c sluice -n "__fish_sluice_using_subcommand demo" -l allow-root -d 'Run as root on addresses that other machines can reach, although every script then runs as root too'
 complete -c sluice -n "__fish_sluice_using_subcommand demo" -s h -l help -d 'Print help'

@@ -10,7 +10,8 @@ use sluice_settings::source::Source;
 use sluice_settings::{ControlSocket, NamedSocket};
 use toml::de::{DeTable, DeValue};
 
-use super::document::{decode, read_config};
+use super::document::decode;
+use super::source_files::read_config;
 
 /// Reads the key `control` of a configuration file.
 ///

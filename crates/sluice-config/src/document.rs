@@ -5,29 +5,23 @@
 //! counts as a mistake; the code that finds one writes its message.
 
 use std::cell::RefCell;
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::OFlags;
 use sluice_script::program::python_modules::module_directories;
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
 use sluice_settings::permission::{self, Subject, Use};
 use sluice_settings::source::Source;
-use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
 use super::description::Described;
 use super::mistake::{ConfigErrors, Mistake};
+use super::source_files::{SourceFiles, missing_engines, read_module};
 
 /// Mistakes reported at once; the rest are only counted.
 const MISTAKES_SHOWN_MAX: usize = 20;
-
-/// Bytes of one configuration file: more than anybody writes, and a bound for a path such as `/dev/zero`.
-const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// A configuration file that is being read.
 pub(crate) struct Document<'a> {
@@ -64,9 +58,6 @@ pub(crate) trait IncludedFiles {
     /// The content of a configuration file. The error is a reason that follows the path.
     fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
 }
-
-/// The files of a source, and what is on the disk.
-pub(super) struct SourceFiles(pub(super) Source);
 
 /// The real file system, for documents that no source is named for.
 static DISK: SourceFiles = SourceFiles(Source::DISK);
@@ -415,65 +406,6 @@ impl Report {
         let files = self.files.borrow();
         let file = files.iter().rfind(|file| file.whole <= line);
         file.map_or_else(Default::default, |file| (file.name.clone(), line - file.whole))
-    }
-}
-
-impl SourceFiles {
-    /// The kind of file at a path. A file of a bundle counts as a file even if this process cannot see it.
-    pub(super) fn kind(&self, path: &Path) -> FileKind {
-        match self.0.has(path) {
-            true => FileKind::File,
-            false => FileKind::at(path),
-        }
-    }
-
-    /// Reads a template of at most `TEMPLATE_BYTES_MAX` bytes.
-    pub(super) fn read_template(&self, path: &Path) -> Result<String, String> {
-        match self.0.read(path, TEMPLATE_BYTES_MAX as u64) {
-            Ok(Some(content)) => String::from_utf8(content).map_err(|_| "is not UTF-8 text".to_owned()),
-            Ok(None) => Err(format!("is larger than {} KiB", TEMPLATE_BYTES_MAX >> 10)),
-            Err(error) => Err(format!("cannot be read: {}", reason(&error))),
-        }
-    }
-}
-
-impl IncludedFiles for SourceFiles {
-    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.0.names(directory)
-    }
-
-    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
-        read_config(file, &self.0)
-    }
-}
-
-/// The engines of a route that cannot be started: why, and what to do.
-fn missing_engines(engines: &EngineSettings) -> Vec<String> {
-    let missing = sluice_script::program::engine::missing_engines(engines).into_iter();
-    missing.map(|missing| missing.to_string()).collect()
-}
-
-/// The text of a module, as far as it is needed: applications are short.
-fn read_module(path: &Path) -> Option<String> {
-    const BYTES_MAX: u64 = 1 << 20;
-    let mut text = Vec::new();
-    // Neither a FIFO nor a lease is waited for.
-    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblocking)
-        .open(path)
-        .ok()?;
-    file.take(BYTES_MAX).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.
-pub(crate) fn read_config(path: &Path, source: &Source) -> Result<Vec<u8>, String> {
-    match source.read(path, CONFIG_BYTES_MAX) {
-        Ok(Some(bytes)) => Ok(bytes),
-        Ok(None) => Err(format!("is larger than {} MiB", CONFIG_BYTES_MAX >> 20)),
-        Err(error) => Err(format!("cannot be read: {}", reason(&error))),
     }
 }
 

@@ -59,6 +59,7 @@ mod server;
 mod server_watch;
 mod site;
 mod sites;
+mod source_files;
 mod start;
 mod suggest;
 mod syntax;
@@ -91,9 +92,10 @@ pub use start::{contents, sources};
 pub use users::parse_user;
 pub use warnings::warnings;
 
-use document::{Document, SourceFiles, decode, read_config};
+use document::{Document, decode};
 use included::INCLUDED;
 use root::{ROOT, Root};
+use source_files::{SourceFiles, read_config};
 
 /// Reads a configuration file and checks that the directories and files that it names exist.
 ///

@@ -21,7 +21,13 @@ const NOT_FOR_USERS: [&str; 8] = [
     "fuzz/",
 ];
 /// Words of other programs in pages for users, outside the first columns of the guides about moving from these programs.
-const OF_OTHERS: [&str; 4] = ["add_header", "auth_pam", "default_server", "realpath_cache_ttl"];
+const OF_OTHERS: [&str; 5] = [
+    "add_header",
+    "auth_pam",
+    "default_server",
+    "public_html",
+    "realpath_cache_ttl",
+];
 /// Endings of files, which tell the file `server.log` from a key of `[server]`.
 const ENDINGS: [&str; 6] = [".log", ".md", ".py", ".rs", ".sh", ".toml"];
 /// Words between the last of several keys and their table.
