@@ -109,9 +109,9 @@ for number in (0, 2, 3, 4):
         .python("channels", text)
         .script_route("/bob/*", &keys)
         .start();
-    // A pipe is open to the server too; a large body is stored in a file.
-    for (bytes, mode) in [(5, 666), (200_000, 600)] {
-        let expected = format!("body b'hello'\n0 {BOB} {mode}\n2 {BOB} 666\n3 {BOB} 666\n4 {BOB} 600\n");
+    // A pipe is open to the server too; a large body is stored in a file of the server, which the script can only read.
+    for (bytes, owner, mode) in [(5, BOB, 666), (200_000, SERVER, 444)] {
+        let expected = format!("body b'hello'\n0 {owner} {mode}\n2 {BOB} 666\n3 {BOB} 666\n4 {BOB} 600\n");
         let body = b"hello".repeat(bytes / 5);
         let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
         let head = b"POST /bob/channels HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
