@@ -100,11 +100,11 @@ fn cache_statistics_are_logged_at_purge_and_exit() {
     }
     let line = purge(&server);
     let expected =
-        "1 files of 4 bytes; 2 hits, 4 misses, 0 unchanged, 0 changed, 0 evicted, 1 too large, 1 just changed";
+        "1 file of 4 bytes; 2 hits, 4 misses, 0 unchanged, 0 changed, 0 evicted, 1 too large, 1 just changed";
     assert!(line.ends_with(expected), "{line}");
     server.get("/a.txt");
     let line = purge(&server);
-    assert!(line.contains("1 files of 4 bytes; 2 hits, 5 misses"), "{line}");
+    assert!(line.contains("1 file of 4 bytes; 2 hits, 5 misses"), "{line}");
     let ended = server.stop();
     assert!(
         ended.errors.contains("cache: 0 files of 0 bytes; 2 hits, 5 misses"),
@@ -144,7 +144,7 @@ fn revalidations_are_counted() {
     server.get("/a.txt");
     let line = purge(&server);
     assert!(
-        line.contains("0 hits, 1 misses, 2 unchanged, 1 changed, 0 evicted"),
+        line.contains("0 hits, 1 miss, 2 unchanged, 1 changed, 0 evicted"),
         "{line}"
     );
 }
