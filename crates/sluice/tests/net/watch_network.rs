@@ -10,7 +10,7 @@ use rcgen::ExtendedKeyUsagePurpose;
 use rustls::version::{TLS12, TLS13};
 use socket2::SockRef;
 
-use sluice_testing::{Authority, Client, DEADLINE, Server, Setup, TlsClient, Watcher, curl};
+use sluice_testing::{Authority, Client, DEADLINE, Server, Setup, TlsClient, Watcher, curl, wait_until};
 
 const CONNECTION: &[&str] = &["--items", "connection"];
 
@@ -418,9 +418,10 @@ fn octets_are_shown_in_both_directions_without_secrets() {
     watcher.lines(3, "HTTP/1.1 200 OK");
     watcher.lines(3, "ookie:*********.");
     server.get("/a.txt");
-    watcher.line("hello");
-    // In a hex dump a secret is split at the end of a row.
-    let shown: String = watcher.text().lines().filter_map(|line| line.get(106..)).collect();
+    // In a hex dump a text is split at the end of a row.
+    let shown = || -> String { watcher.text().lines().filter_map(|line| line.get(106..)).collect() };
+    assert!(wait_until(|| shown().contains("hello")), "{}", watcher.text());
+    let shown = shown();
     assert!(
         shown.contains("Authorization:**") && shown.contains("\"user\":\"ann\""),
         "{shown}"
