@@ -46,7 +46,7 @@ pub struct Line<'a> {
 
 /// The request of a line.
 pub struct LoggedRequest<'a> {
-    /// The method, a token, which needs no escape (RFC 9110 §9.1); `-` if the head could not be parsed.
+    /// The method; `-` if the head could not be parsed.
     pub method: &'a str,
     /// The target.
     pub uri: &'a Uri,
@@ -220,13 +220,13 @@ impl Text<'_> {
             Item::ProcessId => self.number(std::process::id()),
             Item::Time(point, format) => self.time(format, line.time_at(*point)),
             Item::RequestLine => {
-                self.push(line.request.method.as_bytes());
+                self.quoted(line.request.method.as_bytes());
                 self.push(b" ");
                 self.quoted(line.target().as_bytes());
                 self.push(b" ");
                 self.push(protocol(line.request.version).as_bytes());
             }
-            Item::Method => self.push(line.request.method.as_bytes()),
+            Item::Method => self.quoted(line.request.method.as_bytes()),
             Item::Path => self.quoted(line.path().as_bytes()),
             Item::Query => {
                 if let Some(query) = line.request.uri.query() {

@@ -33,6 +33,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use self::region::AnnouncedRegion;
+use self::request_read::FirstOutput;
 pub(crate) use self::state::Age;
 use self::state::{Delivery, State};
 use crate::exchange::buffer::{Answering, Buffer};
@@ -98,7 +99,7 @@ pub(crate) struct Relay {
     /// The script has sent a callout: it may wait for the answer.
     has_called_out: bool,
     /// The first output after the request, while it is not known whether the script has read of the request.
-    first_output: Option<Bytes>,
+    first_output: Option<FirstOutput>,
     /// Finds out what the silent script waits for.
     check: Option<JoinHandle<Option<BlockedRead>>>,
     /// `check` also waits for the answer what of CGIPLUSIN is unread.
@@ -471,7 +472,8 @@ impl Relay {
         match read {
             Ok(Some(bytes)) => {
                 if self.state == State::Unread {
-                    self.first_output = Some(bytes);
+                    let is_all_read = self.channels.cgiplusin.is_all_read();
+                    self.first_output = Some(FirstOutput { bytes, is_all_read });
                 } else {
                     self.push(bytes);
                 }

@@ -443,8 +443,8 @@ mod tests {
             panic!("there is no engine");
         };
         let expected = format!(
-            "the engine of php is not there (php/build/sluice-php or php/sluice-php in {}): build it (make sdk), or name its directory: sdk = \"…\" in [server], or \
-             sluice serve --sdk DIR",
+            "the engine of php is not there (php/build/sluice-php or php/sluice-php in {}): install it (apt install sluice-php; from the sources make sdk), or name its directory: \
+             sdk = \"…\" in [server], or sluice serve --sdk DIR",
             sdk.path().display()
         );
         assert_eq!(missing.to_string(), expected);

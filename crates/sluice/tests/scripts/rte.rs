@@ -251,7 +251,7 @@ fn a_missing_engine_is_a_warning_at_the_start_and_503_until_it_is_there() {
             "directory = \"htdocs/rte\", mode = \"rte\", engine = \"python\"",
         )
         .start();
-    server.log_line("build it (make sdk)");
+    server.log_line("from the sources make sdk");
     let response = server.get("/rte/a.py");
     assert_eq!(response.status, 503);
     assert!(

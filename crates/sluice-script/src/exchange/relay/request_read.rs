@@ -7,11 +7,12 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sluice_http::fault::Fault;
 use tokio::time::timeout;
 
 use super::Relay;
-use super::state::State;
+use super::state::{Age, Delivery, State};
 use crate::exchange::pump::Pump;
 use crate::process::idle_timer::Expired;
 use crate::process::input::Input;
@@ -19,6 +20,22 @@ use crate::process::process_fault::Violation;
 
 /// How long the answer to the question may take what a script has read.
 const READ_ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// The first output since the request was sent.
+pub(super) struct FirstOutput {
+    pub(super) bytes: Bytes,
+    /// Whether the script had read everything when these bytes were taken. The mailbox is read first, then the pipe is asked.
+    pub(super) is_all_read: bool,
+}
+
+/// The part of its request that the script had read when it wrote.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestRead {
+    Nothing,
+    BeforeOutput,
+    /// Something was left when the output was taken, and less when a thread had counted it: the script may have read after it wrote.
+    Perhaps,
+}
 
 impl Relay {
     /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
@@ -57,15 +74,26 @@ impl Relay {
 
     /// The first output waits until it is known whether the script has read of its request: mostly at once.
     pub(super) fn poll_first_output(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        let Poll::Ready(is_unread) = self.channels.cgiplusin.poll_is_unread(context) else {
-            // A script that keeps the pipe locked is ended.
-            return match ready!(self.idle_timer.poll_expired(context)) {
-                Expired::Check => Poll::Ready(Ok(())),
-                expired => Poll::Ready(Err(self.too_slow(expired))),
-            };
+        let Some(first) = &self.first_output else {
+            return Poll::Ready(Ok(()));
         };
-        if let Some(bytes) = self.first_output.take() {
-            self.check_request(&bytes, is_unread)?;
+        let read = if first.is_all_read {
+            RequestRead::BeforeOutput
+        } else {
+            match self.channels.cgiplusin.poll_is_unread(context) {
+                Poll::Ready(true) => RequestRead::Nothing,
+                Poll::Ready(false) => RequestRead::Perhaps,
+                // A script that keeps the pipe locked is ended.
+                Poll::Pending => {
+                    return match ready!(self.idle_timer.poll_expired(context)) {
+                        Expired::Check => Poll::Ready(Ok(())),
+                        expired => Poll::Ready(Err(self.too_slow(expired))),
+                    };
+                }
+            }
+        };
+        if let Some(FirstOutput { bytes, .. }) = self.first_output.take() {
+            self.check_request(&bytes, read)?;
             self.push(bytes);
         }
         Poll::Ready(Ok(()))
@@ -73,10 +101,10 @@ impl Relay {
 
     /// The first output after the request was sent. It is the reply only if the script has read of the request; otherwise it belongs
     /// to an earlier exchange: the script has written more than one end sentinel, a child process writes late, or the end sentinel
-    /// was not one.
-    fn check_request(&mut self, bytes: &[u8], is_unread: bool) -> Result<(), Fault> {
-        // The mailbox is read first, then the pipe is asked: these bytes were written before the answer was given.
-        if !is_unread {
+    /// was not one. A new process has no earlier exchange.
+    fn check_request(&mut self, bytes: &[u8], read: RequestRead) -> Result<(), Fault> {
+        let is_new = self.delivery != Delivery::Record(Age::Used);
+        if read == RequestRead::BeforeOutput || read == RequestRead::Perhaps && is_new {
             self.state = self.state.read();
             self.events
                 .process(|| "the script has read its request, and writes its reply".into());
