@@ -472,7 +472,7 @@ impl Relay {
         match read {
             Ok(Some(bytes)) => {
                 if self.state == State::Unread {
-                    let is_all_read = self.channels.cgiplusin.is_all_read();
+                    let is_all_read = self.channels.cgiplusin.is_empty();
                     self.first_output = Some(FirstOutput { bytes, is_all_read });
                 } else {
                     self.push(bytes);

@@ -183,6 +183,12 @@ impl PipeWriter {
         Ok(())
     }
 
+    /// Whether nothing is left in the queue or in the pipe. What a thread is writing at this moment counts as read, because a script may answer before the thread has
+    /// come back. One system call, which takes no lock of the pipe.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.lock().queue.is_empty() && self.shared.read.events(PollFlags::IN).is_empty()
+    }
+
     /// Whether the script has read everything. One system call, which takes no lock of the pipe.
     pub(crate) fn is_all_read(&self) -> bool {
         self.shared.lock().is_flushed() && self.shared.read.events(PollFlags::IN).is_empty()

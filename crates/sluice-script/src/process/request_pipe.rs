@@ -108,6 +108,11 @@ impl RequestPipe {
         unread >= self.delivered && (self.delivered == 0 || !self.pipe.is_all_read())
     }
 
+    /// Whether nothing of the request waits or is in the pipe: the script has read it. One system call.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.pipe.is_empty()
+    }
+
     /// Whether the script has read all that was written since `begin`, and nothing waits to be written. One system call.
     pub(crate) fn is_all_read(&self) -> bool {
         self.waiting.is_empty() && self.pipe.is_all_read()
