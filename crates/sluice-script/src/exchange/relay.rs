@@ -555,6 +555,9 @@ impl Relay {
                 self.pump = None;
                 self.channels.input = None;
             }
+        } else if let Some(input) = self.channels.input.as_mut().filter(|input| input.is_truncated()) {
+            // The last bytes of the body may still be on their way.
+            let _ = input.poll_flushed(context);
         }
         Ok(())
     }

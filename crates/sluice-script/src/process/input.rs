@@ -78,11 +78,16 @@ impl Input {
         self.pipe.is_flushed()
     }
 
-    /// The script reads an end-of-file after the bytes that are in the pipe, if it knows what that means.
+    /// The script reads an end-of-file after the bytes that were passed on, if it knows what that means. `poll_flushed` brings it about.
     pub(crate) fn end_early(&mut self) {
         if self.can_be_cut {
             self.pipe.truncate();
         }
+    }
+
+    /// Whether `end_early` has taken effect, or will.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.pipe.is_truncated()
     }
 
     /// Whether `restore` has something to do. One system call.
@@ -145,6 +150,31 @@ mod tests {
         assert_eq!(write(&mut input, b"next").await.expect("room"), 4);
         assert_eq!(rustix::io::read(&reader, &mut read).expect("bytes"), 4);
         assert_eq!(&read[..4], b"next");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_the_pipe_had_no_room_for_come_before_the_end() {
+        const BYTES: usize = 90_000;
+        let (input, reader) = input();
+        let mut input = input.that_can_be_cut();
+        let (part, mut written) = (vec![1; BYTES], 0);
+        while written < BYTES {
+            poll_fn(|context| input.poll_write_ready(context))
+                .await
+                .expect("a pipe");
+            written += input.try_write(&part[written..]).expect("room");
+        }
+        input.end_early();
+        assert!(!input.is_flushed(), "more than a pipe can hold");
+        let script = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            std::io::Read::read_to_end(&mut std::fs::File::from(reader), &mut read).expect("an end");
+            read.len()
+        });
+        poll_fn(|context| input.poll_flushed(context)).await;
+        assert_eq!(script.join().expect("no panic"), BYTES);
+        input.restore().await;
+        assert!(input.take_problem().is_none());
     }
 
     #[tokio::test]

@@ -34,6 +34,8 @@ const EMPTYING_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct PipeWriter {
     /// A duplicate of the writing end, once the pipe was full. It is closed before the end itself.
     room: Option<pipe::Sender>,
+    /// The script gets an end-of-file after the bytes in the queue, and no others.
+    is_truncated: bool,
     shared: Arc<WriterShared>,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct WriterShared {
 
 #[derive(Default)]
 struct State {
-    /// `None` after the end within a body.
+    /// `None` after the end of a truncated body.
     write: Option<Arc<PipeEnd>>,
     queue: Vec<u8>,
     /// Bytes that a thread is writing; what the pipe does not take returns to the queue.
@@ -91,6 +93,7 @@ impl PipeWriter {
                 state: Mutex::new(state),
             }),
             room: None,
+            is_truncated: false,
         }
     }
 
@@ -110,7 +113,7 @@ impl PipeWriter {
     /// `WouldBlock`: none. `BrokenPipe`: it has no writing end, or the system refuses it.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.shared.lock();
-        if state.write.is_none() || state.is_broken {
+        if self.is_truncated || state.is_broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let room = state.room();
@@ -141,6 +144,8 @@ impl PipeWriter {
         let _ = self.drive(context);
         let mut state = self.shared.lock();
         if state.is_flushed() || state.is_broken {
+            drop(state);
+            self.end_if_written();
             return Poll::Ready(());
         }
         state.wait_for_end(context);
@@ -149,8 +154,10 @@ impl PipeWriter {
 
     /// Has the task woken when the pipe is full, and goes on when there is room again.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        self.end_if_written();
         let mut state = self.shared.lock();
         if state.is_working {
+            state.wakes_at_end |= self.is_truncated;
             match &mut state.waker {
                 Some(waker) => waker.clone_from(context.waker()),
                 none => *none = Some(context.waker().clone()),
@@ -242,6 +249,7 @@ impl PipeWriter {
         });
         let emptied = emptied.await.map_err(|_| io::ErrorKind::TimedOut)?;
         self.room = None;
+        self.is_truncated = false;
         emptied.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
     }
 
@@ -256,20 +264,31 @@ impl PipeWriter {
         Poll::Ready(())
     }
 
-    /// The script reads the end after the bytes that are in the pipe.
+    /// The script reads an end-of-file after the bytes that were taken before. `drive` brings it about.
     pub(crate) fn truncate(&mut self) {
-        self.room = None;
+        self.is_truncated = true;
+        self.end_if_written();
+    }
+
+    /// Closes the writing end of a truncated pipe once all bytes are in it.
+    fn end_if_written(&mut self) {
+        if !self.is_truncated {
+            return;
+        }
         let mut state = self.shared.lock();
-        state.queue.clear();
-        state.awaits_room = false;
+        if !state.is_flushed() && !state.is_broken {
+            return;
+        }
         let write = state.write.take();
         drop(state);
+        // The duplicate first: the last close may wait, so it is left to a thread (`PipeEnd`).
+        self.room = None;
         drop(write);
     }
 
-    /// Whether it has no writing end.
+    /// Whether it was truncated.
     pub(crate) fn is_truncated(&self) -> bool {
-        self.shared.lock().write.is_none()
+        self.is_truncated
     }
 }
 
