@@ -3,6 +3,7 @@
 //! Not here: when a process is ended, which the server decides.
 
 pub(crate) mod families;
+pub(crate) mod orphan_user;
 pub(crate) mod orphans;
 pub(crate) mod pidfd;
 pub(crate) mod proc_state;

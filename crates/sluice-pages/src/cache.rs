@@ -5,7 +5,7 @@ use sluice_report::cache::{Entry, FileCache};
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{counted, section, table, tile, tiles, unbroken};
+use crate::html::{section, table, tile, tiles, unbroken};
 use crate::view::View;
 
 impl View for FileCache {
@@ -17,7 +17,7 @@ impl View for FileCache {
         let lookups = from_memory + self.misses + self.changed + self.too_large + self.just_changed;
         html! {
             (tiles(&[
-                tile("from memory", text::share(from_memory, lookups), format!("of {}", counted(lookups, "lookup"))),
+                tile("from memory", text::share(from_memory, lookups), format!("of {}", text::counted(lookups, "lookup", "lookups"))),
                 tile("without a check", text::share(self.hits, lookups), text::number(self.hits)),
                 tile("checked, unchanged", text::share(self.unchanged, lookups), text::number(self.unchanged)),
                 tile("not in memory", text::share(self.misses, lookups), text::number(self.misses)),

@@ -85,13 +85,6 @@ pub(crate) fn trouble(count: u64) -> Markup {
     html! { span.trouble[count > 0] { (text::number(count)) } }
 }
 
-/// A number with what is counted: `1 file`, `2 files`.
-#[must_use]
-pub(crate) fn counted(count: u64, one: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{} {one}{ending}", text::number(count))
-}
-
 /// The look of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
@@ -199,14 +192,6 @@ mod tests {
             let shown = tiles(&vec![tile("a", "1", "b"); count]).into_string();
             assert!(shown.starts_with(&format!("<div class=\"tiles {class}\">")), "{shown}");
         }
-    }
-
-    #[test]
-    fn one_is_singular() {
-        assert_eq!(
-            [0, 1, 1234].map(|count| counted(count, "file")),
-            ["0 files", "1 file", "1,234 files"]
-        );
     }
 
     #[test]

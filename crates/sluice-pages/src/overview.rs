@@ -7,7 +7,7 @@ use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{Mark, Tile, counted, fact, facts, section, table, tile, tiles, trouble};
+use crate::html::{Mark, Tile, fact, facts, section, table, tile, tiles, trouble};
 use crate::view::View;
 
 impl View for Overview {
@@ -44,7 +44,11 @@ fn glance(overview: &Overview) -> [Tile; 8] {
         Some(cache) => tile(
             "cache hits",
             text::share(cache.hits, cache.hits + cache.misses),
-            format!("{}, {}", counted(cache.files, "file"), text::bytes(cache.bytes)),
+            format!(
+                "{}, {}",
+                text::counted(cache.files, "file", "files"),
+                text::bytes(cache.bytes)
+            ),
         ),
         None => tile("cache hits", "–", "the file cache is off"),
     };

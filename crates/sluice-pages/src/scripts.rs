@@ -8,7 +8,7 @@ use sluice_report::scripts::{Ended, Phase, Pool, ProcessReport, ProcessRequest, 
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{counted, figure, section, table, trouble, unbroken};
+use crate::html::{figure, section, table, trouble, unbroken};
 use crate::view::View;
 
 impl View for Scripts {
@@ -84,7 +84,7 @@ fn about(pool: &Pool) -> Markup {
         let waiting = text::number(pool.waiting as u64);
         parts.push(format!(
             "{waiting} of {} may wait",
-            counted(pool.queue_max as u64, "request")
+            text::counted(pool.queue_max as u64, "request", "requests")
         ));
     }
     html! {
@@ -128,14 +128,14 @@ fn ended_table(number: usize, pool: &Pool) -> Markup {
         let lived = text::uptime(ended.lived_ms / 1000);
         vec![
             html! { (text::moment(ended.at)) },
-            html! { (ended.pid) br; (counted(ended.uses, "request")) ", lived " (unbroken(lived)) },
+            html! { (ended.pid) br; (text::counted(ended.uses, "request", "requests")) ", lived " (unbroken(lived)) },
             html! { (ended.why) br; span.trouble[!is_well(ended)] { (ended.exit) } },
         ]
     };
     let id = format!("ended-{number}");
     html! {
         details id=(id) open[pool.ended.iter().any(|ended| !is_well(ended))] {
-            summary { "How the last " (counted(pool.ended.len() as u64, "process")) " ended" }
+            summary { "How the last " (text::counted(pool.ended.len() as u64, "process", "processes")) " ended" }
             (table(&["when", "process", "end"], &pool.ended.iter().map(row).collect::<Vec<_>>()))
         }
     }

@@ -10,7 +10,7 @@ use sluice_report::traffic::Counts;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{Mark, counted, fact, facts, section, table, tile, tiles};
+use crate::html::{Mark, fact, facts, section, table, tile, tiles};
 use crate::view::View;
 
 impl View for Statistics {
@@ -82,7 +82,7 @@ fn times(id: &str, title: &str, times: &Times) -> Markup {
         label: &format!("{title}: exchanges in classes of times that double"),
         values: &bars,
         bad: &[],
-        shown: &|value| counted(value, "exchange"),
+        shown: &|value| text::counted(value, "exchange", "exchanges"),
         marks: &marks,
     };
     section(

@@ -29,7 +29,7 @@
 
 static struct {
     char path[MAXPATHLEN];
-    int descriptor; /* of the directory, with its lock; 0: there is none */
+    int descriptor; /* of the locked directory; 0 before it is made */
     pid_t owner;    /* the process that has made it: not its child of --fresh=fork */
     bool has_swept; /* what killed processes have left */
     zend_string *setting; /* upload_tmp_dir as it was configured */

@@ -217,5 +217,5 @@ def serve(channel, environment, options):
         sluice_engine.uses += 1
         serve_one(record)
         if application.problem or application.must_end:
-            break  # a new process tries again; a thread reads what is not its own
+            break  # A thread reads a body that is not its own: this process is replaced.
     exit_now()

@@ -302,7 +302,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The key before a `=` on this line, which is read, too. `None`, and nothing is read, if there is none. The parts of a key in quotation
+    /// Reads the key before a `=` on this line, and the `=`. `None` without a key; then nothing is read. The parts of a key in quotation
     /// marks are names of the user.
     fn key(&mut self) -> Option<String> {
         let at = self.at();

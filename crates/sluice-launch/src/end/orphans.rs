@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::end::families;
+use crate::end::{families, orphan_user};
 
 /// The list of the main thread's children, if this process is a subreaper.
 static CHILDREN: OnceLock<File> = OnceLock::new();
@@ -104,6 +104,7 @@ pub(crate) fn list() -> io::Result<Option<Orphans>> {
         let is_left = !is_reaped(*pid);
         if !is_left {
             families::forget(*pid);
+            orphan_user::forget(*pid);
         }
         is_left
     });

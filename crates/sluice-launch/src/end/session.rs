@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::end::pidfd::{Signal, kill};
 use crate::end::rlimit_mark;
-use crate::end::{families, orphans};
+use crate::end::{families, orphan_user, orphans};
 
 /// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits
 /// for a disk.
@@ -278,6 +278,7 @@ impl Pass {
         };
         if !are_all {
             families::retain_unknown(&mut first, family.session);
+            orphan_user::retain_own(&mut first, family.session);
         }
         let others = match first.is_empty() || are_all {
             true => Vec::new(),

@@ -22,7 +22,7 @@ pub(crate) fn check(program: &Program, server: u32) -> Result<(), Refusal> {
     match program.memory.iter().chain(stdin).all(|file| is_own(file, server)) {
         true => Ok(()),
         false => Err(Refusal(
-            "its memory buffer, or the file of its standard input, is none that the server process has made".to_owned(),
+            "its memory buffer or the file of its standard input was not made by the server process".to_owned(),
         )),
     }
 }

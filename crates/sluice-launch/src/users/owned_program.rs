@@ -104,7 +104,7 @@ impl OwnedPrograms {
         }
     }
 
-    /// Takes out of an environment what is not from the configuration, and has programs run other code than their own.
+    /// Removes from an environment the variables that make a program run code of somebody else, unless the configuration sets them.
     pub(crate) fn clean(&self, environment: &mut Vec<u8>) {
         let is_harmless = |entry: &[u8]| {
             let whole = entry.strip_suffix(b"\0").unwrap_or(entry);

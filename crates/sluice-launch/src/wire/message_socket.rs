@@ -112,8 +112,8 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>
 /// Receives a message without waiting. `None` at the end.
 ///
 /// # Errors
-/// `WouldBlock`: there is none now. `InvalidData`: it is larger than the buffer, or has too many descriptors, which are closed on another
-/// thread, because that may wait.
+/// `WouldBlock`: no message has arrived. `InvalidData`: the message is larger than the buffer, or has too many descriptors; another thread closes
+/// them, because that may wait.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Arrived>> {
     let received = foreign::received::receive(socket, buffer, UNKNOWN_USER)?;
     if received.is_cut || received.descriptors.len() > FDS_MAX {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::iter::from_fn;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::io::Errno;
@@ -74,6 +75,39 @@ fn orphans_that_were_judged_are_not_read_again_at_the_end_of_each_script() {
             let second = calls_of_an_end();
             assert!(second < ORPHANS, "{first}, then {second}");
             end_orphans();
+        },
+    );
+}
+
+#[test]
+fn orphans_of_another_user_than_the_script_are_asked_for_their_user_alone() {
+    const ORPHANS: u64 = 100;
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    run_isolated(
+        "isolated::orphans_of_another_user_than_the_script_are_asked_for_their_user_alone",
+        || {
+            prepare_process().unwrap();
+            let command = format!("for i in $(seq {ORPHANS}); do sleep 1000 & done");
+            let mut shell = Command::new("/bin/sh");
+            let shell = shell.args(["-c", &command]).stdin(Stdio::null()).stdout(Stdio::null());
+            assert!(shell.uid(64_321).status().unwrap().success());
+            let calls_of_an_end = |uid: u32| {
+                let mut script = Command::new("/bin/true").uid(uid).spawn().unwrap();
+                let leader = i32::try_from(script.id()).unwrap();
+                let before = read_calls();
+                end_session(leader, "a-mark-that-nobody-has").unwrap();
+                let calls = read_calls() - before;
+                assert!(script.wait().unwrap().success());
+                calls
+            };
+            let [of_another, again, own] = [64_322, 64_322, 64_321].map(calls_of_an_end);
+            // Before the assertions, because orphans keep the output of a test open.
+            end_orphans();
+            assert!(of_another < 2 * ORPHANS, "one read of each: {of_another}");
+            assert!(again < ORPHANS, "{of_another}, then {again}");
+            assert!(own >= 6 * ORPHANS, "each is judged twice: {own}");
         },
     );
 }

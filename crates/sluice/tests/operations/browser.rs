@@ -12,7 +12,7 @@ const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 const BROWSER: &str = include_str!("browser.py");
 
-/// The browser; `None` after a message if there is none.
+/// The browser; `None`, after a message, if none is installed.
 pub(crate) fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
