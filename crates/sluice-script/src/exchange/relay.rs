@@ -549,6 +549,8 @@ impl Relay {
                     format!("standard input: {bytes} bytes of the request's body so far")
                 });
             }
+            // The pump may have nothing more for now, while bytes that it has passed on wait for room in the pipe.
+            let _ = input.drive(context);
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
             let is_written = pump.is_done() && input.poll_flushed(context).is_ready();
             if is_written && self.delivery == Delivery::Environment {

@@ -68,6 +68,11 @@ impl Input {
         self.pipe.poll_room(context)
     }
 
+    /// Goes on with bytes that have found the pipe full, when there is room again.
+    pub(crate) fn drive(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        self.pipe.drive(context)
+    }
+
     /// Ready when all bytes are in the pipe.
     pub(crate) fn poll_flushed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.pipe.poll_flushed(context)
@@ -175,6 +180,31 @@ mod tests {
         assert_eq!(script.join().expect("no panic"), BYTES);
         input.restore().await;
         assert!(input.take_problem().is_none());
+    }
+
+    #[tokio::test]
+    async fn bytes_that_the_pipe_had_no_room_for_follow_while_the_client_is_silent() {
+        const BYTES: usize = 90_000;
+        let (mut input, reader) = input();
+        let (part, mut written) = (vec![1; BYTES], 0);
+        while written < BYTES {
+            poll_fn(|context| input.poll_write_ready(context))
+                .await
+                .expect("a pipe");
+            written += input.try_write(&part[written..]).expect("room");
+        }
+        let script = tokio::task::spawn_blocking(move || {
+            let mut read = vec![0; BYTES];
+            std::io::Read::read_exact(&mut std::fs::File::from(reader), &mut read).expect("all bytes");
+        });
+        let driven = poll_fn(|context| {
+            let _ = input.drive(context);
+            Poll::<()>::Pending
+        });
+        tokio::select! {
+            done = script => done.expect("no panic"),
+            () = driven => {}
+        }
     }
 
     #[tokio::test]
