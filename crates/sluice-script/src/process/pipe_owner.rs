@@ -12,7 +12,8 @@ use sluice_launch::RunAs;
 pub(crate) struct PipeOwner {
     /// The number of its user.
     uid: u32,
-    run_as: RunAs,
+    /// `None` for a process that ends already, whose settings are not known any more.
+    run_as: Option<RunAs>,
     end: Box<EndProcess>,
 }
 
@@ -35,14 +36,18 @@ impl PipeOwner {
     ) -> Arc<PipeOwner> {
         Arc::new(PipeOwner {
             uid,
-            run_as,
+            run_as: Some(run_as),
             end: Box::new(end),
         })
     }
 
     /// A process that ends already.
     pub(crate) fn ending(uid: u32) -> Arc<PipeOwner> {
-        PipeOwner::new(RunAs::Usual, uid, |_, _| {})
+        Arc::new(PipeOwner {
+            uid,
+            run_as: None,
+            end: Box::new(|_, _| {}),
+        })
     }
 
     pub(crate) fn uid(&self) -> u32 {
@@ -50,13 +55,13 @@ impl PipeOwner {
     }
 
     pub(crate) fn runs_as(&self, run_as: &RunAs) -> bool {
-        self.run_as == *run_as
+        self.run_as.as_ref() == Some(run_as)
     }
 
     /// The user, for messages.
     pub(crate) fn user(&self) -> impl fmt::Display + use<> {
         match &self.run_as {
-            RunAs::User(name) => format!("user {name}"),
+            Some(RunAs::User(name)) => format!("user {name}"),
             _ => format!("the user with number {}", self.uid),
         }
     }
@@ -64,5 +69,19 @@ impl PipeOwner {
     /// Ends the process, because it keeps one of its pipes locked.
     pub(crate) fn end_process(&self, blocked: Blocked, waited: Duration) {
         (self.end)(blocked, waited);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_stands_for_no_setting_of_a_user() {
+        let owner = PipeOwner::ending(7);
+        assert!(!owner.runs_as(&RunAs::Usual) && !owner.runs_as(&RunAs::User("ann".into())));
+        assert_eq!(owner.user().to_string(), "the user with number 7");
+        let running = PipeOwner::new(RunAs::Usual, 7, |_, _| {});
+        assert!(running.runs_as(&RunAs::Usual));
     }
 }

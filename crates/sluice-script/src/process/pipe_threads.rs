@@ -14,8 +14,11 @@
 //! (`pipe_reader`, `pipe_writer`), and whose process it is (`pipe_owner`).
 
 use std::collections::VecDeque;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -176,12 +179,20 @@ impl PipeThreads {
         if self.0.hung.load(Ordering::Relaxed) < RUNNING_OF_USER_MAX {
             return false;
         }
+        // Outside of the lock. The script has just been found by the same call.
+        let owner = match run_as {
+            RunAs::Owner(file) => uid_of(file),
+            RunAs::Usual | RunAs::User(_) => None,
+        };
         let state = self.0.lock();
-        let is_refused = |owner: &PipeOwner| state.refused.contains(&owner.uid());
-        state
-            .running
-            .iter()
-            .any(|running| running.owner.runs_as(run_as) && is_refused(&running.owner))
+        let is_refused = |uid: &u32| state.refused.contains(uid);
+        let has_user = |running: &&Running| running.owner.runs_as(run_as);
+        owner.is_some_and(|uid| is_refused(&uid))
+            || state
+                .running
+                .iter()
+                .filter(has_user)
+                .any(|running| is_refused(&running.owner.uid()))
     }
 
     /// Ends the threads once there is nothing more to do.
@@ -189,6 +200,12 @@ impl PipeThreads {
         self.0.lock().is_closed = true;
         self.0.work.notify_all();
     }
+}
+
+/// The owner of a file.
+fn uid_of(file: &CStr) -> Option<u32> {
+    let about = std::fs::metadata(OsStr::from_bytes(file.to_bytes())).ok()?;
+    Some(about.uid())
 }
 
 impl Shared {
