@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::foreign::option::{NO_LINGER, set_option};
 
@@ -21,9 +21,6 @@ const WAITING_MAX: usize = 4096;
 
 /// Threads of this process, whatever the number of users.
 const THREADS_MAX: usize = 128;
-
-/// An operation that takes as long is reported as one that hangs.
-const LATE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a thread waits for another operation.
 const IDLE: Duration = Duration::from_secs(10);
@@ -60,8 +57,8 @@ struct State {
 /// The operations for one user.
 #[derive(Default)]
 struct Share {
-    /// The beginnings of those that run.
-    running: Vec<Instant>,
+    /// The number of those that run.
+    running: usize,
     /// The number of those in `next`.
     admitted: usize,
     waiting: VecDeque<Operation>,
@@ -82,18 +79,6 @@ pub fn close_elsewhere(user: u32, descriptors: impl IntoIterator<Item = OwnedFd>
     }
 }
 
-/// The number of operations for a user that hang: those that have taken a second or longer, and those that wait behind them.
-#[must_use]
-pub fn hanging_elsewhere(user: u32) -> usize {
-    POOL.hanging(user, Instant::now())
-}
-
-/// The number of operations that were not done, because too many hang.
-#[must_use]
-pub fn lost_elsewhere() -> u64 {
-    POOL.lock().as_ref().map_or(0, |state| state.lost)
-}
-
 /// Closes a descriptor of a foreign object, on the calling thread, which may wait. A socket does not linger.
 pub(crate) fn close_foreign(descriptor: OwnedFd) {
     // Another file than a socket has no such option.
@@ -110,7 +95,7 @@ impl Pool {
         let mut guard = self.lock();
         let state = guard.get_or_insert_default();
         let share = state.users.entry(user).or_default();
-        if share.running.len() + share.admitted >= AT_ONCE {
+        if share.running + share.admitted >= AT_ONCE {
             if share.waiting.len() < WAITING_MAX {
                 share.waiting.push_back(operation);
                 return;
@@ -152,23 +137,22 @@ impl Pool {
 
     /// The work of a thread.
     fn work(&self) {
-        while let Some((user, operation, begun)) = self.next() {
+        while let Some((user, operation)) = self.next() {
             operation();
-            self.end(user, begun);
+            self.end(user);
         }
     }
 
-    /// The next operation, and its beginning. `None` if there was nothing to do for a while; then the thread is no longer counted.
-    fn next(&self) -> Option<(u32, Operation, Instant)> {
+    /// The next operation. `None` if there was nothing to do for a while; then the thread is no longer counted.
+    fn next(&self) -> Option<(u32, Operation)> {
         let mut guard = self.lock();
         loop {
             let state = guard.get_or_insert_default();
             if let Some((user, operation)) = state.next.pop_front() {
-                let begun = Instant::now();
                 let share = state.users.entry(user).or_default();
                 share.admitted = share.admitted.saturating_sub(1);
-                share.running.push(begun);
-                return Some((user, operation, begun));
+                share.running += 1;
+                return Some((user, operation));
             }
             state.free += 1;
             let (again, waited) = self
@@ -186,32 +170,18 @@ impl Pool {
     }
 
     /// Ends an operation, and admits the next one for the same user.
-    fn end(&self, user: u32, begun: Instant) {
+    fn end(&self, user: u32) {
         let mut guard = self.lock();
         let Some(state) = guard.as_mut() else { return };
         let Some(share) = state.users.get_mut(&user) else {
             return;
         };
-        if let Some(index) = share.running.iter().position(|instant| *instant == begun) {
-            share.running.swap_remove(index);
-        }
+        share.running = share.running.saturating_sub(1);
         if let Some(operation) = share.waiting.pop_front() {
             share.admitted += 1;
             state.next.push_back((user, operation));
-        } else if share.running.is_empty() && share.admitted == 0 {
+        } else if share.running == 0 && share.admitted == 0 {
             state.users.remove(&user);
-        }
-    }
-
-    fn hanging(&self, user: u32, now: Instant) -> usize {
-        let guard = self.lock();
-        let Some(share) = guard.as_ref().and_then(|state| state.users.get(&user)) else {
-            return 0;
-        };
-        let is_late = |begun: &&Instant| now.duration_since(**begun) >= LATE_AFTER;
-        match share.running.iter().filter(is_late).count() {
-            0 => 0,
-            late => late + share.waiting.len(),
         }
     }
 }
@@ -221,6 +191,17 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
+
+    /// The operations for a user that run or wait.
+    fn held(user: u32) -> usize {
+        let guard = POOL.lock();
+        let share = guard.as_ref().and_then(|state| state.users.get(&user));
+        share.map_or(0, |share| share.running + share.waiting.len())
+    }
+
+    fn lost() -> u64 {
+        POOL.lock().as_ref().map_or(0, |state| state.lost)
+    }
 
     /// Begins operations that last until the sender is dropped; returns when `AT_ONCE` of them run.
     fn block(user: u32, operations: usize) -> Sender<()> {
@@ -254,9 +235,7 @@ mod tests {
         const OTHER: u32 = 4_000_000_002;
         let end = block(ONE, AT_ONCE + 3);
         is_done_for(OTHER);
-        assert_eq!(hanging_elsewhere(OTHER), 0);
-        let now = Instant::now();
-        assert_eq!(POOL.hanging(ONE, now + LATE_AFTER), AT_ONCE + 3);
+        assert_eq!(held(ONE), AT_ONCE + 3);
         drop(end);
         is_done_for(ONE);
     }
@@ -265,13 +244,13 @@ mod tests {
     fn beyond_the_bound_operations_are_not_done_and_are_counted() {
         const ONE: u32 = 4_000_000_003;
         let end = block(ONE, AT_ONCE);
-        let before = lost_elsewhere();
+        let before = lost();
         let (done, results) = channel();
         for number in 0..=WAITING_MAX {
             let done = done.clone();
             do_elsewhere(ONE, move || done.send(number).expect("the test waits"));
         }
-        assert_eq!(lost_elsewhere(), before + 1);
+        assert_eq!(lost(), before + 1);
         drop(end);
         let mut done: Vec<usize> = results.iter().take(WAITING_MAX).collect();
         done.sort_unstable();

@@ -90,7 +90,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], user: u32) -> io::Resu
 ///
 /// # Errors
 /// As those of [`receive`].
-pub fn receive_uninit(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>], user: u32) -> io::Result<Received> {
+fn receive_uninit(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>], user: u32) -> io::Result<Received> {
     let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
