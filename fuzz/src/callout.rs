@@ -72,8 +72,15 @@ fn render(callout: &Callout) -> Option<String> {
         Callout::MapFile(file) => format!("MAP-FILE: {file}"),
         Callout::Lifetime(Lifetime::Unlimited) => "LIFETIME: none".to_owned(),
         Callout::Lifetime(Lifetime::Idle(time)) => format!("LIFETIME: {}s", time.as_secs()),
-        Callout::Cgiplus(RequestEncoding::Record) => "CGIPLUS: record".to_owned(),
-        Callout::Cgiplus(RequestEncoding::Struct) => "CGIPLUS: struct".to_owned(),
+        Callout::Cgiplus(wish) => {
+            let encoding = match wish.encoding {
+                None => "",
+                Some(RequestEncoding::Record) => "record ",
+                Some(RequestEncoding::Struct) => "struct ",
+            };
+            let socket = if wish.by_socket { "socket" } else { "" };
+            format!("CGIPLUS: {encoding}{socket}")
+        }
         // A control character at an end of the text became a blank, which would be trimmed now.
         Callout::Noticed(text) | Callout::Watch(text) | Callout::Failed(text) if text.trim() != text => return None,
         Callout::Failed(text) => format!("FAILED: {text}"),

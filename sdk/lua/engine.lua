@@ -45,7 +45,7 @@ function print(...)
     for at = 1, values.n do values[at] = tostring(values[at]) end
     output:write(table.concat(values, "\t"), "\n")
 end
-function os.getenv(name) return name ~= "CGIPLUSEOF" and (variables[name] or getenv(name)) or nil end
+function os.getenv(name) return name ~= "CGIPLUSEOF" and name ~= "CGIPLUSSOCK" and (variables[name] or getenv(name)) or nil end
 local Exit = {}
 function os.exit(code) error(setmetatable({ code = code == nil and 0 or code == true and 0 or tonumber(code) or 1 }, Exit), 0) end
 getmetatable("").__metatable = false -- so that no script replaces the methods of all strings

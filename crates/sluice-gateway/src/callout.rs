@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::agent::AgentLine;
-use crate::request_record::RequestEncoding;
+use crate::request_record::{RequestEncoding, RequestWish};
 use crate::script_control::ScriptControl;
 use crate::time_span::{decimal, time_span};
 
@@ -16,6 +16,7 @@ pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
 
 /// The answer to a callout that does not exist.
 const UNKNOWN: &str = "unknown callout";
+const WISHES: &str = "CGIPLUS wants struct or record, socket, or both, separated by a blank";
 
 /// One parsed callout line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +38,8 @@ pub enum Callout {
     MapFile(String),
     /// Sets the idle time of this process (`LIFETIME`).
     Lifetime(Lifetime),
-    /// Sets the encoding of request records, from the next request on (`CGIPLUS`).
-    Cgiplus(RequestEncoding),
+    /// Says how requests come, from the next one on (`CGIPLUS`).
+    Cgiplus(RequestWish),
     /// Writes a line to the server's log; free of control characters (`NOTICED`, `OPCOM`).
     Noticed(String),
     /// Writes a line to the trace of this request; free of control characters (`WATCH`).
@@ -160,7 +161,7 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "MAP-FILE" if parameters.is_empty() => Err("MAP-FILE wants a file".to_string()),
         "MAP-FILE" => Ok(Callout::MapFile(parameters.to_string())),
         "LIFETIME" => lifetime(parameters).map(Callout::Lifetime),
-        "CGIPLUS" => request_encoding(parameters).map(Callout::Cgiplus),
+        "CGIPLUS" => request_wish(parameters).map(Callout::Cgiplus),
         "NOTICED" | "OPCOM" => Ok(Callout::Noticed(without_controls(parameters))),
         "WATCH" => Ok(Callout::Watch(without_controls(parameters))),
         "FAILED" => Ok(Callout::Failed(without_controls(parameters))),
@@ -189,11 +190,19 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
     }
 }
 
-fn request_encoding(text: &str) -> Result<RequestEncoding, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "struct" => Ok(RequestEncoding::Struct),
-        "record" => Ok(RequestEncoding::Record),
-        _ => Err("CGIPLUS wants struct or record".to_string()),
+fn request_wish(text: &str) -> Result<RequestWish, String> {
+    let mut wish = RequestWish::default();
+    for word in text.split_ascii_whitespace() {
+        match word.to_ascii_lowercase().as_str() {
+            "struct" if wish.encoding.is_none() => wish.encoding = Some(RequestEncoding::Struct),
+            "record" if wish.encoding.is_none() => wish.encoding = Some(RequestEncoding::Record),
+            "socket" if !wish.by_socket => wish.by_socket = true,
+            _ => return Err(WISHES.to_string()),
+        }
+    }
+    match wish == RequestWish::default() {
+        true => Err(WISHES.to_string()),
+        false => Ok(wish),
     }
 }
 
@@ -342,7 +351,9 @@ mod tests {
         for line in ["!CGIPLUS: struct", "#CGIPLUS: struct"] {
             let parsed = parse_callout(line.as_bytes());
             assert!(!parsed.wants_answer);
-            assert_eq!(parsed.request, Callout::Cgiplus(RequestEncoding::Struct));
+            let encoding = Some(RequestEncoding::Struct);
+            let by_socket = false;
+            assert_eq!(parsed.request, Callout::Cgiplus(RequestWish { encoding, by_socket }));
         }
     }
 

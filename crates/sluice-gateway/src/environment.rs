@@ -15,6 +15,9 @@ pub const CGIPLUSIN: &str = "/dev/fd/3";
 /// The path of the script's memory buffer: descriptor 4.
 pub const CGIPLUSBUF: &str = "/dev/fd/4";
 
+/// The number of the descriptor by which a process that is kept may get its requests in place of CGIPLUSIN: a socket, which has no path.
+pub const CGIPLUSSOCK: &str = "5";
+
 /// The environment of a process; no name occurs twice.
 #[derive(Clone, Debug)]
 pub struct Environment {
@@ -53,6 +56,7 @@ impl Environment {
         environment.variables.set("CGIPLUSESC", sentinels.escape().as_bytes());
         environment.variables.set("CGIPLUSEOT", sentinels.close().as_bytes());
         environment.add_channels();
+        environment.variables.set("CGIPLUSSOCK", CGIPLUSSOCK.as_bytes());
         if let Some(engine) = engine {
             environment.variables.set("SCRIPT_RTE", engine.as_bytes());
         }

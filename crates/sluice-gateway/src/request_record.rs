@@ -29,6 +29,15 @@ pub enum RequestEncoding {
     Struct,
 }
 
+/// How a script wants its requests to come; it says so with the callout CGIPLUS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestWish {
+    /// The encoding; `None`: as before.
+    pub encoding: Option<RequestEncoding>,
+    /// By the socket in place of the pipe (`CGIPLUS: socket`).
+    pub by_socket: bool,
+}
+
 /// Appends the record of one request to `out`.
 pub fn encode_request(variables: &Variables, encoding: RequestEncoding, out: &mut Vec<u8>) {
     match encoding {

@@ -13,6 +13,10 @@ EOF, ESC, EOT = _sentinel(b"EOF"), _sentinel(b"ESC"), _sentinel(b"EOT")
 HEAD = b"Content-Type: text/plain\n\n"
 TEST_DIR = os.environ["TEST_DIR"]
 cgiplusin = os.fdopen(3, "rb")
+# A route says so with this variable: requests come by the socket, from the second one on.
+by_socket = "BY_SOCKET" in os.environ
+request_socket = os.fdopen(int(os.environ["CGIPLUSSOCK"]), "rb") if by_socket else None
+accepted = 0
 
 
 def put(data):
@@ -23,13 +27,28 @@ def put(data):
 
 def accept():
     """The variables of the next request; None at end-of-file, which asks the script to exit."""
-    while line := cgiplusin.readline():
+    global accepted
+    requests = request_socket if by_socket and accepted else cgiplusin
+    variables = read_request(requests)
+    accepted += 1
+    if accepted == 1 and by_socket:
+        put(ESC + b"\n!CGIPLUS: socket\n" + EOT + b"\n")
+    return variables
+
+
+def channel():
+    """The descriptor by which the next request comes."""
+    return request_socket.fileno() if by_socket and accepted else 3
+
+
+def read_request(requests):
+    while line := requests.readline():
         if line == b"!\n":
             texts = []
-            while (text := cgiplusin.readline()) != b"\n":
+            while (text := requests.readline()) != b"\n":
                 texts.append(text[:-1])
         elif line.startswith(b"!!"):
-            block, texts = cgiplusin.read(int(line[2:])), []
+            block, texts = requests.read(int(line[2:])), []
             while length := int.from_bytes(block[:2], "little"):
                 texts.append(block[2 : 2 + length - 1])
                 block = block[2 + length :]

@@ -1,5 +1,8 @@
 /* cgiplusin.c: reading CGIPLUSIN, on which the server sends requests and the answers to callouts.
 
+   After the first request, requests come by a socket, if the server has one (CGIPLUSSOCK) and request.c has asked for it; answers stay here. If the server has not heard of
+   it, it closes the socket, and requests stay here, too.
+
    Here: a buffered reader of lines and of blocks with a given length. Not here: their meaning (request.c, callout.c).
    Between a request and the end of its response the server sends only answers, so the buffer here never holds a byte that a script
    that reads CGIPLUSIN itself would miss. */
@@ -9,10 +12,13 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct {
     int descriptor; /* 0: not opened yet; -1: there is none */
+    int socket;     /* that of requests; 0: not looked for yet; -1: there is none, or it is closed */
+    int uses_socket; /* the next read is from the socket */
     size_t start, end;
     char bytes[32 * 1024];
 } cgiplusin;
@@ -39,6 +45,46 @@ int sluice_cgiplusin_exists(void)
     return cgiplusin.descriptor > 0;
 }
 
+int sluice_cgiplusin_has_socket(void)
+{
+    if (cgiplusin.socket == 0) {
+        const char *text = getenv("CGIPLUSSOCK");
+        char *after;
+        long number = text && *text ? strtol(text, &after, 10) : -1;
+        struct stat about;
+        int is_there = number > 2 && number < 1024 && !*after && !fstat((int)number, &about) && S_ISSOCK(about.st_mode);
+        /* Programs that the script starts are not to have it. */
+        cgiplusin.socket = is_there && !fcntl((int)number, F_SETFD, FD_CLOEXEC) ? (int)number : -1;
+    }
+    return cgiplusin.socket > 0;
+}
+
+void sluice_cgiplusin_await_request(void)
+{
+    if (!sluice_cgiplusin_has_socket()) return;
+    cgiplusin.uses_socket = 1;
+    cgiplusin.start = cgiplusin.end; /* answers that nobody has read */
+}
+
+void sluice_cgiplusin_await_answers(void)
+{
+    cgiplusin.uses_socket = 0;
+}
+
+/* Reads what there is into the buffer. */
+static ssize_t read_some(void)
+{
+    for (;;) {
+        int from = cgiplusin.uses_socket ? cgiplusin.socket : cgiplusin.descriptor;
+        ssize_t got = read(from, cgiplusin.bytes, sizeof cgiplusin.bytes);
+        if (got < 0 && errno == EINTR) continue;
+        if (got != 0 || !cgiplusin.uses_socket) return got;
+        close(cgiplusin.socket);
+        cgiplusin.socket = -1;
+        cgiplusin.uses_socket = 0;
+    }
+}
+
 /* Fills the buffer if it is empty. 1 if there are bytes, 0 at end-of-file, -1: errno. */
 static int fill(void)
 {
@@ -47,9 +93,7 @@ static int fill(void)
         errno = ENOTSUP;
         return -1;
     }
-    ssize_t got;
-    do got = read(cgiplusin.descriptor, cgiplusin.bytes, sizeof cgiplusin.bytes);
-    while (got < 0 && errno == EINTR);
+    ssize_t got = read_some();
     if (got < 0) return -1;
     cgiplusin.start = 0;
     cgiplusin.end = (size_t)got;

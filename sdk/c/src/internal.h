@@ -36,6 +36,13 @@ void sluice_bytes_clear(struct sluice_bytes *bytes);
 /* 1 if this process has a CGIPLUSIN, otherwise 0. */
 int sluice_cgiplusin_exists(void);
 
+/* 1 if the server can send requests by a socket, for which a script has to ask within its first request, otherwise 0. */
+int sluice_cgiplusin_has_socket(void);
+
+/* The next read waits for a request after the first one; or for an answer, as at the start. */
+void sluice_cgiplusin_await_request(void);
+void sluice_cgiplusin_await_answers(void);
+
 /* Appends the next line to `into`, with a NUL instead of its LF. 1; 0 at end-of-file; -1: errno (EPROTO: truncated or too long). */
 int sluice_cgiplusin_read_line(struct sluice_bytes *into);
 

@@ -156,11 +156,12 @@ static int read_request(void)
     }
 }
 
-static void ask_for_struct_mode(void)
+static void ask_for_faster_requests(void)
 {
     const char *unwanted = getenv("CGIPLUS_VAR_RECORD");
-    if (unwanted && *unwanted) return;
-    sluice_callout(NULL, 0, "!CGIPLUS: struct"); /* if it fails, record mode continues */
+    const char *form = unwanted && *unwanted ? "" : " struct";
+    const char *way = sluice_cgiplusin_has_socket() ? " socket" : "";
+    if (*form || *way) sluice_callout(NULL, 0, "!CGIPLUS:%s%s", form, way); /* if it fails, all stays as it is */
 }
 
 /* ---- The loop ---- */
@@ -179,12 +180,14 @@ int sluice_accept(void)
 {
     if (request.open && sluice_finish()) return 0;
     if (sluice_is_persistent()) {
+        if (request.uses > 0) sluice_cgiplusin_await_request();
         int status = read_request();
+        sluice_cgiplusin_await_answers();
         if (status <= 0) {
             if (status == 0) errno = 0;
             return 0;
         }
-        if (request.uses == 0) ask_for_struct_mode();
+        if (request.uses == 0) ask_for_faster_requests();
     } else if (request.uses > 0) {
         errno = 0;
         return 0;

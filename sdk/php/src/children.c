@@ -45,6 +45,7 @@ static void in_child(void)
     }
     dup2(STDERR_FILENO, STDOUT_FILENO); /* it is the mailbox while a memory buffer is in use */
     if (nothing >= 0) close(nothing);
+    records_close_socket();
     memory_forget();
     output_forget_in_child();
 }

@@ -63,6 +63,12 @@ enum variable {
 /* Saves the start environment. */
 void records_open(void);
 
+/* The server can send requests by a socket after the first one, if it is asked within that. */
+bool records_have_socket(void);
+
+/* For a process that gets no request. */
+void records_close_socket(void);
+
 /* Waits for the next request and reads its variables. 1; 0 at end-of-file; -1 after a message: the server does not follow the protocol. */
 int records_next(void);
 

@@ -294,7 +294,6 @@ int output_ask(const char *line, char *answer, size_t size)
 
 void output_begin(void)
 {
-    static const char ask[] = "!CGIPLUS: struct";
     output.state = OPEN;
     output.is_sent = false;
     output.body = 0;
@@ -303,7 +302,8 @@ void output_begin(void)
     region_begin();
     if (output.asked_for_struct || !output.escape || !output.close) return;
     output.asked_for_struct = true;
-    put_callout(ask, sizeof ask - 1);
+    const char *ask = records_have_socket() ? "!CGIPLUS: struct socket" : "!CGIPLUS: struct";
+    put_callout(ask, strlen(ask));
     output.preamble = output.used;
     output.is_sent = false;
 }

@@ -1,4 +1,4 @@
-/* records.c: CGIPLUSIN (descriptor 3): requests and the answers to callouts, and the environment of a request.
+/* records.c: CGIPLUSIN (descriptor 3): requests and the answers to callouts; the socket of requests; and the environment of a request.
 
    Here: both forms of a record (lines; one block after the callout "CGIPLUS: struct"), and `environ`.
    Not here: what the variables mean (sapi.c), asking for the block form (output.c).
@@ -6,8 +6,10 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -29,7 +31,7 @@ static struct {
     const char *values[V_COUNT];
 } record;
 
-static char **start_environment;     /* without CGIPLUSEOF: a script that can run as CGIplus, too, shall run as CGI */
+static char **start_environment;     /* without CGIPLUSEOF and CGIPLUSSOCK: a script that can run as CGIplus, too, shall run as CGI */
 
 static const struct {
     const char *name;
@@ -53,6 +55,34 @@ static void *grown(void *at, size_t bytes)
     return at;
 }
 
+/* ---- The socket of requests ---- */
+
+/* By it requests come after the first one, if the server was asked for it within that. */
+static struct {
+    int descriptor; /* -1: there is none, or it is closed */
+    bool is_read;   /* the next read is from it */
+} requests = {.descriptor = -1};
+
+static void open_socket(void)
+{
+    const char *text = getenv("CGIPLUSSOCK");
+    struct stat about;
+    int number = text ? atoi(text) : -1;
+    if (number > 4 && !fstat(number, &about) && S_ISSOCK(about.st_mode) && !fcntl(number, F_SETFD, FD_CLOEXEC)) requests.descriptor = number;
+}
+
+bool records_have_socket(void)
+{
+    return requests.descriptor >= 0;
+}
+
+void records_close_socket(void)
+{
+    if (requests.descriptor >= 0) close(requests.descriptor);
+    requests.descriptor = -1;
+    requests.is_read = false;
+}
+
 /* ---- The start environment ---- */
 
 /* Copies `environ`: PHP frees the texts that putenv() has put there. */
@@ -62,7 +92,7 @@ void records_keep_environment(void)
     while (environ && environ[count]) count++;
     char **copy = grown(NULL, (count + 1) * sizeof *copy);
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(environ[i], "CGIPLUSEOF=", 11) == 0) continue;
+        if (strncmp(environ[i], "CGIPLUSEOF=", 11) == 0 || strncmp(environ[i], "CGIPLUSSOCK=", 12) == 0) continue;
         copy[kept] = strdup(environ[i]);
         if (copy[kept]) kept++;
     }
@@ -72,6 +102,7 @@ void records_keep_environment(void)
 
 void records_open(void)
 {
+    open_socket();
     records_keep_environment();
     environ = start_environment;
 }
@@ -83,8 +114,13 @@ static int fill(void)
 {
     if (input.start < input.end) return 1;
     ssize_t got;
-    do got = read(CGIPLUSIN, input.bytes, sizeof input.bytes);
-    while (got < 0 && errno == EINTR);
+    do {
+        got = read(requests.is_read ? requests.descriptor : CGIPLUSIN, input.bytes, sizeof input.bytes);
+        if (got != 0 || !requests.is_read) continue;
+        records_close_socket(); /* the server has not heard of it: requests come by the pipe */
+        got = -1;
+        errno = EINTR;
+    } while (got < 0 && errno == EINTR);
     input.start = 0;
     input.end = got > 0 ? (size_t)got : 0;
     return got > 0;
@@ -217,14 +253,23 @@ static bool read_struct(size_t count)
     return false;
 }
 
-void records_wait(void)
+/* The next read waits for a request. */
+static void await_request(void)
 {
-    if (!engine.must_end) fill();
+    if (engine.uses == 0 || requests.descriptor < 0 || requests.is_read) return;
+    requests.is_read = true;
+    input.start = input.end; /* answers that no script has read */
 }
 
-int records_next(void)
+void records_wait(void)
 {
-    if (engine.must_end || !engine_is_own_process()) return 0;
+    if (engine.must_end) return;
+    await_request();
+    fill();
+}
+
+static int next_record(void)
+{
     for (;;) {
         record.length = record.count = 0;
         memset(record.values, 0, sizeof record.values);
@@ -251,6 +296,15 @@ int records_next(void)
         complete_environment();
         return 1;
     }
+}
+
+int records_next(void)
+{
+    if (engine.must_end || !engine_is_own_process()) return 0;
+    await_request();
+    int status = next_record();
+    requests.is_read = false;
+    return status;
 }
 
 const char *records_value(enum variable which)

@@ -40,7 +40,7 @@ def accept() -> bool:
         State.variables = request
         if not channel.asked_for_struct:
             channel.asked_for_struct = True
-            channel.callout(b"!CGIPLUS: struct")
+            channel.ask_for_faster_requests()
     else:
         if State.was_accepted:
             return False

@@ -1,4 +1,4 @@
-"""The connection to the server: descriptors 0 to 4, request records, sentinels and callouts.
+"""The connection to the server: descriptors 0 to 5, request records, sentinels and callouts.
 
 The engine works with copies of the descriptors, with high numbers that are closed on exec, so that a script that closes or replaces its
 own does not end the process. `repair` puts 0 to 4 back."""
@@ -34,6 +34,9 @@ class Channel:
         self.null = self._private(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), and_close=True)
         self.body, self.mailbox, self.errors, self.input = (self._private(fd) for fd in (0, 1, 2, 3))
         self.memory = self._private(4) if _is_open(4) else None
+        # The server can send requests by it after the first one, if it is asked. Answers to callouts come by `input`.
+        self.socket = self._private(5, and_close=True) if environment.get(b"CGIPLUSSOCK") == b"5" and _is_open(5) else None
+        self._from = self.input
         self.keeps_records = _is_record_socket(self.mailbox)
         self.record_bytes_max = 4096  # until the first request says WWW_GATEWAY_MRS
         self.private = {fd for fd in vars(self).values() if type(fd) is int and fd > 4 and _is_open(fd)}
@@ -57,7 +60,15 @@ class Channel:
 
     def request(self):
         """The variables of the next request, as a dictionary of latin-1 text; None at end-of-file."""
-        data = self._buffer or os.read(self.input, READ_BYTES)
+        if self.socket is not None and self._asked_for_struct:
+            self._from, self._buffer = self.socket, b""
+        try:
+            return self._request()
+        finally:
+            self._from = self.input
+
+    def _request(self):
+        data = self._buffer or self._read()
         self._buffer = b""
         if data[:2] == b"!!":
             line_end = data.find(b"\n")
@@ -85,7 +96,7 @@ class Channel:
                 self.record_bytes_max = int(variables.get("WWW_GATEWAY_MRS") or 4096)
                 if not self._asked_for_struct:
                     self._asked_for_struct = True
-                    self.callout(b"!CGIPLUS: struct")
+                    self.callout(b"!CGIPLUS: struct" if self.socket is None else b"!CGIPLUS: struct socket")
                 self.region = variables.pop("WWW_GATEWAY_REGION", None)
             return variables
 
@@ -96,8 +107,23 @@ class Channel:
             variables[name] = value
         return None if line is None else variables
 
+    def _read(self):
+        data = os.read(self._from, READ_BYTES)
+        if not data and self._from == self.socket:
+            # The server has not heard of it: requests come by the pipe.
+            self._close_socket()
+            self._from = self.input
+            data = os.read(self._from, READ_BYTES)
+        return data
+
+    def _close_socket(self):
+        if self.socket is not None:
+            _close(self.socket)
+            self.private.discard(self.socket)
+            self.socket = None
+
     def _more(self):
-        data = os.read(self.input, READ_BYTES)
+        data = self._read()
         self._buffer += data
         return bool(data)
 
@@ -184,7 +210,8 @@ class Channel:
 
     def leave(self):
         """In a process that an application has forked: what it writes goes nowhere, and it gets no request."""
-        self.mailbox = self.input = self.null
+        self._close_socket()
+        self.mailbox = self.input = self._from = self.null
         self._buffer, self.region = b"", None
 
     def keep_stdout_apart(self):

@@ -10,14 +10,14 @@ _putenv, _unsetenv = os.putenv, os.unsetenv
 
 
 class Environment:
-    """`start` is the environment of the process without CGIPLUSEOF; `apply` adds a request to it; `restore` takes back what the
+    """`start` is the environment of the process without CGIPLUSEOF and CGIPLUSSOCK; `apply` adds a request to it; `restore` takes back what the
     script has changed."""
 
     def __init__(self):
         self._object = os.environ
         self._objectb = os.environb
         self._data = os.environ._data  # names and values as bytes
-        for name in (b"CGIPLUSEOF",):
+        for name in (b"CGIPLUSEOF", b"CGIPLUSSOCK"):
             if self._data.pop(name, None) is not None:
                 _unsetenv(name)
         self._start = dict(self._data)

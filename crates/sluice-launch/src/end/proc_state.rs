@@ -38,8 +38,8 @@ pub struct ObservedFile {
     pub device: u64,
     /// The inode number on the device.
     pub inode: u64,
-    /// Whether it is a pipe.
-    pub is_pipe: bool,
+    /// Whether it is a pipe or a socket.
+    pub is_channel: bool,
 }
 
 /// A child of a process.
@@ -87,7 +87,7 @@ impl ObservedFile {
             link: bounded(link.to_string_lossy().into_owned()),
             device: about.as_ref().map_or(0, MetadataExt::dev),
             inode: about.as_ref().map_or(0, MetadataExt::ino),
-            is_pipe: about.is_some_and(|about| about.file_type().is_fifo()),
+            is_channel: about.is_some_and(|about| about.file_type().is_fifo() || about.file_type().is_socket()),
         })
     }
 }

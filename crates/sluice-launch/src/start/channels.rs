@@ -4,10 +4,11 @@
 //! from a silent socket does, and so does a write(2) from the memory of a file system that does not answer. Whoever reads, writes, or closes
 //! this pipe then waits, uninterruptibly. A socket has no lock that both of its sides take. The other channels are pipes, because scripts open them by their names
 //! (`/dev/stdin`, `/dev/stderr`, `/dev/fd/3`), which fails for sockets (ENXIO). The server has both ends of those that it writes: poll(2) on the reading end,
-//! which takes no lock, says whether the script has read everything.
+//! which takes no lock, says whether the script has read everything. A process that is kept also has a socket for requests, descriptor 5, which its library may choose in place of
+//! CGIPLUSIN.
 //!
 //! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread
-//! does not inherit it; only the child's duplicates, numbered 0 to 4, survive the exec (`reserved_fds`, `child`). All
+//! does not inherit it; only the child's duplicates, numbered 0 to 5, survive the exec (`reserved_fds`, `child`). All
 //! of them are owned, so an error half-way closes what was created. The server's ends are non-blocking, the script's
 //! are blocking.
 
@@ -39,7 +40,7 @@ pub(crate) struct Channels {
     pub(crate) server: ServerEnds,
 }
 
-/// The script's ends, in the order of their descriptor numbers; 4 is the memory buffer, or `/dev/null`.
+/// The script's ends, in the order of their descriptor numbers; 4 is the memory buffer, or `/dev/null`. A process that is not kept has no 5.
 #[derive(Debug)]
 pub(crate) struct ScriptEnds {
     pub(crate) stdin: ScriptEnd,
@@ -47,6 +48,7 @@ pub(crate) struct ScriptEnds {
     pub(crate) stderr: OwnedFd,
     pub(crate) cgiplusin: OwnedFd,
     pub(crate) memory: ScriptEnd,
+    pub(crate) requests: Option<OwnedFd>,
 }
 
 /// A descriptor that a script may have no use for: the shared `/dev/null`, or one of its own.
@@ -67,6 +69,8 @@ pub(crate) struct ServerEnds {
     pub(crate) cgiplusin: OwnedFd,
     /// The reading ends of CGIPLUSIN, and of standard input if that is a pipe.
     pub(crate) read_ends: (OwnedFd, Option<OwnedFd>),
+    /// Both ends of the socket for requests: the server's, then the script's.
+    pub(crate) requests: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl Channels {
@@ -75,6 +79,7 @@ impl Channels {
         stdin: Stdin,
         mailbox: Mailbox,
         memory: Option<OwnedFd>,
+        is_kept: bool,
         null: &Arc<OwnedFd>,
     ) -> io::Result<Channels> {
         let null = || ScriptEnd::Null(Arc::clone(null));
@@ -99,6 +104,8 @@ impl Channels {
             set_nonblocking(end)?;
         }
         let cgiplusin_read = script_cgiplusin.try_clone()?;
+        let requests = is_kept.then(request_pair).transpose()?;
+        let script_requests = requests.as_ref().map(|(_, script)| script.try_clone()).transpose()?;
         Ok(Channels {
             script: ScriptEnds {
                 stdin: script_stdin,
@@ -106,6 +113,7 @@ impl Channels {
                 stderr: script_stderr,
                 cgiplusin: script_cgiplusin,
                 memory: memory.map_or_else(null, ScriptEnd::Own),
+                requests: script_requests,
             },
             server: ServerEnds {
                 stdin: server_stdin,
@@ -113,14 +121,15 @@ impl Channels {
                 stderr: server_stderr,
                 cgiplusin: server_cgiplusin,
                 read_ends: (cgiplusin_read, stdin_read),
+                requests,
             },
         })
     }
 }
 
 impl ScriptEnds {
-    /// The descriptors that become 0, 1, 2, 3 and 4.
-    pub(crate) fn in_order(&self) -> [&OwnedFd; 5] {
+    /// The descriptors that become 0, 1, 2, 3 and 4, and 5 if the process is kept.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = &OwnedFd> {
         [
             self.stdin.fd(),
             &self.mailbox,
@@ -128,6 +137,8 @@ impl ScriptEnds {
             &self.cgiplusin,
             self.memory.fd(),
         ]
+        .into_iter()
+        .chain(&self.requests)
     }
 }
 
@@ -145,7 +156,7 @@ impl ScriptEnds {
     /// buffer too, as a file without a name, which only the script can open. A stored body stays the server's: the script may not write to it.
     pub(crate) fn give_to(&self, user: &Credentials) -> io::Result<()> {
         let is_foreign = matches!(self.stdin, ScriptEnd::Foreign(_));
-        for end in self.in_order().into_iter().skip(usize::from(is_foreign)) {
+        for end in self.in_order().skip(usize::from(is_foreign)) {
             let mut about = MaybeUninit::<libc::stat>::uninit();
             // SAFETY: the structure is valid to write.
             checked(unsafe { libc::fstat(end.as_raw_fd(), about.as_mut_ptr()) })?;
@@ -188,6 +199,16 @@ fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     // SAFETY: takes an open descriptor and a number.
     checked(unsafe { libc::shutdown(server.as_raw_fd(), libc::SHUT_WR) })?;
     refuse_descriptors(&server);
+    Ok((server, script))
+}
+
+/// Creates a pair of `SOCK_STREAM` sockets for requests: the server's end, which only sends, then the script's. What the script sends is refused (EPIPE), so no descriptor that it sends along is ever closed with
+/// the server's end.
+fn request_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (server, script) = socket_pair(libc::SOCK_STREAM)?;
+    // SAFETY: takes an open descriptor and a number.
+    checked(unsafe { libc::shutdown(server.as_raw_fd(), libc::SHUT_RD) })?;
+    set_nonblocking(&server)?;
     Ok((server, script))
 }
 

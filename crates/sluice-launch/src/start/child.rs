@@ -27,7 +27,6 @@ use crate::end::pidfd::{self, Signal};
 use crate::end::rlimit_mark;
 use crate::start::clone::{Cloner, SIGNAL_MAX, SignalSet, Undone};
 use crate::start::launch_error::{LaunchError, Stage};
-use crate::start::reserved_fds::SCRIPT_DESCRIPTORS;
 use crate::start::watched_start::{Watched, WatchedStart};
 use crate::syscall::checked;
 use crate::users::credentials::Credentials;
@@ -42,8 +41,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) arguments: &'a [*const c_char],
     pub(crate) environment: &'a [*const c_char],
     pub(crate) directory: *const c_char,
-    /// The descriptors that become 0, 1, 2, 3 and 4; their numbers are above 4.
-    pub(crate) fds: [RawFd; 5],
+    /// The descriptors that become 0 to 4, or 5; their numbers are above 5.
+    pub(crate) fds: &'a [RawFd],
     /// The lowest number above all of them.
     pub(crate) fds_end: c_int,
     pub(crate) limits: &'a [Limit],
@@ -255,17 +254,17 @@ fn create_session() -> Result<(), i32> {
     checked(unsafe { libc::syscall(libc::SYS_setsid) }).map(drop)
 }
 
-/// Duplicates the descriptors to 0 to 4, without close-on-exec, and closes all others.
+/// Duplicates the descriptors to 0 to 4, or 5, without close-on-exec, and closes all others.
 fn move_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
     const FLAGS: c_int = 0;
-    for (number, fd) in (0..).zip(plan.fds) {
-        let number: c_int = number;
+    let mut next: c_int = 0;
+    for &fd in plan.fds {
         // SAFETY: takes numbers only; the table is the child's own.
-        checked(unsafe { libc::syscall(libc::SYS_dup3, fd, number, FLAGS) })?;
+        checked(unsafe { libc::syscall(libc::SYS_dup3, fd, next, FLAGS) })?;
+        next += 1;
     }
-    let first = c_int::from(SCRIPT_DESCRIPTORS);
     // SAFETY: takes numbers only; the table is the child's own.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, c_int::MAX, FLAGS) };
+    let done = unsafe { libc::syscall(libc::SYS_close_range, next, c_int::MAX, FLAGS) };
     checked(done).map(drop)
 }
 

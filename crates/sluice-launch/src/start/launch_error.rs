@@ -26,7 +26,7 @@ pub enum Stage {
     Clone,
     /// Creating its session.
     Session,
-    /// Moving the five descriptors to 0 to 4 and closing all others.
+    /// Moving the descriptors to 0 to 4, or 5, and closing all others.
     Descriptors,
     /// Setting the resource limits.
     Limits,

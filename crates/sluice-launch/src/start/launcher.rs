@@ -358,22 +358,23 @@ impl Starter {
         let home = owner_variables(&program);
         let mut environment = environment_pointers(&program.environment, prepared.temporary.as_ref())?;
         environment.splice(..0, home.iter().map(|variable| variable.as_ptr()));
-        let arguments: Vec<*const c_char> = program
-            .arguments
-            .iter()
-            .map(|argument| argument.as_ptr())
-            .chain([ptr::null()])
-            .collect();
+        let arguments = program.arguments.iter().map(|argument| argument.as_ptr());
+        let arguments: Vec<*const c_char> = arguments.chain([ptr::null()]).collect();
         let limits = program.limits.list();
-        let Channels { script, server } = Channels::open(program.stdin, program.mailbox, program.memory, &self.null)
-            .map_err(|error| failed(Stage::Channels, &error))?;
+        let channels_failed = |error: io::Error| failed(Stage::Channels, &error);
+        let Channels { script, server } = Channels::open(
+            program.stdin,
+            program.mailbox,
+            program.memory,
+            program.is_kept,
+            &self.null,
+        )
+        .map_err(channels_failed)?;
         if let Some(user) = &program.credentials {
-            script.give_to(user).map_err(|error| failed(Stage::Channels, &error))?;
+            script.give_to(user).map_err(channels_failed)?;
         }
-        let filled = self
-            .reserved
-            .fill(script.in_order())
-            .map_err(|error| failed(Stage::Channels, &error))?;
+        let filled = self.reserved.fill(script.in_order()).map_err(channels_failed)?;
+        let numbers = filled.numbers();
         let pointers = prepared.pointers();
         let file_rules = prepared.file_rules(&pointers)?;
         let mut plan = Plan {
@@ -381,7 +382,7 @@ impl Starter {
             arguments: &arguments,
             environment: &environment,
             directory: program.directory.as_ptr(),
-            fds: filled.numbers(),
+            fds: &numbers,
             fds_end: filled.end(),
             limits: &limits,
             cgroup: prepared.cgroup(),
@@ -417,6 +418,7 @@ impl Starter {
             stderr: server.stderr,
             cgiplusin: server.cgiplusin,
             read_ends: server.read_ends,
+            requests: server.requests,
             cgroup: prepared.cgroup.filter(|_| !is_without_cgroup),
             temporary: prepared.temporary.map(|temporary| temporary.directory),
         })
@@ -480,6 +482,7 @@ mod tests {
             stdin: Stdin::Null,
             mailbox: Mailbox::Stream,
             memory: None,
+            is_kept: false,
             run_as: crate::users::run_as::RunAs::Usual,
             credentials: None,
             limits: crate::confine::limits::ProcessLimits::default(),

@@ -31,6 +31,8 @@ pub struct Program {
     pub mailbox: Mailbox,
     /// The memory buffer (a memfd), which becomes descriptor 4; the caller passes a duplicate. `None`: `/dev/null` does.
     pub memory: Option<OwnedFd>,
+    /// Whether it is kept for further requests, which can come by a socket: descriptor 5. Its standard input is a pipe then.
+    pub is_kept: bool,
     /// The wished user, from which a [`crate::UserPolicy`] makes the credentials.
     pub run_as: RunAs,
     /// The user of the process; `None`: the launcher's. A server cannot set it: its programs get the credentials of the policy.
@@ -111,6 +113,8 @@ pub struct Started {
     /// The reading ends of descriptor 3, and of descriptor 0 if it is a pipe, to ask whether the script has read everything (poll(2)). They are blocking, because they are the
     /// script's own.
     pub read_ends: (OwnedFd, Option<OwnedFd>),
+    /// Both ends of descriptor 5 of a process that is kept, a socket for requests: the server's, which only sends, then the script's, which is blocking.
+    pub requests: Option<(OwnedFd, OwnedFd)>,
     /// The cgroup, if the launcher has cgroups. To be kept until the process is reaped.
     pub cgroup: Option<ScriptCgroup>,
     /// The directory for temporary files. To be dropped when the process and its descendants have ended.

@@ -1,17 +1,17 @@
-//! Five low descriptor numbers that a launcher thread reserves, to pass a child its descriptors.
+//! Six low descriptor numbers that a launcher thread reserves, to pass a child its descriptors.
 //!
 //! Reason: a child starts with the server's descriptor table. With thousands of connections, copying the table and
 //! closing the copies costs more than the rest of a start. So the child shares the table, and its first system call
 //! leaves it with a copy of the numbers below [`FilledFds::end`] only. The numbers are reserved when the launcher
-//! starts, so that they are low whatever the server opens later. They are above 4, so that none of them collides with 0
-//! to 4, where the child moves them.
+//! starts, so that they are low whatever the server opens later. They are above 5, so that none of them collides with 0
+//! to 5, where the child moves them.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Number of descriptors of a script process (0 to 4), so also the lowest number that it must not have.
-pub(crate) const SCRIPT_DESCRIPTORS: u8 = 5;
+/// Number of descriptors of a script process that is kept (0 to 5), so also the lowest number that it must not have. Other processes have one less.
+pub(crate) const SCRIPT_DESCRIPTORS: u8 = 6;
 
 /// The reserved numbers. Between two starts each is a duplicate of `/dev/null`.
 #[derive(Debug)]
@@ -23,10 +23,14 @@ pub(crate) struct ReservedFds {
 /// The reserved numbers as duplicates of one script's descriptors. Dropping it makes them duplicates of `/dev/null`
 /// again.
 #[derive(Debug)]
-pub(crate) struct FilledFds<'a>(&'a ReservedFds);
+pub(crate) struct FilledFds<'a> {
+    reserved: &'a ReservedFds,
+    /// Numbers that are filled.
+    count: usize,
+}
 
 impl ReservedFds {
-    /// Reserves the five lowest free numbers above 4.
+    /// Reserves the six lowest free numbers above 5.
     pub(crate) fn reserve(null: Arc<OwnedFd>) -> io::Result<ReservedFds> {
         let reserve_one = || {
             let lowest = libc::c_int::from(SCRIPT_DESCRIPTORS);
@@ -44,38 +48,47 @@ impl ReservedFds {
             reserve_one()?,
             reserve_one()?,
             reserve_one()?,
+            reserve_one()?,
         ];
         Ok(ReservedFds { numbers, null })
     }
 
     /// Makes the reserved numbers duplicates of these descriptors until the result is dropped.
-    pub(crate) fn fill(&mut self, ends: [&OwnedFd; 5]) -> io::Result<FilledFds<'_>> {
+    pub(crate) fn fill<'a>(&mut self, ends: impl Iterator<Item = &'a OwnedFd>) -> io::Result<FilledFds<'_>> {
         // Created first, so that dropping it after an error resets the duplicates made so far.
-        let filled = FilledFds(self);
+        let mut filled = FilledFds {
+            reserved: self,
+            count: 0,
+        };
         for (number, end) in self.numbers.iter().zip(ends) {
             duplicate(end, number)?;
+            filled.count += 1;
         }
         Ok(filled)
     }
 }
 
 impl FilledFds<'_> {
-    /// The numbers, in the order of the script's descriptors 0 to 4.
-    pub(crate) fn numbers(&self) -> [RawFd; 5] {
-        self.0.numbers.each_ref().map(AsRawFd::as_raw_fd)
+    /// The numbers, in the order of the script's descriptors.
+    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+        self.filled().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    fn filled(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.reserved.numbers.iter().take(self.count)
     }
 
     /// The lowest number above all of them.
     pub(crate) fn end(&self) -> RawFd {
-        self.numbers().into_iter().fold(0, |most, number| most.max(number + 1))
+        self.filled().fold(0, |most, number| most.max(number.as_raw_fd() + 1))
     }
 }
 
 impl Drop for FilledFds<'_> {
     fn drop(&mut self) {
-        for number in &self.0.numbers {
+        for number in self.filled() {
             // Cannot fail: both are open, and the number was below the limit when it was reserved.
-            let _ = duplicate(&self.0.null, number);
+            let _ = duplicate(&self.reserved.null, number);
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::wire::program_wire::{self, PlainProgram};
 
 /// The version of these messages. `sluice upgrade` refuses a program with another one, because an old server process, which still ends its
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
-pub const MESSAGES_VERSION: u32 = 4;
+pub const MESSAGES_VERSION: u32 = 5;
 
 /// A message of the server.
 #[derive(Debug)]
@@ -255,6 +255,7 @@ mod tests {
             stdin: Stdin::Pipe,
             mailbox: Mailbox::Record { record_bytes_max: 7 },
             memory: Some(tempfile::tempfile().unwrap().into()),
+            is_kept: true,
             run_as: RunAs::Owner(c"/s".into()),
             credentials: None,
             limits: ProcessLimits {
@@ -318,7 +319,7 @@ mod tests {
                 link: "l".to_owned(),
                 device: 1,
                 inode: 2,
-                is_pipe: true,
+                is_channel: true,
             }),
             has_one_thread: true,
             children: vec![ObservedChild {
@@ -352,7 +353,7 @@ mod tests {
         });
         assert_eq!(
             (MESSAGES_VERSION, format!("{hash:016x}").as_str()),
-            (4, "d6bfcd2484e91b46"),
+            (5, "7f55abf03ed698e9"),
             "the messages have changed: raise MESSAGES_VERSION, and write both here"
         );
     }

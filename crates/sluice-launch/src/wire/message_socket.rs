@@ -11,7 +11,7 @@ use crate::foreign;
 use crate::foreign::elsewhere::UNKNOWN_USER;
 
 /// Descriptors with one message.
-pub(crate) const FDS_MAX: usize = 6;
+pub(crate) const FDS_MAX: usize = 8;
 
 /// Bytes of a message. Larger programs are passed in a memory file.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;

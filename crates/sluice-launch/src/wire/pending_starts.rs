@@ -78,6 +78,7 @@ mod tests {
             stdin: Stdin::Null,
             mailbox: Mailbox::Stream,
             memory: None,
+            is_kept: false,
             run_as: RunAs::Usual,
             credentials: None,
             limits: ProcessLimits::default(),

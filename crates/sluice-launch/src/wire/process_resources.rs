@@ -38,6 +38,7 @@ impl Belongings {
         let (cgiplusin, stdin) = started.read_ends;
         let mut ends = vec![started.mailbox, started.stderr, started.cgiplusin, cgiplusin];
         ends.extend(started.stdin.into_iter().chain(stdin));
+        ends.extend(started.requests.into_iter().flat_map(<[OwnedFd; 2]>::from));
         let belongings = Belongings {
             pid: started.pid,
             pidfd: started.pidfd,

@@ -47,6 +47,7 @@ pub(crate) struct PlainProgram<'a> {
     environment: &'a [u8],
     directory: Cow<'a, CStr>,
     has_memory: bool,
+    is_kept: bool,
     stdin: PlainStdin,
     mailbox: PlainMailbox,
     run_as: Cow<'a, RunAs>,
@@ -110,6 +111,7 @@ impl<'a> PlainProgram<'a> {
             environment: &program.environment,
             directory: Cow::Borrowed(&program.directory),
             has_memory: program.memory.is_some(),
+            is_kept: program.is_kept,
             stdin: match program.stdin {
                 Stdin::Null => PlainStdin::Null,
                 Stdin::Pipe => PlainStdin::Pipe,
@@ -143,6 +145,10 @@ impl<'a> PlainProgram<'a> {
         if fds.next().is_some() {
             return Err(Malformed("too many descriptors"));
         }
+        // The number of the ends that are returned says which they are.
+        if self.is_kept && !matches!(stdin, Stdin::Pipe) {
+            return Err(Malformed("a kept process without a pipe as standard input"));
+        }
         let mailbox = match self.mailbox {
             PlainMailbox::Stream => Mailbox::Stream,
             PlainMailbox::Pipe => Mailbox::Pipe,
@@ -168,6 +174,7 @@ impl<'a> PlainProgram<'a> {
             stdin,
             mailbox,
             memory,
+            is_kept: self.is_kept,
             run_as: self.run_as.into_owned(),
             credentials: None,
             limits: self.limits,

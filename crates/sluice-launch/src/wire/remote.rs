@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -24,6 +24,7 @@ use crate::wire::message::{self, Reply};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
 use crate::wire::program_wire::descriptors_of;
 use crate::wire::service::{Service, ServiceSettings};
+use crate::wire::waiting::await_messages;
 
 /// How long a question about a process waits for its answer: the launcher may search all processes for a second.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,6 +47,8 @@ pub struct RemoteStarted {
     pub cgiplusin: OwnedFd,
     /// Reading ends of pipes; see [`crate::Started`].
     pub read_ends: (OwnedFd, Option<OwnedFd>),
+    /// Both ends of descriptor 5; see [`crate::Started`].
+    pub requests: Option<(OwnedFd, OwnedFd)>,
 }
 
 /// A launcher in another process, or in threads of this one.
@@ -443,7 +446,7 @@ impl Shared {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         while let Some((socket, is_waiting)) = self.turn() {
             let number = socket.as_deref().map(AsRawFd::as_raw_fd);
-            let is_readable = await_events(number, self.wake.as_raw_fd(), is_waiting);
+            let is_readable = await_messages(number, self.wake.as_raw_fd(), is_waiting);
             if let Some(socket) = socket.filter(|_| is_readable)
                 && !self.receive(&socket, &mut buffer)
             {
@@ -547,6 +550,7 @@ impl Shared {
                 stderr,
                 cgiplusin,
                 read_ends: (read, fds.next()),
+                requests: fds.next().zip(fds.next()),
             })),
             // There were no descriptors left in this process to receive them.
             _ => done(Err(StartError::Failed(LaunchError {
@@ -569,32 +573,4 @@ impl fmt::Debug for Shared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Shared")
     }
-}
-
-/// Waits for the socket and for wake-ups; without a socket also until the next start expires. True if the socket can be read.
-fn await_events(socket: Option<RawFd>, wake: RawFd, is_waiting: bool) -> bool {
-    const TICK_MILLIS: libc::c_int = 200;
-    let event = |fd, events| libc::pollfd { fd, events, revents: 0 };
-    let writing = if is_waiting { libc::POLLOUT } else { 0 };
-    // A negative number is left out (poll(2)).
-    let mut requests = [
-        event(socket.unwrap_or(-1), libc::POLLIN | writing),
-        event(wake, libc::POLLIN),
-    ];
-    let timeout = if socket.is_none() && is_waiting {
-        TICK_MILLIS
-    } else {
-        -1
-    };
-    // SAFETY: two valid entries, which the kernel writes.
-    let ready = unsafe { libc::poll(requests.as_mut_ptr(), 2, timeout) };
-    if ready <= 0 {
-        return false;
-    }
-    if requests[1].revents != 0 {
-        let mut count = 0_u64;
-        // SAFETY: the kernel writes eight bytes.
-        unsafe { libc::read(wake, (&raw mut count).cast(), size_of::<u64>()) };
-    }
-    requests[0].revents & !libc::POLLOUT != 0
 }

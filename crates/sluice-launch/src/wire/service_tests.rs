@@ -33,6 +33,7 @@ pub(super) fn program(words: &[&str]) -> Program {
         stdin: Stdin::Null,
         mailbox: Mailbox::Stream,
         memory: Some(tempfile::tempfile().unwrap().into()),
+        is_kept: false,
         run_as: RunAs::Usual,
         credentials: None,
         limits: ProcessLimits::default(),

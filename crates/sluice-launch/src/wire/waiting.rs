@@ -3,7 +3,7 @@
 //! Not here: what is waited for (`service`).
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -65,4 +65,32 @@ pub(crate) fn watch(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, number: u64, even
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Waits for the socket and for wake-ups; without a socket also until the next start expires. True if the socket can be read.
+pub(crate) fn await_messages(socket: Option<RawFd>, wake: RawFd, is_waiting: bool) -> bool {
+    const TICK_MILLIS: libc::c_int = 200;
+    let event = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let writing = if is_waiting { libc::POLLOUT } else { 0 };
+    // A negative number is left out (poll(2)).
+    let mut requests = [
+        event(socket.unwrap_or(-1), libc::POLLIN | writing),
+        event(wake, libc::POLLIN),
+    ];
+    let timeout = if socket.is_none() && is_waiting {
+        TICK_MILLIS
+    } else {
+        -1
+    };
+    // SAFETY: two valid entries, which the kernel writes.
+    let ready = unsafe { libc::poll(requests.as_mut_ptr(), 2, timeout) };
+    if ready <= 0 {
+        return false;
+    }
+    if requests[1].revents != 0 {
+        let mut count = 0_u64;
+        // SAFETY: the kernel writes eight bytes.
+        unsafe { libc::read(wake, (&raw mut count).cast(), size_of::<u64>()) };
+    }
+    requests[0].revents & !libc::POLLOUT != 0
 }

@@ -32,6 +32,7 @@ pub(crate) fn program(path: &str, arguments: &[&str]) -> Program {
         stdin: Stdin::Null,
         mailbox: Mailbox::Stream,
         memory: Some(memory()),
+        is_kept: false,
         run_as: sluice_launch::RunAs::Usual,
         credentials: None,
         limits: ProcessLimits::default(),

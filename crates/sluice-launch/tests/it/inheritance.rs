@@ -3,7 +3,7 @@
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::io::{FdFlags, fcntl_getfd};
-use sluice_launch::{Credentials, LaunchError, ProcessLimits, Stage};
+use sluice_launch::{Credentials, LaunchError, ProcessLimits, Stage, Stdin};
 
 use crate::harness::{exit_of, output_of, program, read_to_end, shell, start};
 
@@ -44,6 +44,21 @@ fn a_program_has_its_five_descriptors_and_no_other() {
     assert!(found[4].1.starts_with("/memfd:sluice-test"), "{listing}");
     assert!(found[5].1.starts_with("/proc/"), "{listing}");
     assert_ne!(found[2].1, found[3].1, "two different pipes");
+}
+
+#[test]
+fn a_program_that_is_kept_has_a_socket_more_on_which_it_cannot_send() {
+    let script = "ls -l /proc/self/fd; (echo sent) >&5 || echo refused";
+    let mut program = shell(script);
+    program.is_kept = true;
+    program.stdin = Stdin::Pipe;
+    let output = output_of(program);
+    let found = listed_descriptors(&output);
+    let numbers: Vec<u32> = found.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers[..6], [0, 1, 2, 3, 4, 5], "{output}");
+    assert!(found[5].1.starts_with("socket:["), "{output}");
+    assert_ne!(found[1].1, found[5].1, "another one than the mailbox");
+    assert!(output.ends_with("refused\n"), "{output}");
 }
 
 #[test]

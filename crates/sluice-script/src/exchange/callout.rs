@@ -9,7 +9,9 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use sluice_gateway::{AgentAnswer, Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, ScriptControl};
+use sluice_gateway::{
+    AgentAnswer, Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, RequestWish, ScriptControl,
+};
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
@@ -40,6 +42,9 @@ pub(crate) struct Callouts {
     pub control: ScriptControl,
     /// CGIPLUS: the encoding of the process's next request.
     pub encoding: Option<RequestEncoding>,
+    /// CGIPLUS: requests can come by a socket, and the script wants that.
+    pub can_use_socket: bool,
+    pub wants_socket: bool,
     /// LIFETIME: how long the process may be idle; `Some(None)` is without limit.
     pub lifetime: Option<Option<Duration>>,
     /// FAILED: why the reply must not be taken for a complete one.
@@ -70,6 +75,8 @@ impl Callouts {
             status: None,
             control: ScriptControl::default(),
             encoding: None,
+            can_use_socket: false,
+            wants_socket: false,
             lifetime: None,
             failure: None,
             agent: None,
@@ -106,10 +113,7 @@ impl Callouts {
                 None => Answer::new(404, "no path leads to this file"),
             },
             Callout::Lifetime(lifetime) => self.note_lifetime(lifetime),
-            Callout::Cgiplus(encoding) => {
-                self.encoding = Some(encoding);
-                Answer::ok("OK")
-            }
+            Callout::Cgiplus(wish) => self.note_wish(wish),
             Callout::Noticed(text) => {
                 self.notices.log(&text);
                 Answer::ok("OK")
@@ -202,6 +206,18 @@ impl Callouts {
             self.lifetime = control.lifetime;
         }
         self.control = std::mem::take(&mut self.control).overridden_by(control);
+    }
+
+    fn note_wish(&mut self, wish: RequestWish) -> Answer {
+        if wish.by_socket && !self.can_use_socket {
+            return Answer::new(
+                400,
+                "CGIPLUS: socket comes within the first request of a process that is kept",
+            );
+        }
+        self.encoding = wish.encoding.or(self.encoding);
+        self.wants_socket |= wish.by_socket;
+        Answer::ok("OK")
     }
 
     fn note_lifetime(&mut self, lifetime: Lifetime) -> Answer {

@@ -153,7 +153,8 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
     let segment = job.segment()?;
     events.begin_process(&sentinels);
     events.environment(&environment);
-    let program = job.program(Vec::new(), environment.bytes(), Stdin::Pipe, segment.as_ref())?;
+    let mut program = job.program(Vec::new(), environment.bytes(), Stdin::Pipe, segment.as_ref())?;
+    program.is_kept = true;
     let ended = lease.exit_notice();
     job.tracer.stage(Stage::StartingProcess);
     let (process, mut channels) = script_process::start(
@@ -216,6 +217,7 @@ pub(crate) fn begin(
         variables.add_region(region.offset, REGION_BYTES);
     }
     channels.mailbox.begin_reply(&job.scripts.spare_room);
+    let can_use_socket = channels.cgiplusin.can_use_socket();
     let record = channels.cgiplusin.begin();
     encode_request(&variables, encoding, record);
     events.variables(&variables, Vec::new);
@@ -223,5 +225,6 @@ pub(crate) fn begin(
     job.scripts.spare_variables.set(variables.recycled());
     let (mut callouts, idle_timer) = (job.callouts(&process), job.idle_timer(timer));
     callouts.encoding = Some(encoding);
+    callouts.can_use_socket = can_use_socket;
     Relay::new(process, channels, scanner, callouts, pump, idle_timer, events.clone()).with_region(region)
 }

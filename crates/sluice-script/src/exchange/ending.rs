@@ -372,6 +372,7 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
         }
         None => {}
     }
+    channels.cgiplusin.settle_offer(callouts.wants_socket);
     scanner.restart();
     channels.mailbox.end_reply(&scripts.spare_room);
     let idle = IdleProcess {

@@ -236,6 +236,7 @@ impl Job {
                 },
             },
             memory: segment.map(duplicate).transpose()?,
+            is_kept: false,
             run_as: self.run_as()?,
             credentials: None,
             limits: self.limits(),

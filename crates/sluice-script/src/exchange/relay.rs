@@ -455,7 +455,7 @@ impl Relay {
         }
         match ready!(self.idle_timer.poll_expired(context)) {
             Expired::Check => {
-                self.check = Some(blocked_read::find(&self.process.probe, self.input_pipes()));
+                self.check = Some(blocked_read::find(&self.process.probe, self.input_channels()));
                 self.is_counting = true;
                 Poll::Ready(Ok(()))
             }

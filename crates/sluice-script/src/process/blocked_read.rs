@@ -1,11 +1,10 @@
-//! The read(2) in which a silent script process may wait, and its pipe. So a script that runs in the wrong mode, or
+//! The read(2) in which a silent script process may wait, and its channel: a pipe, or the socket of requests. So a script that runs in the wrong mode, or
 //! that does not end its reply, is found at once, and not by its time-out.
 //!
 //! Here: what the launcher reads in `/proc/PID/syscall`, `fd` and `task` (proc(5)), after some silence. Not here: the processes that it has
 //! started (`sluice_launch::Probe::company`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
 //! nothing is found, and the time-out remains.
 
-use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use sluice_launch::{Company, Observation, Probe};
@@ -20,58 +19,57 @@ const READ: Option<&str> = if cfg!(target_arch = "x86_64") {
     None
 };
 
-/// The identity of a pipe, the same for both of its ends.
+/// The identity of a pipe, the same for both of its ends, or of one end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PipeId {
+pub(crate) struct ChannelId {
     device: u64,
     inode: u64,
 }
 
-impl PipeId {
-    /// The pipe that a descriptor is an end of. `None` if the kernel does not say.
-    pub(crate) fn of(fd: BorrowedFd<'_>) -> Option<PipeId> {
+impl ChannelId {
+    /// The channel of a descriptor of it. `None` if the kernel does not say.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Option<ChannelId> {
         let stat = rustix::fs::fstat(fd).ok()?;
-        Some(PipeId {
+        Some(ChannelId {
             device: stat.st_dev,
             inode: stat.st_ino,
         })
     }
-}
 
-/// Shows a pipe as its link in `/proc/PID/fd` names it (proc(5)).
-impl fmt::Display for PipeId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "pipe:[{}]", self.inode)
+    /// Whether a link in `/proc/PID/fd` names it (proc(5)).
+    pub(crate) fn is_named(self, link: &str) -> bool {
+        let number = link.strip_prefix("pipe:[").or_else(|| link.strip_prefix("socket:["));
+        number.and_then(|number| number.strip_suffix(']')?.parse().ok()) == Some(self.inode)
     }
 }
 
 /// A process whose main thread waits in read(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockedRead {
-    /// The pipe that it reads.
-    pub pipe: PipeId,
+    /// The channel that it reads.
+    pub channel: ChannelId,
     /// Whether it has certainly neither other threads nor processes that it started, which might do its work meanwhile.
     pub is_alone: bool,
 }
 
-/// Starts to find on which of these pipes the main thread of a process waits in read(2); `None` if it does something else.
-pub(crate) fn find(probe: &Probe, pipes: [Option<PipeId>; 2]) -> JoinHandle<Option<BlockedRead>> {
+/// Starts to find on which of these channels the main thread of a process waits in read(2); `None` if it does something else.
+pub(crate) fn find(probe: &Probe, channels: [Option<ChannelId>; 2]) -> JoinHandle<Option<BlockedRead>> {
     let probe = probe.clone();
     spawn_blocking(move || {
         let observation = probe.observe()?;
         // Before its processes are searched, which takes longest.
-        let pipe = pipe_in_read(&observation).filter(|pipe| pipes.contains(&Some(*pipe)))?;
+        let channel = channel_in_read(&observation).filter(|channel| channels.contains(&Some(*channel)))?;
         Some(BlockedRead {
-            pipe,
+            channel,
             is_alone: observation.has_one_thread && probe.company() == Company::Alone,
         })
     })
 }
 
-fn pipe_in_read(observation: &Observation) -> Option<PipeId> {
+fn channel_in_read(observation: &Observation) -> Option<ChannelId> {
     descriptor_in_read(&observation.call)?;
-    let file = observation.file.as_ref().filter(|file| file.is_pipe)?;
-    Some(PipeId {
+    let file = observation.file.as_ref().filter(|file| file.is_channel)?;
+    Some(ChannelId {
         device: file.device,
         inode: file.inode,
     })
@@ -102,12 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_the_same_pipe() {
+    fn both_ends_are_the_same_pipe_and_have_its_name() {
         use std::os::fd::AsFd;
         let (reader, writer) = std::io::pipe().unwrap();
         let (other, _) = std::io::pipe().unwrap();
-        let id = PipeId::of(reader.as_fd()).unwrap();
-        assert_eq!(Some(id), PipeId::of(writer.as_fd()));
-        assert_ne!(Some(id), PipeId::of(other.as_fd()));
+        let id = ChannelId::of(reader.as_fd()).unwrap();
+        assert_eq!(Some(id), ChannelId::of(writer.as_fd()));
+        assert_ne!(Some(id), ChannelId::of(other.as_fd()));
+        assert!(id.is_named(&format!("pipe:[{}]", id.inode)) && !id.is_named("pipe:[1]") && !id.is_named("/dev/null"));
     }
 }

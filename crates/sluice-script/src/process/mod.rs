@@ -9,7 +9,7 @@
 //!                    ├─ end_cause             why it ends; limit_reached; unclaimed: the end of one that nobody has taken
 //!                    ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
 //!                    ├─ mailbox               output: script_socket
-//!                    ├─ request_pipe          CGIPLUSIN
+//!                    ├─ request_channel       requests: CGIPLUSIN, or request_socket
 //!                    └─ input                 the request body on its way to the script
 //!   pipe_threads ─── pipe_reader, pipe_writer ─ unread, pipe_end, pipe_owner: all that touches a pipe of a script
 //!   script_events ── observed_process         what an exchange notes for WATCH; what a silent process does: blocked_read
@@ -36,7 +36,9 @@ pub(crate) mod pipe_threads;
 mod pipe_writer;
 pub(crate) mod process_fault;
 pub(crate) mod processes;
+pub(crate) mod request_channel;
 pub(crate) mod request_pipe;
+pub(crate) mod request_socket;
 pub(crate) mod script_events;
 pub(crate) mod script_log;
 pub(crate) mod script_process;

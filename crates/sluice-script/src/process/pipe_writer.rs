@@ -176,9 +176,12 @@ impl PipeWriter {
         };
         while let Poll::Ready(ready) = room.poll_write_ready(context) {
             ready?;
-            if write.events(PollFlags::OUT).is_empty() {
-                let full = || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
-                let _ = room.try_io(full);
+            // Asked within `try_io`, so that an event that comes after the question is not lost.
+            let has_room = || match write.events(PollFlags::OUT).is_empty() {
+                true => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+                false => Ok(()),
+            };
+            if room.try_io(has_room).is_err() {
                 continue;
             }
             let mut state = self.shared.lock();

@@ -118,6 +118,14 @@ impl RequestPipe {
         self.waiting.is_empty() && self.pipe.is_all_read()
     }
 
+    /// Takes out all that the script has not read.
+    ///
+    /// # Errors
+    /// The system refuses it, or the script keeps the pipe locked.
+    pub(crate) async fn take_all(&mut self) -> io::Result<()> {
+        self.pipe.empty().await.map(drop)
+    }
+
     /// Takes the request out of the pipe again, so that the script can no longer read it. False if it has read any of it: then
     /// the request must not be repeated.
     pub(crate) async fn take_back(&mut self) -> bool {

@@ -48,7 +48,9 @@ use crate::process::pipe_owner::{Blocked, PipeOwner};
 use crate::process::pipe_writer::PipeWriter;
 use crate::process::process_fault::{ProcessState, launch_fault};
 use crate::process::processes::Processes;
+use crate::process::request_channel::RequestChannel;
 use crate::process::request_pipe::RequestPipe;
+use crate::process::request_socket::RequestSocket;
 use crate::process::script_events::{ScriptEvents, StartNote};
 use crate::process::script_log::ScriptLog;
 use crate::process::shebang;
@@ -142,7 +144,7 @@ pub(crate) struct Channels {
     /// The pipe for the request body. `None` if standard input is a file or /dev/null.
     pub input: Option<Input>,
     pub mailbox: Mailbox,
-    pub cgiplusin: RequestPipe,
+    pub cgiplusin: RequestChannel,
     /// `None` if the route allows no memory buffer, and while a thread prepares one.
     pub segment: Option<Segment>,
 }
@@ -204,6 +206,8 @@ pub(crate) async fn start(
     };
     let (cgiplusin_read, stdin_read) = started.read_ends;
     let cgiplusin = writer(started.cgiplusin, cgiplusin_read, "CGIPLUSIN");
+    let requests = started.requests;
+    let requests = requests.map(|(own, script)| RequestSocket::new(own, reading(script, "socket of requests")));
     let input = started.stdin.zip(stdin_read);
     let input = input.map(|(write, read)| writer(write, read, "standard input"));
     let stderr = reading(started.stderr, "standard error");
@@ -218,7 +222,7 @@ pub(crate) async fn start(
     let channels = Box::new(Channels {
         input: input.map(Input::new),
         mailbox: mailbox.map_err(unusable)?,
-        cgiplusin: RequestPipe::new(cgiplusin),
+        cgiplusin: RequestChannel::new(RequestPipe::new(cgiplusin), requests),
         segment,
     });
     Ok((process, channels))

@@ -33,6 +33,7 @@ fn sleeper() -> Program {
         stdin: Stdin::Null,
         mailbox: sluice_launch::Mailbox::Stream,
         memory: None,
+        is_kept: false,
         run_as: sluice_launch::RunAs::Usual,
         credentials: None,
         limits: ProcessLimits::default(),

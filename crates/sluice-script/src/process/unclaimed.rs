@@ -35,10 +35,12 @@ impl<E: Send + 'static> Drop for Unclaimed<E> {
                 stderr,
                 cgiplusin,
                 read_ends: (cgiplusin_read, stdin_read),
+                requests,
             } = started;
             end_unclaimed(process, ended);
             let ends = [mailbox, stderr, cgiplusin, cgiplusin_read].into_iter();
-            for end in ends.chain(stdin).chain(stdin_read) {
+            let requests = requests.into_iter().flat_map(<[OwnedFd; 2]>::from);
+            for end in ends.chain(stdin).chain(stdin_read).chain(requests) {
                 self.1.close(&owner, "channels", end);
             }
         }

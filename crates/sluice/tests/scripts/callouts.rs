@@ -240,7 +240,10 @@ while first := os.read(3, 3):
     let get = |query: &str| server.get(&format!("/cgiplus-bin/form?{query}")).text().to_owned();
     assert_eq!(get("struct"), "lines 200 OK\n");
     assert_eq!(get(""), "block ");
-    assert_eq!(get("maybe"), "block 400 CGIPLUS wants struct or record\n");
+    assert_eq!(
+        get("maybe"),
+        "block 400 CGIPLUS wants struct or record, socket, or both, separated by a blank\n"
+    );
     assert_eq!(get("RECORD"), "block 200 OK\n");
     assert_eq!(get("record"), "lines 200 OK\n");
     assert_eq!(get(""), "lines ");

@@ -45,7 +45,7 @@ impl Relay {
         is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back().await
     }
 
-    /// Waits until the standard error of its process is read as far as it goes, and takes out of its standard input what the script has not read, so that the process can be
+    /// Waits until the standard error of its process is read as far as it goes, and takes out of its standard input, and of the answers to its callouts, what the script has not read, so that the process can be
     /// used again. `needs_settling` says whether there is anything to wait for.
     pub(crate) async fn settle(&mut self) {
         if self.process.errors.has_bytes() {
@@ -56,12 +56,17 @@ impl Relay {
         {
             input.restore().await;
         }
+        if self.channels.cgiplusin.has_stale_answers() {
+            self.channels.cgiplusin.discard_answers().await;
+        }
     }
 
-    /// Whether something that belongs to this exchange is left in the channels: on standard error, which would be logged with the next one, or in standard input.
+    /// Whether something that belongs to this exchange is left in the channels: on standard error, which would be logged with the next one, in standard input, or of the answers to callouts.
     pub(crate) fn needs_settling(&self) -> bool {
         let input = self.channels.input.as_ref().filter(|_| self.has_body);
-        self.process.errors.has_bytes() || input.is_some_and(Input::needs_restore)
+        self.process.errors.has_bytes()
+            || input.is_some_and(Input::needs_restore)
+            || self.channels.cgiplusin.has_stale_answers()
     }
 
     /// Finds out whether the script has read of its request: `is_unread` of CGIPLUSIN then knows it.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::Relay;
 use super::state::{Age, Delivery, State};
 use crate::exchange::pump::Pump;
-use crate::process::blocked_read::{BlockedRead, PipeId};
+use crate::process::blocked_read::{BlockedRead, ChannelId};
 use crate::process::idle_timer::Expired;
 use crate::process::input::Input;
 use crate::process::observed_process::{ObservedProcess, time_text};
@@ -60,17 +60,17 @@ impl Relay {
         }
     }
 
-    /// The pipes from which the script reads its request.
-    pub(super) fn input_pipes(&self) -> [Option<PipeId>; 2] {
+    /// The channels from which the script reads its request.
+    pub(super) fn input_channels(&self) -> [Option<ChannelId>; 2] {
         let input = self.channels.input.as_ref().map(Input::as_fd);
-        [Some(self.channels.cgiplusin.as_fd()), input].map(|fd| fd.and_then(PipeId::of))
+        [Some(self.channels.cgiplusin.as_fd()), input].map(|fd| fd.and_then(ChannelId::of))
     }
 
     /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
     /// more input than the body has. `wrong_mode` says what the first of them, and input before the first request, mean.
     fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
         let cgiplusin = &self.channels.cgiplusin;
-        let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of) == Some(found.pipe);
+        let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(ChannelId::of) == Some(found.channel);
         let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
         let is_flushed = || self.channels.input.as_ref().is_none_or(Input::is_flushed);
         let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done) && is_flushed();
@@ -167,8 +167,9 @@ impl Relay {
 
     /// Which channel of the process a file is, by its link in /proc.
     fn channel(&self, file: &str) -> Option<&'static str> {
-        let is = |fd: Option<BorrowedFd<'_>>| fd.and_then(PipeId::of).is_some_and(|pipe| pipe.to_string() == file);
-        if is(Some(self.channels.cgiplusin.as_fd())) {
+        let is = |fd: Option<BorrowedFd<'_>>| fd.and_then(ChannelId::of).is_some_and(|id| id.is_named(file));
+        let cgiplusin = &self.channels.cgiplusin;
+        if is(Some(cgiplusin.as_fd())) || is(Some(cgiplusin.answers_fd())) {
             return Some(CGIPLUSIN);
         }
         is(self.channels.input.as_ref().map(Input::as_fd)).then_some(INPUT)

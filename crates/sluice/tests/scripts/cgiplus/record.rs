@@ -52,6 +52,68 @@ fn variables_arrive_as_lines_or_as_a_block() {
     );
 }
 
+/// A script that asks for the socket as its query says, and reads its requests from there if it is not closed. `leave` leaves an answer unread.
+const CHANNELS: &str = r#"
+pipe, sock = 3, int(os.environ["CGIPLUSSOCK"])
+count, number = 0, 3
+def record(number):
+    got = b""
+    while not got.endswith(b"\n\n"):
+        part = os.read(number, 1 << 16)
+        if not part:
+            return None
+        got += part
+    return got
+def callout(line):
+    put(ESC + b"\n" + line + b"\n" + EOT + b"\n")
+while True:
+    got = record(number)
+    if got is None and number == sock:
+        number = pipe
+        continue
+    if got is None:
+        break
+    count += 1
+    way = got.split(b"QUERY_STRING=", 1)[1].split(b"\n", 1)[0]
+    answer = b"none"
+    if way == b"ask":
+        callout(b"CGIPLUS: socket")
+        answer = os.read(pipe, 4096).strip()
+    callout(b"MAP-PATH: /%d" % count if way == b"leave" else b"NOOP:")
+    if way != b"leave":
+        answer += b"|" + os.read(pipe, 4096).strip()
+    put(HEAD + b"%d %d %s" % (count, number, answer))
+    finish()
+    number = sock if count == 1 else number
+"#;
+
+#[test]
+fn requests_come_by_the_socket_after_the_first_one_if_the_script_asks_for_it_there() {
+    let server = Setup::new().cgiplus("max = 1").python("both", CHANNELS).start();
+    let ask = |query: &str| server.get(&format!("/cgiplus-bin/both?{query}")).text().to_owned();
+    assert_eq!(ask("ask"), "1 3 200 OK|200 OK");
+    assert_eq!(ask("then"), "2 5 none|200 OK");
+    assert_eq!(ask("ask"), "3 5 200 OK|200 OK", "it has been chosen already");
+    let long = "x".repeat(7000);
+    assert_eq!(ask(&long), "4 5 none|200 OK");
+    // What a script has not read is taken for no answer in the next request.
+    assert_eq!(ask("leave"), "5 5 none");
+    assert_eq!(ask("then"), "6 5 none|200 OK");
+}
+
+#[test]
+fn the_socket_is_closed_after_a_first_request_that_has_not_asked_for_it() {
+    let server = Setup::new().cgiplus("max = 1").python("both", CHANNELS).start();
+    let ask = |query: &str| server.get(&format!("/cgiplus-bin/both?{query}")).text().to_owned();
+    assert_eq!(ask("first"), "1 3 none|200 OK");
+    assert_eq!(ask("then"), "2 3 none|200 OK");
+    let refused = ask("ask");
+    assert!(
+        refused.starts_with("3 3 400 CGIPLUS: socket comes within the first request"),
+        "{refused}"
+    );
+}
+
 /// `!` LF, then `NAME=value` LF …, then an empty line.
 #[track_caller]
 fn variables_of_lines(record: &[u8]) -> BTreeMap<String, String> {

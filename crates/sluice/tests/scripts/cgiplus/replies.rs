@@ -43,15 +43,24 @@ while variables := accept():
             time.sleep(0.05)
 "#;
 
+/// Keys of a route: requests come by CGIPLUSIN, or by the socket.
+const CHANNELS: [&str; 2] = ["", ", environment = { BY_SOCKET = \"1\" }"];
+
 const WAYS: [&str; 9] = ["", "/twice", "", "/late", "", "/listed", "/often", "", "/child"];
 
 #[test]
 fn every_client_gets_its_own_page_while_scripts_misbehave() {
+    CHANNELS.into_iter().for_each(assert_own_pages);
+}
+
+fn assert_own_pages(channel: &str) {
     // 300 clients, each with a connection of its own, 20 at a time.
     const AT_ONCE: usize = 20;
     const IN_TURN: usize = 15;
     let server = Setup::new()
-        .cgiplus("max = 6, queue = 1000, queue_timeout = \"5m\", kill_grace = \"100ms\"")
+        .cgiplus(&format!(
+            "max = 6, queue = 1000, queue_timeout = \"5m\", kill_grace = \"100ms\"{channel}"
+        ))
         .python("pages", MISBEHAVING)
         .start();
     let refused: usize = std::thread::scope(|scope| {
@@ -106,7 +115,7 @@ import select
 while variables := accept():
     put(HEAD + b"%d %d" % (os.getpid(), len(body(int(variables.get("CONTENT_LENGTH", 0))))))
     finish()
-    select.select([3], [], [])
+    select.select([channel()], [], [])
     put(HEAD + b"of another request")
     finish()
     wait_at("never")
@@ -115,9 +124,16 @@ while variables := accept():
 /// Sends two requests to such a script; the second must be answered by another process.
 #[track_caller]
 fn assert_other_process_replies(request: &str) {
+    for channel in CHANNELS {
+        assert_other_process_replies_by(channel, request);
+    }
+}
+
+#[track_caller]
+fn assert_other_process_replies_by(channel: &str, request: &str) {
     let server = Setup::new()
         .limits("head_size = \"512KiB\"")
-        .cgiplus("max = 1, kill_grace = \"100ms\"")
+        .cgiplus(&format!("max = 1, kill_grace = \"100ms\"{channel}"))
         .python("pages", OVERTAKING)
         .start();
     let _never = server.setup().gate("never");

@@ -11,9 +11,10 @@ use POSIX      ();
 our ($END, $ESCAPE, $CLOSE);    # the sentinels
 our ($body, $mailbox, $errors); # the copies: handles
 our $keeps_records = 0;         # a record mailbox: each write is a record
-our $asks_struct   = 1;         # the callout for struct records has not been sent
+our $asks_faster   = 1;         # the callout for struct records and the socket has not been sent
 my $has_native = 0;              # the native part is there
-my $input;                      # CGIPLUSIN
+my $input;                      # CGIPLUSIN: answers to callouts, and the first request
+my $socket;                     # that of requests, while it is open
 my $pending = '';               # bytes of it after the last record
 my @identity;                   # device and inode of descriptors 1 and 2
 
@@ -29,6 +30,7 @@ sub open_all {
     open $input, '<&=', 3 or return "CGIPLUSIN (descriptor 3): $!";
     # Not for the children of scripts, which are not to read the requests.
     fcntl $input, 2, 1;
+    open_socket();
     open $body,    '<&', \*STDIN  or return "standard input: $!";
     open $mailbox, '>&', \*STDOUT or return "standard output: $!";
     open $errors,  '>&', \*STDERR or return "standard error: $!";
@@ -55,20 +57,44 @@ sub open_for_library {
     ($ESCAPE, $CLOSE) = @ENV{qw(WWW_GATEWAY_ESC WWW_GATEWAY_EOT)} unless $ESCAPE;
     # Copies: the script may use its own handles of these descriptors.
     open $input, '<&', 3 or undef $ESCAPE if $ESCAPE;
+    open_socket() if $END;
     open $mailbox, '>&', \*STDOUT;
     binmode $mailbox;
     $keeps_records = is_record_socket();
-    $asks_struct   = 0 unless $END;
+    $asks_faster   = 0 unless $END;
+}
+
+# The server can send requests by a socket after the first one, if it is asked.
+sub open_socket {
+    my $number = $ENV{CGIPLUSSOCK} // '';
+    return unless $number =~ /^[0-9]+$/ && open $socket, '<&=', $number;
+    fcntl $socket, 2, 1;
+}
+
+# Appends what is there to `$pending`, and waits if nothing is. False at the end.
+sub read_more {
+    my ($from, $bytes) = @_;
+    while (1) {
+        my $count = sysread $from, $pending, $bytes, length $pending;
+        return $count if defined $count || !$!{EINTR};
+    }
 }
 
 # The next request as a reference to its variables (NAME=value); undef at the end. It waits for it.
 sub next_record {
+    my $from = $asks_faster ? undef : $socket;
+    $pending = '' if $from; # answers that nobody has read
     while (1) {
         my $record = take_record();
         return $record if $record;
-        my $count = sysread $input, $pending, 65536, length $pending;
-        next if !defined $count && $!{EINTR};
-        return if !$count || length $pending > RECORD_BYTES_MAX;
+        return if length $pending > RECORD_BYTES_MAX;
+        if ($from) {
+            next if read_more($from, 65536);
+            # The server has not heard of it: requests come by the pipe.
+            undef $socket;
+            undef $from;
+        }
+        return unless read_more($input, 65536);
     }
 }
 
@@ -104,17 +130,17 @@ sub take_record {
 sub read_answer {
     while (1) {
         return $1 if $pending =~ s/^([^\n]*)\n//;
-        my $count = sysread $input, $pending, 4096, length $pending;
-        next if !defined $count && $!{EINTR};
-        return unless $count;
+        return unless read_more($input, 4096);
     }
 }
 
-# What ends a reply: the callout for struct records, once, and the end sentinel.
+# What ends a reply: once the callout for struct records and the socket, and the end sentinel.
 sub ending {
-    return $END unless $asks_struct;
-    $asks_struct = 0;
-    return callout('!CGIPLUS: struct') . $END;
+    return $END unless $asks_faster;
+    $asks_faster = 0;
+    # A script may have closed it.
+    undef $socket unless $socket && -S $socket;
+    return callout($socket ? '!CGIPLUS: struct socket' : '!CGIPLUS: struct') . $END;
 }
 
 sub callout {
@@ -296,7 +322,7 @@ sub pump {
     $SIG{PIPE} = 'IGNORE';
     POSIX::dup2(fileno $held, 0);
     close $held;
-    POSIX::close($_) for $read, 1, 3, 4, fileno $mailbox;
+    POSIX::close($_) for $read, 1, 3, 4, fileno $mailbox, $socket ? fileno $socket : ();
     open my $to, '>&=', $write or return;
     fcntl $to, 1031, 1 << 20;    # F_SETPIPE_SZ
     while (1) {

@@ -6,7 +6,7 @@ use POSIX ();
 use Sluice::Engine::Channel ();
 use Sluice::Engine::Exit    ();
 
-my %base;              # the environment at the start, without CGIPLUSEOF: a script that knows both modes is to run as CGI
+my %base;              # the environment at the start, without CGIPLUSEOF and CGIPLUSSOCK: a script that knows both modes is to run as CGI
 my $umask;
 my $priority;           # of the process at its start (nice)
 my $locale;
@@ -16,7 +16,7 @@ my %descriptors;       # opened by functions of POSIX, which no variable of Perl
 my $directory;
 
 sub start {
-    delete $ENV{CGIPLUSEOF};
+    delete @ENV{qw(CGIPLUSEOF CGIPLUSSOCK)};
     %base  = %ENV;
     $umask = umask;
     $priority = getpriority 0, 0;

@@ -1,0 +1,214 @@
+//! The channel by which a script gets its requests: CGIPLUSIN, or the socket that its library has chosen in place of it. The answers to callouts always come by
+//! CGIPLUSIN, because scripts open it by its name.
+//!
+//! Not here: the pipe (`request_pipe`), and the socket (`request_socket`).
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+
+use crate::process::request_pipe::RequestPipe;
+use crate::process::request_socket::RequestSocket;
+
+/// The server's end of the channel for requests and answers.
+pub(crate) struct RequestChannel {
+    pipe: RequestPipe,
+    socket: Socket,
+}
+
+/// The socket for requests, if there is one.
+enum Socket {
+    None,
+    /// The script may choose it within its first request.
+    Offered(RequestSocket),
+    Chosen(Requests),
+}
+
+/// The requests that come by the socket.
+struct Requests {
+    socket: RequestSocket,
+    record: Vec<u8>,
+    /// Bytes of the record that have been sent.
+    sent: usize,
+    /// A callout of this exchange was answered, by the pipe.
+    has_answered: bool,
+}
+
+impl RequestChannel {
+    /// A pipe to which nothing was written, and the socket that the script may choose for its requests.
+    pub(crate) fn new(pipe: RequestPipe, socket: Option<RequestSocket>) -> RequestChannel {
+        RequestChannel {
+            pipe,
+            socket: socket.map_or(Socket::None, Socket::Offered),
+        }
+    }
+
+    /// Leaves the event loop of its worker, so that another can use it.
+    pub(crate) fn rebind(self) -> RequestChannel {
+        let socket = match self.socket {
+            Socket::Chosen(requests) => Socket::Chosen(Requests {
+                socket: requests.socket.rebind(),
+                ..requests
+            }),
+            other => other,
+        };
+        RequestChannel {
+            pipe: self.pipe.rebind(),
+            socket,
+        }
+    }
+
+    /// Whether the next request can come by the socket: within the first request, and if they do already.
+    pub(crate) fn can_use_socket(&self) -> bool {
+        !matches!(self.socket, Socket::None)
+    }
+
+    /// The first request is over: further ones come by the socket, if the script has chosen it. Otherwise it is closed.
+    pub(crate) fn settle_offer(&mut self, is_socket_chosen: bool) {
+        self.socket = match std::mem::replace(&mut self.socket, Socket::None) {
+            Socket::Offered(socket) if is_socket_chosen => Socket::Chosen(Requests {
+                socket,
+                record: Vec::new(),
+                sent: 0,
+                has_answered: false,
+            }),
+            Socket::Offered(_) => Socket::None,
+            other => other,
+        };
+    }
+
+    /// The buffer for a new request, which `flush` passes on. It is empty between exchanges.
+    pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
+        let buffer = self.pipe.begin();
+        let Socket::Chosen(requests) = &mut self.socket else {
+            return buffer;
+        };
+        requests.record.clear();
+        (requests.sent, requests.has_answered) = (0, false);
+        &mut requests.record
+    }
+
+    /// Adds an answer. Fails if the script leaves too many unread.
+    pub(crate) fn add(&mut self, answer: &[u8]) -> io::Result<()> {
+        if let Socket::Chosen(requests) = &mut self.socket {
+            requests.has_answered = true;
+        }
+        self.pipe.add(answer)
+    }
+
+    /// Passes on the bytes that wait; what there is no room for now later, when the task is woken for it. If the system refuses them they are lost; that is no error here,
+    /// because the mailbox shows the end of a script.
+    pub(crate) fn flush(&mut self, context: &mut Context<'_>) {
+        if let Socket::Chosen(requests) = &mut self.socket {
+            requests.flush(context);
+        }
+        self.pipe.flush(context);
+    }
+
+    /// The script's end by which requests come, to tell it from others.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Chosen(requests) => requests.socket.as_fd(),
+            _ => self.pipe.as_fd(),
+        }
+    }
+
+    /// The script's end by which answers to callouts come.
+    pub(crate) fn answers_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+
+    /// Asks whether the script has read nothing since `begin`: all written bytes are still there. One system call for the socket, and for a pipe from which the script has read everything.
+    pub(crate) fn poll_is_unread(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        match &self.socket {
+            Socket::Chosen(requests) => Poll::Ready(requests.is_unread()),
+            _ => self.pipe.poll_is_unread(context),
+        }
+    }
+
+    /// Whether the script has read nothing since `begin`. Of the pipe, as far as is known without asking a thread: a script that has begun to read counts as one that has not, until
+    /// `poll_is_unread` has said so, or it has read everything.
+    pub(crate) fn is_unread(&self) -> bool {
+        match &self.socket {
+            Socket::Chosen(requests) => requests.is_unread(),
+            _ => self.pipe.is_unread(),
+        }
+    }
+
+    /// Whether nothing of the request waits or is in the channel: the script has read it. One system call.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.socket {
+            Socket::Chosen(requests) => requests.is_all_read(),
+            _ => self.pipe.is_empty(),
+        }
+    }
+
+    /// Whether the script has read all that was written since `begin`, and nothing waits to be written. One system call.
+    pub(crate) fn is_all_read(&self) -> bool {
+        match &self.socket {
+            Socket::Chosen(requests) => requests.is_all_read(),
+            _ => self.pipe.is_all_read(),
+        }
+    }
+
+    /// Whether the script has left answers unread that its library would take for those to later callouts: where requests come by the pipe, it finds them before
+    /// the next one. One system call, if there were answers.
+    pub(crate) fn has_stale_answers(&self) -> bool {
+        matches!(&self.socket, Socket::Chosen(requests) if requests.has_answered) && !self.pipe.is_all_read()
+    }
+
+    /// Takes out the answers that the script has left unread.
+    pub(crate) async fn discard_answers(&mut self) {
+        // If it fails, the pipe is locked, and the process is ended for that.
+        let _ = self.pipe.take_all().await;
+    }
+
+    /// Takes the request out of the channel again, so that the script can no longer read it. False if it has read any of it: then
+    /// the request must not be repeated.
+    pub(crate) async fn take_back(&mut self) -> bool {
+        match &mut self.socket {
+            Socket::Chosen(requests) => requests.take_back().await,
+            _ => self.pipe.take_back().await,
+        }
+    }
+}
+
+impl Requests {
+    fn flush(&mut self, context: &mut Context<'_>) {
+        while self.sent < self.record.len() {
+            match self.socket.try_write(&self.record[self.sent..]) {
+                Ok(length) => self.sent += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Poll::Ready(Ok(())) = self.socket.poll_room(context) {
+                        continue;
+                    }
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn is_unread(&self) -> bool {
+        self.sent == 0 || self.socket.unread() >= self.sent as u64
+    }
+
+    fn is_all_read(&self) -> bool {
+        self.sent == self.record.len() && self.socket.unread() == 0
+    }
+
+    async fn take_back(&mut self) -> bool {
+        if !self.is_unread() {
+            return false;
+        }
+        let sent = std::mem::take(&mut self.sent) as u64;
+        self.record.clear();
+        self.socket
+            .empty()
+            .await
+            .inspect_err(|error| {
+                tracing::error!("the request cannot be taken out of the socket of its process: {error}");
+            })
+            .is_ok_and(|taken| taken >= sent)
+    }
+}
