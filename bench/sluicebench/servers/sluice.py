@@ -48,8 +48,10 @@ root = "{htdocs}"
   [[site.route]]
   path = "/converted/*"
   files = {{ directory = "{records}", record_format = "variable", convert = "cache" }}
+"""
 
-  # The other formats.
+# The other formats, where they are measured: each file passes all routes before the last.
+OTHER_FORMATS = """
   [[site.route]]
   path = "/vfc/*"
   files = {{ directory = "{vfc}", record_format = "vfc" }}
@@ -176,6 +178,9 @@ class Sluice(Server):
     def configuration(self) -> str:
         routes = self.routes()
         applications = "".join(self.application(way) for way in APPLICATION_WAYS if way in routes)
+        formats = ""
+        if "vfc" in routes or "fixed" in routes:
+            formats = OTHER_FORMATS.format(vfc=self.site.vfc, fixed=self.site.fixed, fixed_bytes=FIXED_BYTES)
         return TEMPLATE.format(
             port=self.port,
             listeners=self.extra_listeners(),
@@ -187,10 +192,7 @@ class Sluice(Server):
             htdocs=self.site.htdocs,
             programs=self.site.programs,
             records=self.site.records,
-            vfc=self.site.vfc,
-            fixed=self.site.fixed,
-            fixed_bytes=FIXED_BYTES,
-        ) + applications
+        ) + formats + applications
 
     def environment(self) -> Dict[str, str]:
         # What it keeps over a restart must not lie in a directory of the system.
