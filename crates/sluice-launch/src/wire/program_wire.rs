@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::confine::confinement::Confinement;
 use crate::confine::limits::ProcessLimits;
+use crate::policy::run_as::RunAs;
 use crate::start::program::{Mailbox, Program, Stdin};
-use crate::users::run_as::RunAs;
 use crate::wire::codec::Malformed;
 
 /// Bytes of a program, at most: more than execve(2) accepts.

@@ -22,6 +22,9 @@ use crate::end::orphans::{has_orphans, reap_orphans};
 use crate::end::pidfd::Signal;
 use crate::end::proc_state::Observation;
 use crate::end::session::{Company, Survivors, company};
+use crate::policy::code_variables::remove_code_variables;
+use crate::policy::run_as::{RunAs, UserPolicy};
+use crate::policy::share::Share;
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::launcher::{CHECK_INTERVAL, Launcher, LauncherHealth, LauncherSettings, LostStart, Starter};
 use crate::start::outcome::{End, LateCause, LateStart, StartError};
@@ -29,8 +32,6 @@ use crate::start::passed_files;
 use crate::start::program::{Program, Started};
 use crate::start::start_queue::Label;
 use crate::users::own_user::own_uid;
-use crate::users::run_as::UserPolicy;
-use crate::users::share::Share;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Request};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
@@ -288,16 +289,19 @@ impl Shared {
             return self.forget(number);
         }
         let began = Instant::now();
-        let decided = self.policy.decide(&program.wished()).and_then(|credentials| {
-            if credentials.is_some() {
+        let decided = self.policy.decide(&program.wished()).and_then(|decided| {
+            if decided.credentials.is_some() {
                 passed_files::check(&program, self.server_uid)?;
             }
-            Ok(credentials)
+            Ok(decided)
         });
-        let started = decided.map_err(StartError::Refused).and_then(|credentials| {
-            let uid = credentials.as_ref().map_or_else(own_uid, |user| user.uid);
-            program.credentials = credentials;
-            self.policy.clean(&program.run_as, &mut program.environment);
+        let started = decided.map_err(StartError::Refused).and_then(|decided| {
+            let uid = decided.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
+            program.credentials = decided.credentials;
+            if let Some(variables) = &decided.variables {
+                let is_owner = matches!(program.run_as, RunAs::Owner(_));
+                remove_code_variables(&mut program.environment, variables, is_owner);
+            }
             starter.start(program).map_err(|error| match error.stage {
                 Stage::Deadline => self.late(&Share::User(uid), LateCause::Killed),
                 _ => StartError::Failed(error),

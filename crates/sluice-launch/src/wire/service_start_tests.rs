@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use super::tests::{DEADLINE, Scene, is_alive, program, settings};
 use crate::end::pidfd::Exit;
+use crate::policy::run_as::{Decided, Refusal, RunAs, UserPolicy, WishedProgram};
+use crate::policy::share::Share;
 use crate::start::outcome::{LateCause, StartError};
 use crate::start::program::Program;
-use crate::users::credentials::Credentials;
-use crate::users::run_as::{Refusal, RunAs, UserPolicy, WishedProgram};
-use crate::users::share::Share;
 use crate::wire::message::Reply;
 use crate::wire::service::ServiceSettings;
 
@@ -32,16 +31,14 @@ impl Gate {
 }
 
 impl UserPolicy for Gate {
-    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Decided, Refusal> {
         if matches!(wished.run_as, RunAs::User(name) if name == "stuck") {
             let is_open = self.is_open.lock().unwrap();
             let waited = self.opened.wait_timeout_while(is_open, DEADLINE, |is_open| !*is_open);
             assert!(!waited.unwrap().1.timed_out());
         }
-        Ok(None)
+        Ok(Decided::default())
     }
-
-    fn clean(&self, _: &RunAs, _: &mut Vec<u8>) {}
 
     fn share(&self, run_as: &RunAs) -> Share {
         Share::User(match run_as {

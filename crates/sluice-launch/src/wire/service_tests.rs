@@ -9,9 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::end::pidfd::{Exit, Signal};
+use crate::policy::current_users::CurrentUsers;
+use crate::policy::route_programs::{RoutePrograms, RouteSource};
+use crate::policy::run_as::{RunAs, SameUser};
+use crate::policy::user_policy::ScriptUsers;
 use crate::start::outcome::StartError;
 use crate::users::own_user::own_uid;
-use crate::users::run_as::{RunAs, SameUser};
 use crate::wire::codec;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Reply, Request};
@@ -298,6 +301,44 @@ fn a_user_whom_the_policy_does_not_permit_is_refused() {
             number: 1,
             error: StartError::Refused(refusal),
         } => assert!(refusal.to_string().contains("user root"), "{refusal}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_program_of_no_route_is_refused_and_others_get_no_variables_that_name_code() {
+    let shell = RoutePrograms {
+        sources: vec![RouteSource {
+            file: Some(c"/bin/sh".into()),
+            ..RouteSource::default()
+        }],
+        has_arguments: true,
+        directory: Some(c"/".into()),
+        ..RoutePrograms::default()
+    };
+    let users = CurrentUsers::default();
+    users.set(ScriptUsers {
+        programs: vec![shell],
+        ..ScriptUsers::default()
+    });
+    let (scene, _) = Scene::start_with(ServiceSettings {
+        policy: Arc::new(users),
+        ..settings(10)
+    });
+    scene.launch(1, &program(&["/bin/true"]));
+    match scene.reply() {
+        Reply::NotStarted {
+            number: 1,
+            error: StartError::Refused(refusal),
+        } => assert!(refusal.to_string().contains("neither a script"), "{refusal}"),
+        other => panic!("{other:?}"),
+    }
+    let mut cleaned = program(&["/bin/sh", "-c", "test \"$PYTHONPATH$PATH\" = /bin"]);
+    cleaned.environment = b"PYTHONPATH=/tmp\0PATH=/bin\0".to_vec();
+    scene.launch(2, &cleaned);
+    let (_, _ends) = scene.started(2);
+    match scene.reply() {
+        Reply::Ended { number: 2, end } => assert_eq!(end.exit, Exit::Code(0)),
         other => panic!("{other:?}"),
     }
 }

@@ -1,0 +1,103 @@
+//! A server process that somebody else controls: what its launcher refuses to start.
+//!
+//! The test stops the server process, takes its socket to the launcher (pidfd_getfd(2)), and sends messages of its own.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use sluice_launch::{Confinement, Mailbox, ProcessLimits, Program, RemoteLauncher, RunAs, StartError, Stdin};
+use sluice_testing::{Server, Setup, signal, write_script};
+
+use super::{is_root, skip};
+
+const MEMORY: u64 = 256 << 20;
+
+/// The socket of the server process to its launcher. The one to the supervisor does not block.
+fn launcher_socket(server: &Server) -> OwnedFd {
+    let pid = Pid::from_raw(server.server_pid().cast_signed()).unwrap();
+    let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    let entries = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap();
+    let numbers = entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let mut sockets = numbers.filter_map(|number| {
+        let copy = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok()?;
+        let is_packets = rustix::net::sockopt::socket_type(&copy) == Ok(rustix::net::SocketType::SEQPACKET);
+        let is_blocking = !fcntl_getfl(&copy).ok()?.contains(OFlags::NONBLOCK);
+        (is_packets && is_blocking).then_some(copy)
+    });
+    sockets.next().expect("the server process has a launcher")
+}
+
+/// The answer of the launcher: the text of its refusal.
+fn answer(launcher: &RemoteLauncher, program: Program) -> Result<(), String> {
+    let (sender, received) = channel();
+    launcher.launch(program, "", move |result| {
+        let answer = match result {
+            Ok(_) => Ok(()),
+            Err(StartError::Refused(refusal)) => Err(refusal.to_string()),
+            Err(error) => panic!("{error:?}"),
+        };
+        drop(sender.send(answer));
+    });
+    received.recv_timeout(Duration::from_secs(60)).unwrap()
+}
+
+#[test]
+fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
+    if !is_root() {
+        return skip("only root can take descriptors of the server process");
+    }
+    let setup = Setup::new();
+    std::fs::create_dir(setup.path("confined")).unwrap();
+    let server = setup
+        .script_route(
+            "/confined/*",
+            "directory = \"confined\", memory_max = \"256MiB\", network = false",
+        )
+        .start();
+    let directory = server.path("confined");
+    write_script(&directory.join("a"), "exit 0");
+    assert!(signal(server.server_pid(), "STOP"));
+    let launcher = RemoteLauncher::start(launcher_socket(&server)).unwrap();
+    let text = |path: std::path::PathBuf| std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let program = |words: &[&std::ffi::CStr]| Program {
+        path: words[0].into(),
+        arguments: words.iter().map(|word| (*word).into()).collect(),
+        environment: Vec::new(),
+        directory: text(directory.clone()),
+        stdin: Stdin::Null,
+        mailbox: Mailbox::Stream,
+        memory: None,
+        run_as: RunAs::Usual,
+        credentials: None,
+        limits: ProcessLimits {
+            memory_bytes_max: Some(MEMORY),
+            open_files_max: Some(64),
+            ..ProcessLimits::default()
+        },
+        confinement: Some(
+            Confinement {
+                is_offline: true,
+                ..Confinement::default()
+            }
+            .into(),
+        ),
+    };
+    let script = text(directory.join("a"));
+    assert_eq!(answer(&launcher, program(&[&script])), Ok(()));
+    let weaker = |key: &str| Err(format!("its limits are weaker than those of its route: {key}"));
+    let mut large = program(&[&script]);
+    large.limits.memory_bytes_max = Some(MEMORY + 1);
+    assert_eq!(answer(&launcher, large), weaker("memory_max"));
+    let mut online = program(&[&script]);
+    online.confinement = None;
+    assert_eq!(answer(&launcher, online), weaker("network"));
+    for words in [&[c"/bin/sh", script.as_c_str()][..], &[c"/bin/sh", c"-c", c"id"]] {
+        let refused = answer(&launcher, program(words)).unwrap_err();
+        assert!(refused.starts_with("the program is neither a script"), "{refused}");
+    }
+    // The server process would read the answers to messages that it has not sent.
+    assert!(signal(server.server_pid(), "KILL"));
+}
