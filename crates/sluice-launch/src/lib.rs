@@ -17,6 +17,7 @@ compile_error!("sluice-launch makes raw system calls of 64-bit Linux");
 
 mod confine;
 mod end;
+mod few_strings;
 mod foreign;
 mod policy;
 mod start;

@@ -209,15 +209,30 @@ fn values_beyond_their_bounds_are_refused() {
 }
 
 #[test]
-fn a_program_with_too_many_arguments_is_refused() {
-    for (count, refused) in [
-        (1 << 16, None),
-        ((1 << 16) + 1, Some(Malformed("the kind, or a value"))),
-    ] {
-        let mut program = program(&["/bin/true"]);
-        program.arguments = vec![CString::default(); count];
-        let message = codec::encode(&PlainProgram::of(&program, ""));
-        assert_eq!(codec::decode::<PlainProgram<'_>>(&message).err(), refused, "{count}");
+fn a_program_with_too_many_strings_is_refused() {
+    type Put = fn(&mut Program, Vec<CString>);
+    fn with_files(program: &mut Program, read: Vec<CString>, write: Vec<CString>) {
+        program.confinement = Some(Arc::new(crate::Confinement {
+            files: Some(crate::FileRules { read, write }),
+            ..crate::Confinement::default()
+        }));
+    }
+    let lists: [Put; 3] = [
+        |program, strings| program.arguments = strings,
+        |program, strings| with_files(program, strings, Vec::new()),
+        |program, strings| with_files(program, Vec::new(), strings),
+    ];
+    for (list, put) in lists.into_iter().enumerate() {
+        for (count, refused) in [
+            (1 << 16, None),
+            ((1 << 16) + 1, Some(Malformed("the kind, or a value"))),
+        ] {
+            let mut program = program(&["/bin/true"]);
+            put(&mut program, vec![CString::default(); count]);
+            let message = codec::encode(&PlainProgram::of(&program, ""));
+            let read = codec::decode::<PlainProgram<'_>>(&message);
+            assert_eq!(read.err(), refused, "list {list}: {count}");
+        }
     }
 }
 

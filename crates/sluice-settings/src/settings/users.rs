@@ -104,8 +104,11 @@ impl ScriptUserSettings {
     fn add_programs(&mut self, more: &ProgramSettings) {
         match self.programs.iter_mut().find(|programs| programs.is_like(more)) {
             Some(same) => {
-                same.sources.extend(more.sources.iter().cloned());
-                remove_copies(&mut same.sources);
+                for source in &more.sources {
+                    if !same.sources.contains(source) {
+                        same.sources.push(source.clone());
+                    }
+                }
             }
             None => self.programs.push(more.clone()),
         }

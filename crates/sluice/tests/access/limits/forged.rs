@@ -2,7 +2,11 @@
 //!
 //! The test stops the server process, takes its socket to the launcher (pidfd_getfd(2)), and sends messages of its own.
 
+use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -44,6 +48,30 @@ fn answer(launcher: &RemoteLauncher, program: Program) -> Result<(), String> {
     received.recv_timeout(Duration::from_secs(60)).unwrap()
 }
 
+fn text(path: &Path) -> CString {
+    CString::new(path.to_str().unwrap()).unwrap()
+}
+
+/// A program without limits of its own.
+fn program(words: &[&CStr], directory: &Path) -> Program {
+    Program {
+        path: words[0].into(),
+        arguments: words.iter().map(|word| (*word).into()).collect(),
+        environment: Vec::new(),
+        directory: text(directory),
+        stdin: Stdin::Null,
+        mailbox: Mailbox::Stream,
+        memory: None,
+        run_as: RunAs::Usual,
+        credentials: None,
+        limits: ProcessLimits {
+            open_files_max: Some(64),
+            ..ProcessLimits::default()
+        },
+        confinement: None,
+    }
+}
+
 #[test]
 fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
     if !is_root() {
@@ -61,17 +89,7 @@ fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
     write_script(&directory.join("a"), "exit 0");
     assert!(signal(server.server_pid(), "STOP"));
     let launcher = RemoteLauncher::start(launcher_socket(&server)).unwrap();
-    let text = |path: std::path::PathBuf| std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    let program = |words: &[&std::ffi::CStr]| Program {
-        path: words[0].into(),
-        arguments: words.iter().map(|word| (*word).into()).collect(),
-        environment: Vec::new(),
-        directory: text(directory.clone()),
-        stdin: Stdin::Null,
-        mailbox: Mailbox::Stream,
-        memory: None,
-        run_as: RunAs::Usual,
-        credentials: None,
+    let program = |words: &[&CStr]| Program {
         limits: ProcessLimits {
             memory_bytes_max: Some(MEMORY),
             open_files_max: Some(64),
@@ -84,8 +102,9 @@ fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
             }
             .into(),
         ),
+        ..program(words, &directory)
     };
-    let script = text(directory.join("a"));
+    let script = text(&directory.join("a"));
     assert_eq!(answer(&launcher, program(&[&script])), Ok(()));
     let weaker = |key: &str| Err(format!("its limits are weaker than those of its route: {key}"));
     let mut large = program(&[&script]);
@@ -99,5 +118,39 @@ fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
         assert!(refused.starts_with("the program is neither a script"), "{refused}");
     }
     // The server process would read the answers to messages that it has not sent.
+    assert!(signal(server.server_pid(), "KILL"));
+}
+
+#[test]
+fn a_file_that_the_server_process_has_not_made_is_given_to_no_script() {
+    if !is_root() {
+        return skip("only root can change users");
+    }
+    const USER: &str = "64011:64011";
+    let setup = Setup::new();
+    std::fs::set_permissions(setup.directory(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(setup.path("other")).unwrap();
+    let server = setup
+        .script_route("/other/*", &format!("directory = \"other\", user = \"{USER}\""))
+        .start();
+    let directory = server.path("other");
+    write_script(&directory.join("a"), "exit 0");
+    std::fs::write(server.path("of-root"), "").unwrap();
+    assert!(signal(server.server_pid(), "STOP"));
+    let launcher = RemoteLauncher::start(launcher_socket(&server)).unwrap();
+    let script = text(&directory.join("a"));
+    let with = |memory: File| {
+        let mut program = program(&[&script], &directory);
+        program.run_as = RunAs::User(USER.to_owned());
+        program.memory = Some(memory.into());
+        answer(&launcher, program)
+    };
+    // One without a name passes: the server process is of the same user as this one.
+    assert_eq!(with(tempfile::tempfile().unwrap()), Ok(()));
+    for other in [File::open(server.path("of-root")), File::open("/dev/null")] {
+        let refused = with(other.unwrap()).unwrap_err();
+        assert!(refused.contains("was not made by the server process"), "{refused}");
+    }
+    assert_eq!(std::fs::metadata(server.path("of-root")).unwrap().uid(), 0);
     assert!(signal(server.server_pid(), "KILL"));
 }
