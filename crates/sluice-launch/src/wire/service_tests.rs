@@ -91,6 +91,10 @@ impl Scene {
         send(self.socket.as_fd(), &packed.bytes, &fds, Wait::Yes).unwrap();
     }
 
+    pub(super) fn observe(&self, number: u64, question: u64) {
+        self.send(&message::pack_observe(number, question), &[]);
+    }
+
     pub(super) fn reply(&self) -> Reply {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let began = Instant::now();
