@@ -161,7 +161,7 @@ mod tests {
         add(&mut users, "/a", |_| {});
         add(&mut users, "/b", |_| {});
         add(&mut users, "/b", |script| {
-            script.timeouts.deadline = Some(std::time::Duration::ZERO)
+            script.timeouts.deadline = Some(std::time::Duration::ZERO);
         });
         add(&mut users, "/a", |script| script.confinement.is_offline = true);
         add(&mut users, "/a", |script| script.passes_arguments = true);
