@@ -15,3 +15,4 @@ pub(crate) mod root_and_tmp;
 pub(crate) mod root_directory;
 pub(crate) mod server_filter;
 pub(crate) mod temporary;
+pub(crate) mod weaker;

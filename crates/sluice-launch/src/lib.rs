@@ -1,7 +1,7 @@
 //! Starting script processes from a multi-threaded server: as vfork(2) does, never with fork(2).
 //!
 //! Here: the program to start and the process that it becomes, with its channels and the clone (`start`); what it may use and reach
-//! (`confine`); the user that it runs as (`users`); what processes that are not trusted send along (`foreign`); its end, and the end of the processes that it leaves behind (`end`); and all of that in another
+//! (`confine`); the users of the machine (`users`), and what a server process may have started (`policy`); what processes that are not trusted send along (`foreign`); its end, and the end of the processes that it leaves behind (`end`); and all of that in another
 //! process than the server (`wire`). Not here: the protocol on the channels (sluice-gateway), the memory behind descriptor 4
 //! (sluice-membuf), and the decision when to start or end a process (the process pools).
 //!
@@ -17,7 +17,9 @@ compile_error!("sluice-launch makes raw system calls of 64-bit Linux");
 
 mod confine;
 mod end;
+mod few_strings;
 mod foreign;
+mod policy;
 mod start;
 mod syscall;
 mod users;
@@ -39,6 +41,12 @@ pub use end::session::{Company, Survivors, company, end_session, is_exiting};
 pub use foreign::elsewhere::{UNKNOWN_USER, close_elsewhere, do_elsewhere};
 pub use foreign::received::{ForeignDescriptors, Received, close_socket_elsewhere, receive};
 pub use foreign::refuse::{Passing, passing, refuse_descriptors};
+pub use policy::code_variables::names_code;
+pub use policy::current_users::CurrentUsers;
+pub use policy::route_programs::{EngineCommand, RoutePrograms, RouteSource, RouteUser};
+pub use policy::run_as::{Decided, Refusal, RunAs, SameUser, UserPolicy, WishedProgram};
+pub use policy::share::Share;
+pub use policy::user_policy::{NamedUser, OwnerPolicy, ScriptUsers};
 pub use start::launch_error::{LaunchError, Stage};
 pub use start::launcher::{Launcher, LauncherHealth, LauncherSettings, START_TIMEOUT};
 pub use start::outcome::{End, LateCause, LateStart, StartError};
@@ -48,10 +56,6 @@ pub use start::program::{Mailbox, Program, Started, Stdin};
 pub use users::accounts::{Account, account_by_name, account_by_number, group_by_name};
 pub use users::credentials::Credentials;
 pub use users::own_user::{own_uid, own_user};
-pub use users::owned_program::OwnedPrograms;
-pub use users::run_as::{Refusal, RunAs, SameUser, UserPolicy, WishedProgram};
-pub use users::share::Share;
-pub use users::user_policy::{CurrentUsers, NamedUser, OwnerPolicy, ScriptUsers};
 pub use wire::message::MESSAGES_VERSION;
 pub use wire::message_socket::launcher_sockets;
 pub use wire::remote::{Probe, RemoteLauncher, RemoteProcess, RemoteStarted};

@@ -1,12 +1,7 @@
-//! The user of a program: users and groups of the machine, owners of scripts, and the policy that decides.
+//! Users of the machine: accounts, the identity of a process, and the user of this one.
 //!
-//! Not here: the change of the user in the child (`start::child`).
+//! Not here: the change of the user in the child (`start::child`), and which user a program gets (`policy`).
 
 pub(crate) mod accounts;
 pub(crate) mod credentials;
 pub(crate) mod own_user;
-pub(crate) mod owned_program;
-pub(crate) mod owned_script;
-pub(crate) mod run_as;
-pub(crate) mod share;
-pub(crate) mod user_policy;

@@ -6,7 +6,7 @@
 //! They run as scripts of mode `cgiplus`, of a route of their own that no path leads to. Not here: asking one (`agent`).
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_settings::rule::{OwnAgent, OwnAgentKind};
@@ -50,6 +50,11 @@ pub fn find(agent: &OwnAgent) -> Result<PathBuf, MissingAgent> {
         kind: agent.kind,
         directories,
     })
+}
+
+/// Every path at which the program of an agent would be found.
+pub(crate) fn possible_programs(kind: OwnAgentKind, directory: Option<&Path>) -> Vec<PathBuf> {
+    sdk::possible_files(directory, &names(kind))
 }
 
 /// The route of an agent, for its processes. `origin` is the place in the configuration.

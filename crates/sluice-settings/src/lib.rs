@@ -28,9 +28,9 @@ pub use settings::FollowLinks;
 pub use settings::{
     AccessLog, Action, AuthoritySettings, BACKUP_NAMES, ClientCertificates, ControlSocket, Convert, DirectorySettings,
     DnsSettings, Engine, EngineSettings, ErrorDetail, ErrorSettings, Fallback, FileSettings, ForwardedField,
-    IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, NamedSocket,
-    OwnedScriptSettings, OwnerSettings, PermittedFiles, PoolSettings, ProxySettings, RecordSettings, RefusalSettings,
-    RequestBody, Rotation, RouteSettings, ScriptLimits, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
-    ScriptUser, ScriptUserSettings, ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory, Statuses,
-    SuffixScripts, TlsSettings, UnknownHosts, User, UserSettings, WatchSettings, module_files, suffix_of,
+    IdentitySettings, IdentitySource, ListenSettings, LogLevel, LogTarget, Mailbox, Mode, NamedSocket, OwnerSettings,
+    PermittedFiles, PlannedAgent, PoolSettings, ProgramSettings, ProgramSource, ProxySettings, RecordSettings,
+    RefusalSettings, RequestBody, Rotation, RouteSettings, ScriptLimits, ScriptOutput, ScriptSettings, ScriptSource,
+    ScriptTimeouts, ScriptUser, ScriptUserSettings, ScriptVariables, ServerLog, Settings, SiteSettings, StateDirectory,
+    Statuses, SuffixScripts, TlsSettings, UnknownHosts, User, UserSettings, WatchSettings, module_files, suffix_of,
 };

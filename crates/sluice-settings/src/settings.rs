@@ -10,6 +10,7 @@ mod engine;
 mod links;
 mod listen;
 mod log;
+mod programs;
 mod route;
 mod script;
 mod script_limits;
@@ -27,6 +28,7 @@ pub use listen::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, TlsSettings,
 };
 pub use log::{AccessLog, LogLevel, LogTarget, Rotation, ServerLog};
+pub use programs::{PlannedAgent, ProgramSettings, ProgramSource};
 pub use route::{Action, RefusalSettings, RouteSettings};
 pub use script::{
     Mailbox, Mode, PoolSettings, RequestBody, ScriptOutput, ScriptSettings, ScriptSource, ScriptTimeouts,
@@ -35,7 +37,7 @@ pub use script::{
 pub use script_limits::{PermittedFiles, ScriptLimits};
 pub use site::{BACKUP_NAMES, ErrorDetail, ErrorSettings, FileSettings, SiteSettings, Statuses};
 pub use sluice_http::forwarded::ForwardedField;
-pub use users::{OwnedScriptSettings, OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};
+pub use users::{OwnerSettings, ScriptUser, ScriptUserSettings, User, UserSettings};
 
 use crate::cache::CacheSettings;
 use crate::limits::Limits;
@@ -142,8 +144,28 @@ impl Settings {
             owners: self.users.owners.clone(),
             ..ScriptUserSettings::default()
         };
-        for script in self.scripts() {
-            users.add_route(script);
+        for site in &self.sites {
+            for route in &site.routes {
+                if let Some(script) = route.action.script() {
+                    let follow_links = match &script.source {
+                        // They are found among the files of the site.
+                        ScriptSource::Root => site.files.follow_links,
+                        _ => route.follow_links.unwrap_or(site.files.follow_links),
+                    };
+                    let source = ProgramSource {
+                        source: script.source.clone(),
+                        root: site.root.clone(),
+                        follows_links: follow_links != FollowLinks::No,
+                    };
+                    users.add_route(source, script);
+                }
+                if let Some(agent) = route.changes.access.own_agent() {
+                    users.add_agent(PlannedAgent {
+                        kind: agent.kind,
+                        sdk: agent.sdk.clone(),
+                    });
+                }
+            }
         }
         users
     }

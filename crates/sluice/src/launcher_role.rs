@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
+use rustix::process::{Resource, getrlimit};
 use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth};
 use sluice_script::script_users;
 
@@ -49,7 +50,9 @@ async fn serve() -> Result<ExitCode, String> {
         sluice_launch::withhold_privileges_from_programs().map_err(|error| failed(error.to_string()))?;
     }
     let users = Arc::new(CurrentUsers::default());
-    users.set(script_users::policy(&plan.users));
+    // Before it is raised: that of scripts whose route names none.
+    let open_files_max = getrlimit(Resource::Nofile).current;
+    users.set(script_users::policy(&plan.users, open_files_max));
     let policy = Arc::clone(&users);
     // The policy comes from the supervisor, never from the server process.
     let preparing = tokio::task::spawn_blocking(move || plan.prepare(socket, policy));
@@ -59,7 +62,7 @@ async fn serve() -> Result<ExitCode, String> {
     let mut serving = tokio::task::spawn_blocking(move || service.run());
     let served = tokio::select! {
         served = &mut serving => served,
-        () = obey(&mut channel, &users, &health) => {
+        () = obey(&mut channel, &users, open_files_max, &health) => {
             // As if the server process were gone.
             let _ = shutdown(&end, Shutdown::Both);
             serving.await
@@ -73,10 +76,10 @@ async fn serve() -> Result<ExitCode, String> {
 }
 
 /// Obeys the supervisor until its end, or until it has the launcher end.
-async fn obey(channel: &mut Channel, users: &CurrentUsers, health: &LauncherHealth) {
+async fn obey(channel: &mut Channel, users: &CurrentUsers, open_files_max: Option<u64>, health: &LauncherHealth) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {
-            ToLauncher::Users(settings) => users.set(script_users::policy(&settings)),
+            ToLauncher::Users(settings) => users.set(script_users::policy(&settings, open_files_max)),
             // The supervisor replaces a launcher that does not answer.
             ToLauncher::Ask if !health.is_steady() => {
                 tracing::error!("launcher: starts of scripts hang, and nothing ends them");

@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::few_strings::few_strings;
 use crate::syscall::checked;
 
 /// Rights (landlock(7), "Filesystem flags").
@@ -102,8 +103,10 @@ const DEVICES: [&str; 6] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRules {
     /// Files, and directories with all that is below them, that it may read and execute.
+    #[serde(deserialize_with = "few_strings")]
     pub read: Vec<CString>,
     /// The same, that it may read, change, create and remove.
+    #[serde(deserialize_with = "few_strings")]
     pub write: Vec<CString>,
 }
 

@@ -1,74 +1,43 @@
-//! Operations that may wait for a foreign process for as long as it wishes: each on a thread that may be lost to it.
+//! Operations on foreign objects that may wait for a foreign process: on threads of this process that may be lost to it.
 //!
-//! A user has a few threads at once; what else is done for that user waits behind them, so operations for one user delay none for another.
-//! An operation that hangs is left alone. Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays
-//! with this process until it ends. Here: threads, shares and counts. Not here: what is done (`received`, and the callers).
+//! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Not here: the
+//! threads (`user_threads`), what is done (`received`, and the callers).
 
-use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::foreign::option::{NO_LINGER, set_option};
+use crate::foreign::user_threads::{Bounds, UserThreads};
 
-/// Operations for one user at once.
-const AT_ONCE: usize = 4;
-
-/// Operations for one user that wait behind them. Further ones are not done.
-const WAITING_MAX: usize = 4096;
-
-/// Threads of this process, whatever the number of users.
-const THREADS_MAX: usize = 128;
-
-/// How long a thread waits for another operation.
-const IDLE: Duration = Duration::from_secs(10);
+const BOUNDS: Bounds = Bounds {
+    name: "elsewhere",
+    at_once: 4,
+    waiting_max: 4096,
+    threads_max: 128,
+};
 
 /// The number of a user that is not known.
 pub const UNKNOWN_USER: u32 = u32::MAX;
 
-type Operation = Box<dyn FnOnce() + Send>;
-
 /// The threads of this process.
-static POOL: Pool = Pool {
-    state: Mutex::new(None),
-    work: Condvar::new(),
-};
-
-struct Pool {
-    /// Made with the first operation.
-    state: Mutex<Option<State>>,
-    work: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    users: HashMap<u32, Share>,
-    /// Operations that the next free thread begins, within the shares of their users.
-    next: VecDeque<(u32, Operation)>,
-    threads: usize,
-    /// Threads without an operation.
-    free: usize,
-    /// Operations that were not done.
-    lost: u64,
-}
-
-/// The operations for one user.
-#[derive(Default)]
-struct Share {
-    /// The number of those that run.
-    running: usize,
-    /// The number of those in `next`.
-    admitted: usize,
-    waiting: VecDeque<Operation>,
-}
+static THREADS: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(BOUNDS));
 
 /// Does something for a user on another thread, because it may wait for a process of that user. Never waits.
 ///
 /// Beyond the bounds it is not done, and what it holds stays with this process.
 pub fn do_elsewhere(user: u32, operation: impl FnOnce() + Send + 'static) {
-    POOL.begin(user, Box::new(operation));
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if let Err(operation) = THREADS.begin(user, Box::new(operation)) {
+        // Dropping it could wait here.
+        std::mem::forget(operation);
+        if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "user {user} keeps {} descriptors from being closed: further ones stay open until this process ends",
+                BOUNDS.waiting_max
+            );
+        }
+    }
 }
 
 /// Closes descriptors from a process of a user on another thread. A socket does not linger then, unless the process has it linger again.
@@ -84,177 +53,4 @@ pub(crate) fn close_foreign(descriptor: OwnedFd) {
     // Another file than a socket has no such option.
     set_option(descriptor.as_fd(), libc::SO_LINGER, NO_LINGER);
     drop(descriptor);
-}
-
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&'static self, user: u32, operation: Operation) {
-        let mut guard = self.lock();
-        let state = guard.get_or_insert_default();
-        let share = state.users.entry(user).or_default();
-        if share.running + share.admitted >= AT_ONCE {
-            if share.waiting.len() < WAITING_MAX {
-                share.waiting.push_back(operation);
-                return;
-            }
-            state.lost += 1;
-            let is_first = state.lost == 1;
-            drop(guard);
-            // Dropping it could wait here.
-            std::mem::forget(operation);
-            if is_first {
-                tracing::error!(
-                    "user {user} keeps {WAITING_MAX} descriptors from being closed: further ones stay open until this process ends"
-                );
-            }
-            return;
-        }
-        share.admitted += 1;
-        state.next.push_back((user, operation));
-        if state.next.len() > state.free && state.threads < THREADS_MAX {
-            state.threads += 1;
-            drop(guard);
-            self.spawn();
-        } else {
-            drop(guard);
-            self.work.notify_one();
-        }
-    }
-
-    fn spawn(&'static self) {
-        let spawned: io::Result<_> = thread::Builder::new().name("elsewhere".into()).spawn(|| self.work());
-        if let Err(error) = spawned {
-            // What waits is done when another thread is free, or with the next operation.
-            tracing::warn!("a thread that closes descriptors: {error}");
-            if let Some(state) = self.lock().as_mut() {
-                state.threads -= 1;
-            }
-        }
-    }
-
-    /// The work of a thread.
-    fn work(&self) {
-        while let Some((user, operation)) = self.next() {
-            operation();
-            self.end(user);
-        }
-    }
-
-    /// The next operation. `None` if there was nothing to do for a while; then the thread is no longer counted.
-    fn next(&self) -> Option<(u32, Operation)> {
-        let mut guard = self.lock();
-        loop {
-            let state = guard.get_or_insert_default();
-            if let Some((user, operation)) = state.next.pop_front() {
-                let share = state.users.entry(user).or_default();
-                share.admitted = share.admitted.saturating_sub(1);
-                share.running += 1;
-                return Some((user, operation));
-            }
-            state.free += 1;
-            let (again, waited) = self
-                .work
-                .wait_timeout(guard, IDLE)
-                .unwrap_or_else(PoisonError::into_inner);
-            guard = again;
-            let state = guard.get_or_insert_default();
-            state.free -= 1;
-            if waited.timed_out() && state.next.is_empty() {
-                state.threads -= 1;
-                return None;
-            }
-        }
-    }
-
-    /// Ends an operation, and admits the next one for the same user.
-    fn end(&self, user: u32) {
-        let mut guard = self.lock();
-        let Some(state) = guard.as_mut() else { return };
-        let Some(share) = state.users.get_mut(&user) else {
-            return;
-        };
-        share.running = share.running.saturating_sub(1);
-        if let Some(operation) = share.waiting.pop_front() {
-            share.admitted += 1;
-            state.next.push_back((user, operation));
-        } else if share.running == 0 && share.admitted == 0 {
-            state.users.remove(&user);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
-
-    use super::*;
-
-    /// The operations for a user that run or wait.
-    fn held(user: u32) -> usize {
-        let guard = POOL.lock();
-        let share = guard.as_ref().and_then(|state| state.users.get(&user));
-        share.map_or(0, |share| share.running + share.waiting.len())
-    }
-
-    fn lost() -> u64 {
-        POOL.lock().as_ref().map_or(0, |state| state.lost)
-    }
-
-    /// Begins operations that last until the sender is dropped; returns when `AT_ONCE` of them run.
-    fn block(user: u32, operations: usize) -> Sender<()> {
-        let (end, ended) = channel();
-        let ended = std::sync::Arc::new(Mutex::new(ended));
-        let (begin, begun) = channel();
-        for _ in 0..operations {
-            let (begin, ended) = (begin.clone(), std::sync::Arc::clone(&ended));
-            do_elsewhere(user, move || {
-                // The test awaits the first ones only.
-                let _ = begin.send(());
-                let ended: MutexGuard<'_, Receiver<()>> = ended.lock().unwrap_or_else(PoisonError::into_inner);
-                assert!(ended.recv().is_err());
-            });
-        }
-        for _ in 0..AT_ONCE.min(operations) {
-            begun.recv().expect("each begins");
-        }
-        end
-    }
-
-    fn is_done_for(user: u32) {
-        let (done, wait) = channel();
-        do_elsewhere(user, move || done.send(()).expect("the test waits"));
-        wait.recv().expect("it is done");
-    }
-
-    #[test]
-    fn what_hangs_for_one_user_delays_nobody_else_and_is_counted() {
-        const ONE: u32 = 4_000_000_001;
-        const OTHER: u32 = 4_000_000_002;
-        let end = block(ONE, AT_ONCE + 3);
-        is_done_for(OTHER);
-        assert_eq!(held(ONE), AT_ONCE + 3);
-        drop(end);
-        is_done_for(ONE);
-    }
-
-    #[test]
-    fn beyond_the_bound_operations_are_not_done_and_are_counted() {
-        const ONE: u32 = 4_000_000_003;
-        let end = block(ONE, AT_ONCE);
-        let before = lost();
-        let (done, results) = channel();
-        for number in 0..=WAITING_MAX {
-            let done = done.clone();
-            do_elsewhere(ONE, move || done.send(number).expect("the test waits"));
-        }
-        assert_eq!(lost(), before + 1);
-        drop(end);
-        let mut done: Vec<usize> = results.iter().take(WAITING_MAX).collect();
-        done.sort_unstable();
-        assert!(done.into_iter().eq(0..WAITING_MAX));
-        is_done_for(ONE);
-    }
 }

@@ -7,11 +7,11 @@ use std::ptr;
 
 use memchr::memchr;
 
+use crate::policy::run_as::RunAs;
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::prepared::Temporary;
 use crate::start::program::Program;
 use crate::users::accounts::account_by_number;
-use crate::users::run_as::RunAs;
 
 /// The list that execve(2) takes: a pointer to each entry, then a null pointer.
 ///

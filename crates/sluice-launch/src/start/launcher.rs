@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use crate::confine::cgroup::Cgroups;
 use crate::confine::privileges::has_bounding_set;
 use crate::confine::temporary::TemporaryDirectories;
+use crate::policy::share::Share;
 use crate::start::channels::{self, Channels};
 use crate::start::child::{self, Plan};
 use crate::start::clone::{Cloner, SignalSet, Undone};
@@ -31,7 +32,6 @@ use crate::start::reserved_fds::ReservedFds;
 use crate::start::start_queue::{Label, SLOW_AFTER, StartQueue};
 use crate::start::watched_start::WatchedStart;
 use crate::users::own_user::own_uid;
-use crate::users::share::Share;
 
 /// Whether programs with another user could get capabilities; otherwise the launcher has given them up before its first start.
 static HAS_BOUNDING_SET: LazyLock<bool> = LazyLock::new(has_bounding_set);
@@ -483,7 +483,7 @@ mod tests {
             mailbox: Mailbox::Stream,
             memory: None,
             is_kept: false,
-            run_as: crate::users::run_as::RunAs::Usual,
+            run_as: crate::policy::run_as::RunAs::Usual,
             credentials: None,
             limits: crate::confine::limits::ProcessLimits::default(),
             confinement: None,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::end::pidfd::{Exit, Usage};
+use crate::policy::run_as::Refusal;
 use crate::start::launch_error::LaunchError;
-use crate::users::run_as::Refusal;
 
 /// How long a start waits for a launcher, if there is none.
 pub(crate) const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,8 +7,8 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::policy::run_as::Refusal;
 use crate::start::program::{Program, Stdin};
-use crate::users::run_as::Refusal;
 
 /// Checks the files of a program for another user than the launcher's. `server` is the user of the server process.
 ///

@@ -10,8 +10,8 @@ use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::confinement::Confinement;
 use crate::confine::limits::ProcessLimits;
 use crate::confine::temporary::TemporaryDirectory;
+use crate::policy::run_as::{RunAs, WishedProgram};
 use crate::users::credentials::Credentials;
-use crate::users::run_as::{RunAs, WishedProgram};
 
 /// One script process to start.
 #[derive(Debug)]
@@ -46,13 +46,13 @@ pub struct Program {
 impl Program {
     /// The part of it that a policy judges.
     pub(crate) fn wished(&self) -> WishedProgram<'_> {
-        let confinement = self.confinement.as_ref();
         WishedProgram {
             run_as: &self.run_as,
             path: &self.path,
             arguments: &self.arguments,
             directory: &self.directory,
-            root: confinement.and_then(|confinement| confinement.chroot.as_deref()),
+            limits: &self.limits,
+            confinement: self.confinement.as_deref(),
         }
     }
 

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::users::share::Share;
+use crate::policy::share::Share;
 
 /// The time after which another thread takes the place of one that still starts its program. A usual start takes a millisecond; on a busy machine
 /// it may take longer, which costs a further thread and nothing else.

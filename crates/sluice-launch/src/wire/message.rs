@@ -240,10 +240,10 @@ mod tests {
     use crate::confine::limits::ProcessLimits;
     use crate::end::pidfd::{Exit, Usage};
     use crate::end::proc_state::{ObservedChild, ObservedFile};
+    use crate::policy::run_as::{Refusal, RunAs};
     use crate::start::launch_error::{LaunchError, Stage};
     use crate::start::outcome::{LateCause, LateStart};
     use crate::start::program::{Mailbox, Stdin};
-    use crate::users::run_as::{Refusal, RunAs};
 
     /// A program with every field.
     fn program() -> Program {

@@ -65,8 +65,8 @@ impl Drop for PendingStart {
 mod tests {
     use super::*;
     use crate::confine::limits::ProcessLimits;
+    use crate::policy::run_as::RunAs;
     use crate::start::program::{Mailbox, Stdin};
-    use crate::users::run_as::RunAs;
 
     #[test]
     fn programs_that_wait_are_bounded_in_memory() {

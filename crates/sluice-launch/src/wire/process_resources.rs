@@ -21,6 +21,8 @@ use crate::wire::waiting::await_exit;
 pub(crate) struct Belongings {
     /// The number of the process, and that of its session and group.
     pub(crate) pid: i32,
+    /// The number of its user.
+    pub(crate) uid: u32,
     pub(crate) pidfd: OwnedFd,
     /// Has all its descendants that have not left it, if there are cgroups.
     cgroup: Option<ScriptCgroup>,
@@ -30,9 +32,9 @@ pub(crate) struct Belongings {
 }
 
 impl Belongings {
-    /// Takes them out of a process that was started, whose start began at this time. Also returns the ends of its channels, in the order of
+    /// Takes them out of a process of this user that was started, whose start began at this time. Also returns the ends of its channels, in the order of
     /// `RemoteStarted`.
-    pub(crate) fn of(started: Started, mark: &str, began: Instant) -> (Belongings, Vec<OwnedFd>) {
+    pub(crate) fn of(started: Started, uid: u32, mark: &str, began: Instant) -> (Belongings, Vec<OwnedFd>) {
         let mark = Arc::from(mark);
         families::begin(started.pid, &mark, began);
         let (cgiplusin, stdin) = started.read_ends;
@@ -41,6 +43,7 @@ impl Belongings {
         ends.extend(started.requests.into_iter().flat_map(<[OwnedFd; 2]>::from));
         let belongings = Belongings {
             pid: started.pid,
+            uid,
             pidfd: started.pidfd,
             cgroup: started.cgroup,
             temporary: started.temporary,

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,13 +12,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use memchr::memmem;
-use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::confine::confinement::Confinement;
 use crate::confine::limits::ProcessLimits;
+use crate::few_strings::few_strings;
+use crate::policy::run_as::RunAs;
 use crate::start::program::{Mailbox, Program, Stdin};
-use crate::users::run_as::RunAs;
 use crate::wire::codec::Malformed;
 
 /// Bytes of a program, at most: more than execve(2) accepts.
@@ -31,9 +30,6 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a mark: it must not be a text that other processes have in their environment by chance.
 const MARK_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// Arguments of a program, at most: an empty one has one byte in a message, and 16 in memory.
-const ARGUMENTS_MAX: usize = 1 << 16;
-
 const NICE_MAX: u8 = 19;
 const UMASK_MAX: u32 = 0o777;
 
@@ -41,7 +37,7 @@ const UMASK_MAX: u32 = 0o777;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PlainProgram<'a> {
     path: Cow<'a, CStr>,
-    #[serde(deserialize_with = "few_strings")]
+    #[serde(deserialize_with = "arguments")]
     arguments: Cow<'a, [CString]>,
     #[serde(serialize_with = "as_bytes")]
     environment: &'a [u8],
@@ -72,30 +68,8 @@ enum PlainMailbox {
     Record(u64),
 }
 
-/// Reads a list of strings, and stops at [`ARGUMENTS_MAX`], before there is memory for more.
-fn few_strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [CString]>, D::Error> {
-    struct Strings;
-
-    impl<'de> Visitor<'de> for Strings {
-        type Value = Vec<CString>;
-
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(out, "{ARGUMENTS_MAX} strings at most")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<CString>, A::Error> {
-            let mut strings = Vec::new();
-            while let Some(string) = list.next_element()? {
-                if strings.len() == ARGUMENTS_MAX {
-                    return Err(A::Error::invalid_length(strings.len() + 1, &self));
-                }
-                strings.push(string);
-            }
-            Ok(strings)
-        }
-    }
-
-    deserializer.deserialize_seq(Strings).map(Cow::Owned)
+fn arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [CString]>, D::Error> {
+    few_strings(deserializer).map(Cow::Owned)
 }
 
 /// At once, instead of byte by byte as any other list.

@@ -4,7 +4,7 @@
 //! link thread ── epoll ─┬─ the socket: messages of the server
 //!      │                └─ a pidfd of each script process
 //!      ├──▶ launcher threads: start a program, then send Started themselves
-//!      └──▶ a thread for each end that takes longer: descendants, temporary files
+//!      └──▶ threads for ends that take longer: descendants, temporary files
 //! ```
 //! The server is not trusted: a message that is not as it must be ends the service, and with it all script processes of that server. When
 //! the server is gone, all of them end, too. Here: one server. Not here: the messages (`message`), the starts (`launcher`), how
@@ -22,27 +22,38 @@ use crate::end::orphans::{has_orphans, reap_orphans};
 use crate::end::pidfd::Signal;
 use crate::end::proc_state::Observation;
 use crate::end::session::{Company, Survivors, company};
+use crate::foreign::user_threads::{Bounds, UserThreads};
+use crate::policy::code_variables::remove_code_variables;
+use crate::policy::run_as::{RunAs, UserPolicy};
+use crate::policy::share::Share;
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::launcher::{CHECK_INTERVAL, Launcher, LauncherHealth, LauncherSettings, LostStart, Starter};
 use crate::start::outcome::{End, LateCause, LateStart, StartError};
 use crate::start::passed_files;
-use crate::start::program::{Program, Started};
+use crate::start::program::Program;
 use crate::start::start_queue::Label;
 use crate::users::own_user::own_uid;
-use crate::users::run_as::UserPolicy;
-use crate::users::share::Share;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Request};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
 use crate::wire::pending_starts::PendingStarts;
 use crate::wire::process_resources::Belongings;
-use crate::wire::waiting::{elsewhere, watch};
+use crate::wire::waiting::watch;
 
 /// Messages that are handled before the ends of processes are checked again.
 const MESSAGES_IN_A_TURN: usize = 64;
 
 /// Questions that are answered at once; further ones are answered with what is known without looking: nothing.
 const QUESTIONS_MAX: usize = 64;
+
+/// The threads for ends that take longer. A user has 64 of them: an end takes six seconds at most, unless a process of the user has the kernel wait.
+/// Those that wait are as many as there are processes and questions.
+const ENDS: Bounds = Bounds {
+    name: "launcher-end",
+    at_once: 64,
+    waiting_max: usize::MAX,
+    threads_max: 1024,
+};
 
 /// How often orphans are reaped while there may be any.
 const REAP_INTERVAL: Duration = Duration::from_millis(REAP_MILLIS as u64);
@@ -90,6 +101,8 @@ struct Shared {
     scripts: Mutex<HashMap<u64, Script>>,
     /// A script process has gone.
     gone: Condvar,
+    /// The threads for ends that take longer, and for questions.
+    ends: UserThreads,
     /// Questions that are being answered.
     questions: AtomicUsize,
     /// The server is gone: nothing is started any more.
@@ -131,6 +144,7 @@ impl Service {
                 pending: Arc::default(),
                 scripts: Mutex::default(),
                 gone: Condvar::new(),
+                ends: UserThreads::new(ENDS),
                 questions: AtomicUsize::new(0),
                 is_closing: AtomicBool::new(false),
             }),
@@ -198,6 +212,7 @@ impl Service {
             }
             if reaped.elapsed() >= REAP_INTERVAL {
                 reap_orphans();
+                self.shared.ends.advance();
                 reaped = Instant::now();
             }
         }
@@ -288,23 +303,27 @@ impl Shared {
             return self.forget(number);
         }
         let began = Instant::now();
-        let decided = self.policy.decide(&program.wished()).and_then(|credentials| {
-            if credentials.is_some() {
+        let decided = self.policy.decide(&program.wished()).and_then(|decided| {
+            if decided.credentials.is_some() {
                 passed_files::check(&program, self.server_uid)?;
             }
-            Ok(credentials)
+            Ok(decided)
         });
-        let started = decided.map_err(StartError::Refused).and_then(|credentials| {
-            let uid = credentials.as_ref().map_or_else(own_uid, |user| user.uid);
-            program.credentials = credentials;
-            self.policy.clean(&program.run_as, &mut program.environment);
+        let mut uid = own_uid();
+        let started = decided.map_err(StartError::Refused).and_then(|decided| {
+            uid = decided.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
+            program.credentials = decided.credentials;
+            if let Some(variables) = &decided.variables {
+                let is_owner = matches!(program.run_as, RunAs::Owner(_));
+                remove_code_variables(&mut program.environment, variables, is_owner);
+            }
             starter.start(program).map_err(|error| match error.stage {
                 Stage::Deadline => self.late(&Share::User(uid), LateCause::Killed),
                 _ => StartError::Failed(error),
             })
         });
         match started {
-            Ok(started) => self.add(number, started, mark, began),
+            Ok(started) => self.add(number, Belongings::of(started, uid, mark, began)),
             Err(error) => self.report_not_started(number, &error),
         }
     }
@@ -331,8 +350,7 @@ impl Shared {
     }
 
     /// Reports a process, and watches it from then on, so that its end is reported after its start.
-    fn add(self: &Arc<Shared>, number: u64, started: Started, mark: &str, began: Instant) {
-        let (belongings, ends) = Belongings::of(started, mark, began);
+    fn add(self: &Arc<Shared>, number: u64, (belongings, ends): (Belongings, Vec<OwnedFd>)) {
         let pid = belongings.pid;
         let pidfd = belongings.pidfd.as_raw_fd();
         {
@@ -342,7 +360,7 @@ impl Shared {
                 drop(scripts);
                 belongings.signal(Signal::Kill);
                 let until = Instant::now() + END_TIMEOUT;
-                return elsewhere(move || drop(belongings.end_now(Some(until))));
+                return self.later(belongings.uid, move || drop(belongings.end_now(Some(until))));
             }
             if self.is_closing() {
                 belongings.signal(Signal::Kill);
@@ -368,7 +386,7 @@ impl Shared {
         };
         if belongings.end_group() {
             let shared = Arc::clone(self);
-            elsewhere(move || {
+            self.later(belongings.uid, move || {
                 let left = belongings.end_descendants();
                 shared.finish(number, belongings, left);
             });
@@ -377,7 +395,7 @@ impl Shared {
         let end = belongings.reap(Ok(()));
         self.conclude(number, &end);
         if belongings.is_slow_to_drop() {
-            elsewhere(move || drop(belongings));
+            self.later(belongings.uid, move || drop(belongings));
         }
     }
 
@@ -387,7 +405,7 @@ impl Shared {
             return;
         };
         let shared = Arc::clone(self);
-        elsewhere(move || shared.end_now(number, belongings, None));
+        self.later(belongings.uid, move || shared.end_now(number, belongings, None));
     }
 
     /// Kills a process with all that it has started, and waits for it until this moment.
@@ -423,20 +441,26 @@ impl Shared {
 
     /// Answers a question about a process, which may take long.
     fn answer(self: &Arc<Shared>, number: u64, answer: impl FnOnce(Option<i32>) -> Vec<u8> + Send + 'static) {
-        let pid = match self.lock().get(&number) {
-            Some(Script::Running(belongings)) => Some(belongings.pid),
-            _ => None,
+        let (pid, uid) = match self.lock().get(&number) {
+            Some(Script::Running(belongings)) => (Some(belongings.pid), belongings.uid),
+            _ => return self.send(&answer(None), &[]),
         };
-        // Each has a thread, and a server that is out of control could ask without end.
+        // A server that is out of control could ask without end.
         if self.questions.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
             self.questions.fetch_sub(1, Ordering::Relaxed);
             return self.send(&answer(None), &[]);
         }
         let shared = Arc::clone(self);
-        elsewhere(move || {
+        self.later(uid, move || {
             shared.send(&answer(pid), &[]);
             shared.questions.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+
+    /// Does what may take long, because of the processes of a user, on a thread of that user's share.
+    fn later(&self, uid: u32, work: impl FnOnce() + Send + 'static) {
+        let begun = self.ends.begin(uid, Box::new(work));
+        debug_assert!(begun.is_ok(), "they are as many as processes and questions");
     }
 
     /// Sends a message. Waits while the server does not read.

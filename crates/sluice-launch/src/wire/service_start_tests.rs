@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use super::tests::{DEADLINE, Scene, is_alive, program, settings};
 use crate::end::pidfd::Exit;
+use crate::policy::run_as::{Decided, Refusal, RunAs, UserPolicy, WishedProgram};
+use crate::policy::share::Share;
 use crate::start::outcome::{LateCause, StartError};
 use crate::start::program::Program;
-use crate::users::credentials::Credentials;
-use crate::users::run_as::{Refusal, RunAs, UserPolicy, WishedProgram};
-use crate::users::share::Share;
+use crate::users::own_user::own_uid;
 use crate::wire::message::Reply;
-use crate::wire::service::ServiceSettings;
+use crate::wire::message_socket::launcher_sockets;
+use crate::wire::service::{ENDS, Service, ServiceSettings};
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -32,16 +33,14 @@ impl Gate {
 }
 
 impl UserPolicy for Gate {
-    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Decided, Refusal> {
         if matches!(wished.run_as, RunAs::User(name) if name == "stuck") {
             let is_open = self.is_open.lock().unwrap();
             let waited = self.opened.wait_timeout_while(is_open, DEADLINE, |is_open| !*is_open);
             assert!(!waited.unwrap().1.timed_out());
         }
-        Ok(None)
+        Ok(Decided::default())
     }
-
-    fn clean(&self, _: &RunAs, _: &mut Vec<u8>) {}
 
     fn share(&self, run_as: &RunAs) -> Share {
         Share::User(match run_as {
@@ -211,4 +210,43 @@ fn starts_that_wait_are_bounded_in_number() {
     gate.open();
     drop(scene.socket);
     scene.service.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_takes_long_for_the_processes_of_a_user_has_a_share_of_the_threads() {
+    let (socket, far) = launcher_sockets().unwrap();
+    let service = Service::prepare(far, settings(10)).unwrap();
+    let ends = service.shared.ends.clone();
+    let scene = Scene {
+        socket,
+        service: std::thread::spawn(move || service.run()),
+    };
+    scene.launch(1, &program(&["/bin/sleep", "1000"]));
+    let (_, _ends) = scene.started(1);
+    let gate = Arc::new(Gate::default());
+    for _ in 0..ENDS.at_once {
+        let gate = Arc::clone(&gate);
+        let wait = move || {
+            let is_open = gate.is_open.lock().unwrap();
+            drop(gate.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+        };
+        assert!(ends.begin(own_uid(), Box::new(wait)).is_ok());
+    }
+    // The question waits; what needs no thread does not, and another user has threads.
+    scene.observe(1, 7);
+    scene.observe(2, 8);
+    assert!(matches!(scene.reply(), Reply::Observed { question: 8, .. }));
+    assert_eq!(ends.held(own_uid()), ENDS.at_once + 1);
+    let (done, wait) = std::sync::mpsc::channel();
+    let other = move || done.send(()).unwrap();
+    assert!(ends.begin(own_uid() + 1, Box::new(other)).is_ok());
+    wait.recv_timeout(DEADLINE).unwrap();
+    gate.open();
+    match scene.reply() {
+        Reply::Observed {
+            question: 7,
+            observation,
+        } => assert!(observation.is_some()),
+        other => panic!("{other:?}"),
+    }
 }

@@ -9,9 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::end::pidfd::{Exit, Signal};
+use crate::policy::current_users::CurrentUsers;
+use crate::policy::route_programs::{RoutePrograms, RouteSource};
+use crate::policy::run_as::{RunAs, SameUser};
+use crate::policy::user_policy::ScriptUsers;
 use crate::start::outcome::StartError;
 use crate::users::own_user::own_uid;
-use crate::users::run_as::{RunAs, SameUser};
 use crate::wire::codec;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Reply, Request};
@@ -87,6 +90,10 @@ impl Scene {
         let (packed, mut fds) = message::pack_launch(number, program, "").unwrap();
         fds.extend(packed.file.as_ref().map(AsFd::as_fd));
         send(self.socket.as_fd(), &packed.bytes, &fds, Wait::Yes).unwrap();
+    }
+
+    pub(super) fn observe(&self, number: u64, question: u64) {
+        self.send(&message::pack_observe(number, question), &[]);
     }
 
     pub(super) fn reply(&self) -> Reply {
@@ -207,15 +214,30 @@ fn values_beyond_their_bounds_are_refused() {
 }
 
 #[test]
-fn a_program_with_too_many_arguments_is_refused() {
-    for (count, refused) in [
-        (1 << 16, None),
-        ((1 << 16) + 1, Some(Malformed("the kind, or a value"))),
-    ] {
-        let mut program = program(&["/bin/true"]);
-        program.arguments = vec![CString::default(); count];
-        let message = codec::encode(&PlainProgram::of(&program, ""));
-        assert_eq!(codec::decode::<PlainProgram<'_>>(&message).err(), refused, "{count}");
+fn a_program_with_too_many_strings_is_refused() {
+    type Put = fn(&mut Program, Vec<CString>);
+    fn with_files(program: &mut Program, read: Vec<CString>, write: Vec<CString>) {
+        program.confinement = Some(Arc::new(crate::Confinement {
+            files: Some(crate::FileRules { read, write }),
+            ..crate::Confinement::default()
+        }));
+    }
+    let lists: [Put; 3] = [
+        |program, strings| program.arguments = strings,
+        |program, strings| with_files(program, strings, Vec::new()),
+        |program, strings| with_files(program, Vec::new(), strings),
+    ];
+    for (list, put) in lists.into_iter().enumerate() {
+        for (count, refused) in [
+            (1 << 16, None),
+            ((1 << 16) + 1, Some(Malformed("the kind, or a value"))),
+        ] {
+            let mut program = program(&["/bin/true"]);
+            put(&mut program, vec![CString::default(); count]);
+            let message = codec::encode(&PlainProgram::of(&program, ""));
+            let read = codec::decode::<PlainProgram<'_>>(&message);
+            assert_eq!(read.err(), refused, "list {list}: {count}");
+        }
     }
 }
 
@@ -299,6 +321,44 @@ fn a_user_whom_the_policy_does_not_permit_is_refused() {
             number: 1,
             error: StartError::Refused(refusal),
         } => assert!(refusal.to_string().contains("user root"), "{refusal}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_program_of_no_route_is_refused_and_others_get_no_variables_that_name_code() {
+    let shell = RoutePrograms {
+        sources: vec![RouteSource {
+            file: Some(c"/bin/sh".into()),
+            ..RouteSource::default()
+        }],
+        has_arguments: true,
+        directory: Some(c"/".into()),
+        ..RoutePrograms::default()
+    };
+    let users = CurrentUsers::default();
+    users.set(ScriptUsers {
+        programs: vec![shell],
+        ..ScriptUsers::default()
+    });
+    let (scene, _) = Scene::start_with(ServiceSettings {
+        policy: Arc::new(users),
+        ..settings(10)
+    });
+    scene.launch(1, &program(&["/bin/true"]));
+    match scene.reply() {
+        Reply::NotStarted {
+            number: 1,
+            error: StartError::Refused(refusal),
+        } => assert!(refusal.to_string().contains("neither a script"), "{refusal}"),
+        other => panic!("{other:?}"),
+    }
+    let mut cleaned = program(&["/bin/sh", "-c", "test \"$PYTHONPATH$PATH\" = /bin"]);
+    cleaned.environment = b"PYTHONPATH=/tmp\0PATH=/bin\0".to_vec();
+    scene.launch(2, &cleaned);
+    let (_, _ends) = scene.started(2);
+    match scene.reply() {
+        Reply::Ended { number: 2, end } => assert_eq!(end.exit, Exit::Code(0)),
         other => panic!("{other:?}"),
     }
 }

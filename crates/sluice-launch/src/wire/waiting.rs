@@ -1,32 +1,10 @@
-//! The waits of a launcher: for the exit of a process, for events of several descriptors, and on a thread of its own for what may take long.
+//! The waits of a launcher: for the exit of a process, and for events of several descriptors.
 //!
 //! Not here: what is waited for (`service`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Instant;
-
-/// Does what may take long on a thread of its own.
-pub(crate) fn elsewhere(work: impl FnOnce() + Send + 'static) {
-    let work = Arc::new(Mutex::new(Some(work)));
-    let own = Arc::clone(&work);
-    let perform = |work: &Mutex<Option<_>>| {
-        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(work) = work {
-            let work: Box<dyn FnOnce() + Send> = Box::new(work);
-            work();
-        }
-    };
-    let spawned = thread::Builder::new()
-        .name("launcher-end".into())
-        .spawn(move || perform(&own));
-    if spawned.is_err() {
-        // No more threads: the others wait.
-        perform(&work);
-    }
-}
 
 /// Waits until a process has exited. False if it has not until this moment.
 pub(crate) fn await_exit(pidfd: BorrowedFd<'_>, until: Option<Instant>) -> bool {

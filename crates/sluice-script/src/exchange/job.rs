@@ -362,7 +362,7 @@ pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
 ///
 /// # Errors
 /// 503: it is still missing.
-fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
+pub(crate) fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
     if interpreter.is_absolute() {
         return Ok(Cow::Borrowed(interpreter));
     }

@@ -2,6 +2,7 @@
 //!
 //! Not here: what the settings mean (`sluice_settings`), and how they are applied (`sluice_launch`).
 
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use sluice_http::fault::Fault;
 use sluice_launch::{self as launch, ProcessLimits, RunAs};
 use sluice_settings::{ScriptLimits, ScriptSource, ScriptUser};
 
-use crate::exchange::job::{Job, c_string};
+use crate::exchange::job::{Job, c_string, present};
 
 impl Job {
     /// The resource limits of a process.
@@ -74,7 +75,9 @@ impl Job {
             ScriptSource::File(_) | ScriptSource::Root => {}
         }
         files.extend(self.script.file.parent().map(Path::to_owned));
-        files.extend(self.script.interpreter.clone());
+        // One that is missing has no path yet.
+        let interpreter = self.script.interpreter.as_deref().and_then(|path| present(path).ok());
+        files.extend(interpreter.map(Cow::into_owned));
         files.extend(settings.engines.virtualenv.clone());
         if let Some(Ok(command)) = self.script.engine.as_ref().map(|engine| engine.command()) {
             files.push(command.program.clone());

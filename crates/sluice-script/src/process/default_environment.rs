@@ -18,8 +18,7 @@ pub(crate) fn default_environment() -> &'static [(&'static str, Vec<u8>)] {
     VARIABLES.get_or_init(|| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let own_home = own_user().map(|user| user.home);
-        let left = std::env::var_os("HOME").map(OsString::into_vec);
-        let left = left.filter(|home| home.starts_with(b"/") && home.len() > 1 && Some(home) != own_home.as_ref());
+        let left = home_of_starter().filter(|home| Some(home) != own_home.as_ref());
         let mut variables = vec![("PATH", search_path(&path, left.as_deref()))];
         for name in ["LANG", "TZ"] {
             variables.extend(std::env::var_os(name).map(|value| (name, value.into_vec())));
@@ -41,6 +40,18 @@ pub(crate) fn default_environment() -> &'static [(&'static str, Vec<u8>)] {
 pub(crate) fn path_of_scripts() -> &'static OsStr {
     let path = default_environment().iter().find(|(name, _)| *name == "PATH");
     path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| OsStr::from_bytes(path))
+}
+
+/// The search paths that processes of this server may give to scripts: whether directories are left out depends on their user.
+pub(crate) fn possible_search_paths() -> [Vec<u8>; 2] {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    [None, home_of_starter()].map(|left| search_path(&path, left.as_deref()))
+}
+
+/// The home of the user who has started the server.
+fn home_of_starter() -> Option<Vec<u8>> {
+    let home = std::env::var_os("HOME").map(OsString::into_vec);
+    home.filter(|home| home.starts_with(b"/") && home.len() > 1)
 }
 
 /// The absolute directories of the server's search path. The others would lie below the directory of each script. Those below `left`, the home

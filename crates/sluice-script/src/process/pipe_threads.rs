@@ -373,3 +373,7 @@ impl Work {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "pipe_threads_tests.rs"]
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! A process whose descriptors the event loop refuses.
+//! A process that nobody takes, and one whose descriptors the event loop refuses.
 
 use std::ffi::CString;
 
@@ -6,6 +6,7 @@ use sluice_launch::{LauncherSettings, ProcessLimits, RemoteLauncher, SameUser, S
 
 use super::*;
 use crate::process::pipe_threads::PipeThreads;
+use crate::process::pipe_threads::tests::hold;
 use crate::process::script_log::ScriptLogs;
 
 /// A launcher in threads of the test.
@@ -70,4 +71,42 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
     assert!(freed.await.is_err(), "the slot is dropped");
     // Reaped: it is not even a zombie.
     assert!(!std::path::Path::new(&format!("/proc/{}", process.pid)).exists());
+}
+
+#[tokio::test]
+async fn the_pipes_of_a_process_that_nobody_takes_are_closed_in_the_share_of_its_owner() {
+    use std::io::{ErrorKind, Read};
+    use std::os::unix::net::UnixStream;
+
+    let launcher = RemoteLauncher::start_here(settings()).unwrap();
+    let (sender, started) = oneshot::channel();
+    launcher.launch(sleeper(), "", move |result| drop(sender.send(result)));
+    let mut started = started.await.unwrap().unwrap();
+    // As the launcher gives them to the owner of a script, whom the server process does not know otherwise. Only root can.
+    let _ = std::os::unix::fs::fchown(&started.stderr, Some(64_033), None);
+    let uid = user_of(&started.stderr);
+    let (near, mut far) = UnixStream::pair().unwrap();
+    started.mailbox = near.into();
+    let threads = PipeThreads::new();
+    let held = hold(&threads, &PipeOwner::ending(uid));
+    let (slot, freed) = oneshot::channel::<()>();
+    drop(Unclaimed::new(started, slot, threads.clone()));
+    assert!(freed.await.is_err(), "the process has ended");
+    // The jobs of another user do not wait.
+    let (other, mut other_far) = UnixStream::pair().unwrap();
+    threads.close(&PipeOwner::ending(uid + 1), "test", other.into());
+    other_far.set_nonblocking(true).unwrap();
+    let began = std::time::Instant::now();
+    while other_far.read(&mut [0]).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        threads.advance();
+        std::thread::yield_now();
+    }
+    far.set_nonblocking(true).unwrap();
+    assert_eq!(far.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    drop(held);
+    far.set_nonblocking(false).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(far.read(&mut [0]).unwrap(), 0);
+    threads.close_all();
 }

@@ -22,7 +22,7 @@ use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource, modu
 
 use crate::program::python_modules::module_directories;
 use crate::program::sdk;
-use crate::program::search_path::find_program;
+use crate::program::search_path::{find_program, possible_programs};
 use crate::program::source_files::SourcePath;
 use crate::program::stamp::Stamp;
 
@@ -269,18 +269,63 @@ pub fn missing_engines(settings: &EngineSettings) -> Vec<MissingEngine> {
         .collect()
 }
 
+/// A command of an engine, with every path at which its parts would be found.
+pub(crate) struct PossibleCommand {
+    pub(crate) programs: Vec<PathBuf>,
+    /// The file that the program runs. Empty if the program is the engine.
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) options: Vec<String>,
+}
+
+/// The commands of the engines of a route, wherever their files may be when one is started.
+pub(crate) fn possible_commands(settings: &EngineSettings) -> Vec<PossibleCommand> {
+    let possible = |engine: &Engine| {
+        let files = sdk::possible_files(settings.sdk.as_deref(), files_of(engine));
+        let (programs, files) = match (engine, runner_of(engine), &settings.virtualenv) {
+            (Engine::Program { program, .. }, ..) => (possible_programs(program), Vec::new()),
+            (_, None, _) => (files, Vec::new()),
+            (Engine::Python, Some(_), Some(virtualenv)) => (vec![virtualenv.join("bin/python")], files),
+            (_, Some(runner), _) => (possible_programs(runner), files),
+        };
+        let own = match engine {
+            Engine::Program { arguments, .. } => arguments.clone(),
+            Engine::Python | Engine::Perl | Engine::Php => Vec::new(),
+        };
+        PossibleCommand {
+            programs,
+            files,
+            options: own.into_iter().chain(options(engine, settings)).collect(),
+        }
+    };
+    settings.all().map(possible).collect()
+}
+
+/// The files of which one is the engine, below the directory of engines. Empty for a program of the administrator.
+fn files_of(engine: &Engine) -> &'static [&'static str] {
+    match engine {
+        Engine::Python => &["python/engine.py"],
+        Engine::Perl => &["perl/engine.pl"],
+        Engine::Php => &["php/build/sluice-php", "php/sluice-php"],
+        Engine::Program { .. } => &[],
+    }
+}
+
+/// The program that runs the file of an engine.
+fn runner_of(engine: &Engine) -> Option<&'static str> {
+    match engine {
+        Engine::Python => Some("python3"),
+        Engine::Perl => Some("perl"),
+        Engine::Php | Engine::Program { .. } => None,
+    }
+}
+
 /// The command of an engine.
 fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEngine> {
-    let (file, runner) = match engine {
-        Engine::Python => (find_file(engine, settings, &["python/engine.py"])?, Some("python3")),
-        Engine::Perl => (find_file(engine, settings, &["perl/engine.pl"])?, Some("perl")),
-        Engine::Php => {
-            let names = ["php/build/sluice-php", "php/sluice-php"];
-            (find_file(engine, settings, &names)?, None)
-        }
-        Engine::Program { program, .. } => (find_runner(engine, program)?, None),
+    let file = match engine {
+        Engine::Program { program, .. } => find_runner(engine, program)?,
+        own => find_file(own, settings, files_of(own))?,
     };
-    let runner = match (engine, runner, &settings.virtualenv) {
+    let runner = match (engine, runner_of(engine), &settings.virtualenv) {
         (Engine::Python, Some(_), Some(virtualenv)) => {
             let python = virtualenv.join("bin/python");
             let missing = || MissingEngine::Virtualenv {

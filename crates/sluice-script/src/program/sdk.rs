@@ -13,15 +13,23 @@ const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"]
 /// # Errors
 /// None of them exists, in none of these directories.
 pub(crate) fn find(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
-    let directories = match sdk {
+    let found = possible_files(sdk, names).into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| searched(sdk))
+}
+
+/// Every path at which one of these files would be found, the first one before the others.
+pub(crate) fn possible_files(sdk: Option<&Path>, names: &[&str]) -> Vec<PathBuf> {
+    let directories = searched(sdk).into_iter();
+    directories
+        .flat_map(|directory| names.iter().map(move |name| directory.join(name)))
+        .collect()
+}
+
+fn searched(sdk: Option<&Path>) -> Vec<PathBuf> {
+    match sdk {
         Some(directory) => vec![directory.to_owned()],
         None => directories(),
-    };
-    let mut paths = directories
-        .iter()
-        .flat_map(|directory| names.iter().map(|name| directory.join(name)));
-    let found = paths.find(|path| path.is_file());
-    found.ok_or_else(|| directories.clone())
+    }
 }
 
 /// The directories in which they are searched, without `.` and `..`.

@@ -5,12 +5,17 @@ use std::path::PathBuf;
 /// Finds a program: by its path if its name has a slash, or else in the PATH of the server.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
+    possible_programs(name).into_iter().find(|path| path.is_file())
+}
+
+/// Every path at which a program would be found, the first one before the others.
+pub(crate) fn possible_programs(name: &str) -> Vec<PathBuf> {
     if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+        return vec![PathBuf::from(name)];
     }
-    let path = std::env::var_os("PATH")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .filter(|directory| directory.is_absolute())
         .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
+        .collect()
 }

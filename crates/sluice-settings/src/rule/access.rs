@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::rule::glob::Word;
 use crate::rule::names::{names, written};
@@ -103,7 +104,7 @@ pub struct OwnAgent {
 }
 
 /// The authentication agents that come with the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OwnAgentKind {
     /// Accounts of the system, by PAM.
     Pam,
@@ -527,6 +528,15 @@ impl Access {
         Access {
             own: Some(access),
             others: Vec::new(),
+        }
+    }
+
+    /// The agent that comes with the server, if its route asks one.
+    #[must_use]
+    pub fn own_agent(&self) -> Option<&OwnAgent> {
+        match &self.own {
+            Some(AccessUse::Limited(access)) => access.source.agent.as_ref()?.own(),
+            _ => None,
         }
     }
 

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 /// How the engines of a route run its scripts; empty in the other modes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineSettings {
     /// The engine of all scripts. `None` if the suffix says which.
     pub engine: Option<Engine>,
@@ -27,7 +29,7 @@ pub struct EngineSettings {
 }
 
 /// A program that runs scripts one after the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
     /// Python, of this server.
     Python,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::engine::EngineSettings;
 use super::script_limits::ScriptLimits;
 
@@ -50,7 +52,7 @@ pub struct ScriptSettings {
 }
 
 /// Which program a path names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScriptSource {
     /// The file below this directory that the path names; the rest of the path is PATH_INFO.
     Directory(PathBuf),

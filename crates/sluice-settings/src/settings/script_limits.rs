@@ -4,13 +4,14 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use sluice_launch::{CgroupLimits, IoPriority, ProcessLimits};
 
 use super::users::ScriptUser;
 use crate::notation::format_size;
 
 /// Limits on what a script process may use and reach. `Default`: the same as the server, as far as the user of the process may.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptLimits {
     /// The user of the process.
     pub user: ScriptUser,
@@ -37,7 +38,7 @@ pub struct ScriptLimits {
 }
 
 /// The files that a process may use, beside those of its program and of the system's libraries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermittedFiles {
     /// For reading and executing: files, and directories with all that is below them.
     pub read: Vec<PathBuf>,

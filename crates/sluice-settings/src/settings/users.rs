@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sluice_launch::Credentials;
 
+use super::programs::{PlannedAgent, ProgramSettings, ProgramSource};
 use super::script::ScriptSettings;
 
 /// A user of processes.
@@ -49,7 +50,7 @@ pub struct OwnerSettings {
 }
 
 /// The user of the scripts of a route.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScriptUser {
     /// The user of all scripts.
     #[default]
@@ -60,7 +61,7 @@ pub enum ScriptUser {
     Owner,
 }
 
-/// The users that scripts may have, as the launcher needs to know them.
+/// The users that scripts may have, and their programs, as the launcher needs to know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptUserSettings {
     /// The user of scripts whose route names none; `None`: the launcher's.
@@ -69,63 +70,48 @@ pub struct ScriptUserSettings {
     pub named: Vec<User>,
     /// Whose scripts may run as the owners of their files.
     pub owners: Option<OwnerSettings>,
-    /// The roots of scripts (`chroot`) that routes name.
-    pub roots: Vec<PathBuf>,
-    /// The programs of routes whose scripts run as the owners of their files.
-    pub owned: OwnedScriptSettings,
-}
-
-/// The programs of routes whose scripts run as the owners of their files: the launcher runs no others as owners.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnedScriptSettings {
-    /// Suffixes, each with the name or path of its interpreter.
-    pub interpreters: Vec<(String, String)>,
-    /// Working directories beside that of the script.
-    pub directories: Vec<PathBuf>,
-    /// Variables that routes set.
-    pub variables: Vec<(String, String)>,
-    /// Variables that routes take from the environment of the server.
-    pub inherited: Vec<String>,
+    /// The programs of all routes, with their limits: the launcher starts no others.
+    pub programs: Vec<ProgramSettings>,
+    /// The authentication agents that come with the server.
+    pub agents: Vec<PlannedAgent>,
 }
 
 impl ScriptUserSettings {
     /// Adds what the scripts of a route need.
-    pub(crate) fn add_route(&mut self, script: &ScriptSettings) {
-        let confinement = &script.confinement;
-        self.roots.extend(confinement.chroot.clone());
-        match &confinement.user {
-            ScriptUser::Usual => {}
-            ScriptUser::Named(user) => self.named.push(user.clone()),
-            ScriptUser::Owner => {
-                let interpreters = script.interpreters.clone();
-                self.owned.interpreters.extend(interpreters);
-                self.owned.directories.extend(confinement.working_directory.clone());
-                self.owned.variables.extend(script.variables.added.clone());
-                self.owned.inherited.extend(script.variables.inherited.clone());
-            }
+    pub(crate) fn add_route(&mut self, source: ProgramSource, script: &ScriptSettings) {
+        if let ScriptUser::Named(user) = &script.confinement.user {
+            self.named.push(user.clone());
         }
-        self.remove_copies();
+        self.add_programs(&ProgramSettings::of(source, script));
+        remove_copies(&mut self.named);
+    }
+
+    pub(crate) fn add_agent(&mut self, agent: PlannedAgent) {
+        self.agents.push(agent);
+        remove_copies(&mut self.agents);
     }
 
     /// Permits also what other settings permit, but their owners.
     pub fn add(&mut self, other: &ScriptUserSettings) {
         self.named.extend(other.named.iter().cloned());
-        self.roots.extend(other.roots.iter().cloned());
-        let (own, more) = (&mut self.owned, other.owned.clone());
-        own.interpreters.extend(more.interpreters);
-        own.directories.extend(more.directories);
-        own.variables.extend(more.variables);
-        own.inherited.extend(more.inherited);
-        self.remove_copies();
+        self.agents.extend(other.agents.iter().cloned());
+        other.programs.iter().for_each(|programs| self.add_programs(programs));
+        remove_copies(&mut self.named);
+        remove_copies(&mut self.agents);
     }
 
-    fn remove_copies(&mut self) {
-        remove_copies(&mut self.named);
-        remove_copies(&mut self.roots);
-        remove_copies(&mut self.owned.interpreters);
-        remove_copies(&mut self.owned.directories);
-        remove_copies(&mut self.owned.variables);
-        remove_copies(&mut self.owned.inherited);
+    /// Adds programs. Those that differ only in where they are become one entry.
+    fn add_programs(&mut self, more: &ProgramSettings) {
+        match self.programs.iter_mut().find(|programs| programs.is_like(more)) {
+            Some(same) => {
+                for source in &more.sources {
+                    if !same.sources.contains(source) {
+                        same.sources.push(source.clone());
+                    }
+                }
+            }
+            None => self.programs.push(more.clone()),
+        }
     }
 }
 
@@ -149,5 +135,47 @@ impl Default for OwnerSettings {
             groups: Vec::new(),
             directories: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::script::ScriptSource;
+
+    /// A route with scripts in this directory.
+    fn add(users: &mut ScriptUserSettings, directory: &str, change: impl Fn(&mut ScriptSettings)) {
+        let mut script = ScriptSettings::cgi(ScriptSource::Directory(directory.into()));
+        change(&mut script);
+        let source = ProgramSource {
+            source: script.source.clone(),
+            root: None,
+            follows_links: false,
+        };
+        users.add_route(source, &script);
+    }
+
+    #[test]
+    fn routes_that_differ_only_in_their_place_are_one_entry() {
+        let mut users = ScriptUserSettings::default();
+        add(&mut users, "/a", |_| {});
+        add(&mut users, "/b", |_| {});
+        add(&mut users, "/b", |script| {
+            script.timeouts.deadline = Some(std::time::Duration::ZERO);
+        });
+        add(&mut users, "/a", |script| script.confinement.is_offline = true);
+        add(&mut users, "/a", |script| script.passes_arguments = true);
+        let places = |users: &ScriptUserSettings| -> Vec<usize> {
+            users.programs.iter().map(|programs| programs.sources.len()).collect()
+        };
+        assert_eq!(places(&users), [2, 1, 1]);
+        // As in a reload, which adds the old ones to the new ones.
+        let mut newer = ScriptUserSettings::default();
+        add(&mut newer, "/c", |_| {});
+        newer.add(&users);
+        assert_eq!(places(&newer), [3, 1, 1]);
+        let before = newer.clone();
+        newer.add(&users);
+        assert_eq!(newer, before);
     }
 }

@@ -25,8 +25,11 @@ const RECORD_BYTES: usize = 32 << 10;
 /// Descriptors with one record; the kernel allows 253.
 const RECORD_FDS: usize = 64;
 
-/// Bytes of a message at most. Those of the server process are not trusted.
+/// Bytes of a message to the supervisor at most, whose sender is not trusted.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a message of the supervisor at most. The plan of a launcher has each directory of scripts.
+const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MORE: u8 = b'+';
 const LAST: u8 = b'.';
@@ -50,6 +53,15 @@ enum OtherSide {
     Supervisor,
     /// A process that parses what others send: its messages have none.
     Untrusted,
+}
+
+impl OtherSide {
+    fn message_bytes_max(self) -> usize {
+        match self {
+            OtherSide::Supervisor => PLAN_BYTES_MAX,
+            OtherSide::Untrusted => MESSAGE_BYTES_MAX,
+        }
+    }
 }
 
 /// A message that has arrived.
@@ -129,7 +141,7 @@ impl Channel {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
-                Ok(Some(MORE)) if self.text.len() <= MESSAGE_BYTES_MAX => {}
+                Ok(Some(MORE)) if self.text.len() <= self.other.message_bytes_max() => {}
                 Ok(Some(LAST)) => {
                     let (text, mut fds) = (std::mem::take(&mut self.text), std::mem::take(&mut self.fds));
                     if std::mem::take(&mut self.are_fds_missing) {
@@ -285,6 +297,37 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn a_message_to_the_supervisor_is_bounded_and_one_of_it_may_be_larger() {
+        block_on(async {
+            let text = "x".repeat(MESSAGE_BYTES_MAX + 2 * RECORD_BYTES);
+            for is_to_supervisor in [true, false] {
+                let (near, far) = pair().expect("sockets");
+                let near = Channel::to_untrusted(near).expect("a channel");
+                let far = Channel::new(far, OtherSide::Supervisor).expect("a channel");
+                let (sender, mut receiver) = if is_to_supervisor { (far, near) } else { (near, far) };
+                let sending = async {
+                    // It fails when the receiver has refused it.
+                    let _ = sender.send(&text, &[]).await;
+                };
+                let receiving = async {
+                    let received = receiver
+                        .next::<String>()
+                        .await
+                        .map(|received| received.map(|it| it.message));
+                    drop(receiver);
+                    received
+                };
+                let ((), received) = tokio::join!(sending, receiving);
+                match is_to_supervisor {
+                    true => assert_eq!(received.unwrap_err().kind(), io::ErrorKind::InvalidData),
+                    false => assert!(received.expect("a message").is_some_and(|arrived| arrived == text)),
+                }
+            }
+        });
+    }
+
     #[test]
     fn the_supervisor_takes_no_descriptors_of_others() {
         block_on(async {

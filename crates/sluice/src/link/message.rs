@@ -22,7 +22,7 @@ use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor: the hundreds change when one of them does. What server
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
-pub(crate) const VERSION: u32 = 500 + sluice_launch::MESSAGES_VERSION;
+pub(crate) const VERSION: u32 = 600 + sluice_launch::MESSAGES_VERSION;
 
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) enum ToServer {
 pub(crate) enum ToLauncher {
     /// Start scripts for a server process. With the socket to it.
     Start(LauncherPlan),
-    /// From now on scripts may run as these users.
+    /// From now on scripts may run as these users, and these programs with their limits.
     Users(ScriptUserSettings),
     /// Answer this.
     Ask,

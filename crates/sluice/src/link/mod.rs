@@ -3,4 +3,5 @@
 //! Not here: what the supervisor does (`supervisor`), and the server process (`server_role`).
 
 pub(crate) mod channel;
+pub(crate) mod memory_file;
 pub(crate) mod message;

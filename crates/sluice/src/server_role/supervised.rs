@@ -1,10 +1,7 @@
 //! The server role under a supervisor: how it begins, and what it asks for.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,6 +17,7 @@ use super::report::Report;
 use super::{Role, allow_core_dumps, run_to_end, runtime};
 use crate::control::socket::Control;
 use crate::link::channel::{Channel, Received};
+use crate::link::memory_file;
 use crate::link::message::{Cause, FromServer, Start, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::Signals;
@@ -123,14 +121,7 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
 
 /// The files of the configuration, from a memory file of the supervisor.
 pub(crate) fn read_bundle(memfd: &OwnedFd) -> Result<Bundle, String> {
-    let read = || -> io::Result<Vec<u8>> {
-        let file = File::from(memfd.try_clone()?);
-        let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?];
-        // Server processes share the position of the file, so it is not used.
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
-    };
-    let bytes = read().map_err(|error| format!("the files of the configuration: {error}"))?;
+    let bytes = memory_file::read(memfd).map_err(|error| format!("the files of the configuration: {error}"))?;
     Bundle::decode(&bytes).map_err(|error| error.to_string())
 }
 
@@ -297,6 +288,8 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]

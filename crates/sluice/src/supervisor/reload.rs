@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 use sluice_settings::Settings;
@@ -12,6 +11,7 @@ use super::Supervisor;
 use super::life::{LifeEvent, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
+use crate::link::memory_file;
 use crate::link::message::{Cause, Reload, ToServer};
 use crate::server_role::read_bundle;
 use crate::users;
@@ -52,21 +52,8 @@ pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Se
 
 /// A memory file with a bundle, which nobody can change.
 fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
-    let make = || -> std::io::Result<OwnedFd> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let memfd = memfd_create("sluice-bundle", flags)?;
-        let mut rest = &bundle.encode()[..];
-        while !rest.is_empty() {
-            let written = rustix::io::write(&memfd, rest)?;
-            rest = &rest[written..];
-        }
-        fcntl_add_seals(
-            &memfd,
-            SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL,
-        )?;
-        Ok(memfd)
-    };
-    make().map_err(|error| format!("memory for the files of the configuration: {error}"))
+    let sealed = memory_file::seal("sluice-bundle", &bundle.encode());
+    sealed.map_err(|error| format!("memory for the files of the configuration: {error}"))
 }
 
 impl Supervisor<'_> {

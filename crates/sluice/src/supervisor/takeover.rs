@@ -26,6 +26,7 @@ use super::launchers::Launcher;
 use super::process::ServerProcess;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
+use crate::link::memory_file;
 use crate::link::message::{Cause, VERSION};
 
 /// The name of a supervisor in the process table that takes over from another program.
@@ -34,8 +35,8 @@ pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";
 /// The variables that were for the first program: its descriptors are passed in another way now.
 const PASSED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// The state that a supervisor leaves to its successor. The descriptors follow in this order: the channel of the server process, its
-/// bundle, the control socket if there is one, the channels of retired server processes and of launchers, the sockets of each address.
+/// The state that a supervisor leaves to its successor, in a memory file: the plan of the launcher grows with the number of routes. The descriptors
+/// follow in this order: the channel of the server process, its bundle, the control socket if there is one, the channels of retired server processes and of launchers, the sockets of each address.
 #[derive(Debug, Serialize, Deserialize)]
 struct Left {
     version: u32,
@@ -164,13 +165,14 @@ impl Leaving<'_> {
     /// Puts everything into a socket. Returns the end from which the successor takes it.
     fn leave(&self) -> io::Result<OwnedFd> {
         let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-        let mut fds = vec![self.server.channel.as_fd(), self.bundle];
+        let state = memory_file::seal("sluice-state", self.text().as_bytes())?;
+        let mut fds = vec![state.as_fd(), self.server.channel.as_fd(), self.bundle];
         fds.extend(self.control.map(|control| control.socket.as_fd()));
         fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
         fds.extend(launchers.map(|process| process.channel.as_fd()));
         fds.extend(self.bound.iter().flat_map(Bound::sockets).map(AsFd::as_fd));
         let (near, far) = channel::pair()?;
-        channel::send_now(near.as_fd(), &self.left(), &fds)?;
+        channel::send_now(near.as_fd(), &VERSION, &fds)?;
         Ok(far)
     }
 }
@@ -193,18 +195,19 @@ impl Estate {
     pub(super) async fn take() -> Result<Estate, String> {
         let failed = |error: io::Error| format!("taking over: {error}");
         let mut channel = Channel::of_stdin().map_err(failed)?;
-        let Some(Received { message, fds }) = channel.next::<Left>().await.map_err(failed)? else {
+        let Some(Received { message: version, fds }) = channel.next::<u32>().await.map_err(failed)? else {
             return Err("taking over: the program before this one has left nothing".to_owned());
         };
-        if message.version != VERSION {
+        if version != VERSION {
             return Err("taking over: the program before this one is of another version".to_owned());
         }
-        Estate::of(message, fds).map_err(failed)
+        Estate::of(fds).map_err(failed)
     }
 
-    fn of(left: Left, fds: Vec<OwnedFd>) -> io::Result<Estate> {
+    fn of(fds: Vec<OwnedFd>) -> io::Result<Estate> {
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or_else(|| io::Error::other("too few descriptors"));
+        let left: Left = serde_json::from_slice(&memory_file::read(&next()?)?)?;
         let server = ServerProcess::new(left.server, next()?)?;
         let bundle = next()?;
         let control = match left.control {

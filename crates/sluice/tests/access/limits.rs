@@ -5,6 +5,7 @@
 //! (sluice-launch), and bounds on the number of processes of a pool (`pools`).
 
 mod descendants;
+mod forged;
 
 use std::fs;
 use std::path::{Path, PathBuf};

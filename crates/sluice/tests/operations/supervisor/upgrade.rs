@@ -45,6 +45,23 @@ fn an_upgrade_keeps_the_process_and_lets_exchanges_complete() {
 }
 
 #[test]
+fn a_server_whose_launcher_has_a_large_plan_can_be_upgraded() {
+    let mut setup = Setup::new().script("path", "printf 'Content-Type: text/plain\\n\\n'; echo ${#PYTHONPATH}");
+    // Together more than the buffer of a socket takes, 208 KiB.
+    for number in 0..5 {
+        let value = number.to_string().repeat(60_000);
+        let keys = format!("directory = \"htdocs/cgi-bin\", environment = {{ PYTHONPATH = \"{value}\" }}");
+        setup = setup.script_route(&format!("/{number}/*"), &keys);
+    }
+    let server = setup.start();
+    assert_eq!(server.get("/4/path").text().trim(), "60000");
+    let old = server.server_pid();
+    upgrade(&server);
+    next_server_process(&server, old);
+    assert_eq!(server.get("/4/path").text().trim(), "60000");
+}
+
+#[test]
 fn upgrades_under_load_lose_no_request_and_signals_still_work() {
     let server = Load::setup().start();
     let load = Load::of_all_kinds(&server);

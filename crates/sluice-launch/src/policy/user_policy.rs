@@ -1,19 +1,21 @@
-//! The policy of an administrator: the users that scripts may have.
+//! The policy of an administrator: the users that scripts may have, and the programs of its routes.
 //!
 //! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script
-//! runs as root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there. Not here:
-//! how the owner and the permissions of a script are found (`owned_script`), and the change of user (`credentials`).
+//! runs as root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there; and no program
+//! runs that no route has, or without the limits of its route. Not here: how the owner and the permissions of a script are found
+//! (`owned_script`), the programs of a route (`route_programs`), the policies of earlier configurations (`current_users`), and the change of user
+//! (`credentials`).
 
 use std::ffi::CString;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use crate::policy::owned_script::{OwnedScript, OwnerAndMode, share_of_owner};
+use crate::policy::route_programs::RoutePrograms;
+use crate::policy::run_as::{Decided, Refusal, RunAs, UserPolicy, WishedProgram};
+use crate::policy::share::Share;
 use crate::users::accounts::{Account, account_by_number};
 use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
-use crate::users::owned_program::OwnedPrograms;
-use crate::users::owned_script::{OwnedScript, OwnerAndMode, share_of_owner};
-use crate::users::run_as::{Refusal, RunAs, UserPolicy, WishedProgram};
-use crate::users::share::Share;
 
 /// The permissions of group and others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -30,8 +32,8 @@ pub struct ScriptUsers {
     pub named: Vec<NamedUser>,
     /// Which owners of script files may be the users of their scripts. `None`: nobody.
     pub owners: Option<OwnerPolicy>,
-    /// The directories that may be the root of a script (chroot).
-    pub roots: Vec<CString>,
+    /// The programs of all routes; no others start.
+    pub programs: Vec<RoutePrograms>,
 }
 
 /// A user that a route names.
@@ -42,10 +44,6 @@ pub struct NamedUser {
     /// The user with its groups.
     pub credentials: Credentials,
 }
-
-/// A policy that can be replaced, when the configuration is loaded again.
-#[derive(Debug, Default)]
-pub struct CurrentUsers(RwLock<Arc<ScriptUsers>>);
 
 /// The owners who may be the users of their scripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,8 +58,6 @@ pub struct OwnerPolicy {
     pub groups: Vec<u32>,
     /// Absolute paths; scripts must lie below one of them.
     pub directories: Vec<CString>,
-    /// The programs that may run as the owner of a script.
-    pub programs: OwnedPrograms,
 }
 
 /// The check that a script has failed.
@@ -97,14 +93,18 @@ pub(crate) enum FailedCheck {
     NotPermitted(u32),
     /// Only root can change users; the wished user.
     NotRoot(u32),
-    /// No route has this directory as its root.
+    /// No route has this user.
+    NoRoute,
+    /// No route of this user has this directory as its root.
     UnknownRoot,
     /// The script is not below the root of its process.
     OutsideOfRoot,
-    /// The program is neither the script nor its interpreter.
+    /// The program is neither a script of a route nor its interpreter or engine.
     OtherProgram,
     /// The working directory is that of something else.
     OtherDirectory,
+    /// The limit or restriction with this key is missing, or weaker than that of the route.
+    Weaker(&'static str),
 }
 
 /// Which file a check is about.
@@ -116,42 +116,9 @@ pub(crate) enum Where {
     Directory(u16),
 }
 
-impl CurrentUsers {
-    /// Has later starts use this policy.
-    pub fn set(&self, users: ScriptUsers) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
-    }
-
-    fn current(&self) -> Arc<ScriptUsers> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl UserPolicy for CurrentUsers {
-    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
-        self.current().decide(wished)
-    }
-
-    fn clean(&self, run_as: &RunAs, environment: &mut Vec<u8>) {
-        self.current().clean(run_as, environment);
-    }
-
-    fn share(&self, run_as: &RunAs) -> Share {
-        self.current().share(run_as)
-    }
-}
-
 impl UserPolicy for ScriptUsers {
-    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
-        self.check_program(wished)
-            .and_then(|()| self.user_of(wished.run_as))
-            .map_err(|check| Refusal(check.text(wished.run_as)))
-    }
-
-    fn clean(&self, run_as: &RunAs, environment: &mut Vec<u8>) {
-        if let (RunAs::Owner(_), Some(owners)) = (run_as, &self.owners) {
-            owners.programs.clean(environment);
-        }
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Decided, Refusal> {
+        self.decide_with(&[], wished)
     }
 
     fn share(&self, run_as: &RunAs) -> Share {
@@ -171,17 +138,42 @@ impl UserPolicy for ScriptUsers {
 }
 
 impl ScriptUsers {
-    /// Checks what does not depend on any file: the root of a program, and which one runs as the owner of a file.
-    fn check_program(&self, wished: &WishedProgram<'_>) -> Result<(), FailedCheck> {
-        if let Some(root) = wished.root
-            && !self.roots.iter().any(|permitted| permitted.as_c_str() == root)
-        {
-            return Err(FailedCheck::UnknownRoot);
+    /// Decides about a program that a route of this configuration may have, or of one before it.
+    ///
+    /// # Errors
+    /// The text of the check that failed.
+    pub(crate) fn decide_with(
+        &self,
+        before: &[Arc<ScriptUsers>],
+        wished: &WishedProgram<'_>,
+    ) -> Result<Decided, Refusal> {
+        let permitted = self.permitted(wished).or_else(|check| {
+            let earlier = before.iter().find_map(|users| users.permitted(wished).ok());
+            earlier.ok_or(check)
+        });
+        let decided = permitted.and_then(|variables| {
+            Ok(Decided {
+                credentials: self.user_of(wished.run_as)?,
+                variables: Some(variables),
+            })
+        });
+        decided.map_err(|check| Refusal(check.text(wished.run_as)))
+    }
+
+    /// Checks what does not depend on any file: a route has such a program, with such limits. Returns the variables that the program may have
+    /// although they name code: those of all routes that have it.
+    fn permitted(&self, wished: &WishedProgram<'_>) -> Result<Vec<Vec<u8>>, FailedCheck> {
+        let mut failed = FailedCheck::NoRoute;
+        let mut variables = None;
+        for programs in &self.programs {
+            match programs.check(wished) {
+                Ok(()) => variables
+                    .get_or_insert_with(Vec::new)
+                    .extend_from_slice(&programs.variables),
+                Err(check) => failed = failed.later(check),
+            }
         }
-        match (wished.run_as, &self.owners) {
-            (RunAs::Owner(script), Some(owners)) => owners.programs.check(script, wished),
-            _ => Ok(()),
-        }
+        variables.ok_or(failed)
     }
 
     /// The user for a wish. `None`: the user of this process.
@@ -297,6 +289,19 @@ impl Where {
 }
 
 impl FailedCheck {
+    /// Chooses, of two checks of different routes, the one that a program has come further to.
+    pub(crate) fn later(self, other: FailedCheck) -> FailedCheck {
+        let step = |check| match check {
+            FailedCheck::NoRoute => 0,
+            FailedCheck::UnknownRoot => 1,
+            FailedCheck::OtherProgram => 2,
+            FailedCheck::OutsideOfRoot => 3,
+            FailedCheck::OtherDirectory => 4,
+            _ => 5,
+        };
+        if step(other) > step(self) { other } else { self }
+    }
+
     /// The refusal of a program with this wish.
     fn text(self, wish: &RunAs) -> String {
         let script = match wish {
@@ -347,14 +352,20 @@ impl FailedCheck {
             FailedCheck::NotPermitted(uid) => format!(
                 "its owner, user {uid}, is neither among the users nor in one of the groups of [server.script_owners]"
             ),
-            FailedCheck::UnknownRoot => "no route has its root (chroot) in the configuration".to_owned(),
+            FailedCheck::NoRoute => "no route of the configuration has scripts of this user".to_owned(),
+            FailedCheck::UnknownRoot => "no route of its user has its root (chroot) in the configuration".to_owned(),
             FailedCheck::OutsideOfRoot => format!("the script {script} is not below its root (chroot)"),
+            FailedCheck::OtherProgram if script.is_empty() => {
+                "the program is neither a script that a route has for this user nor its interpreter or engine"
+                    .to_owned()
+            }
             FailedCheck::OtherProgram => format!(
                 "the program is neither the script {script} nor an interpreter that a route with user = \"owner\" has for it"
             ),
             FailedCheck::OtherDirectory => {
-                format!("its working directory is neither that of the script {script} nor the one of its route")
+                "its working directory is neither that of the script nor the one of its route".to_owned()
             }
+            FailedCheck::Weaker(key) => format!("its limits are weaker than those of its route: {key}"),
             FailedCheck::NotRoot(uid) => {
                 format!("it would run as user {uid}, and only a server that was started as root can change users")
             }
@@ -488,7 +499,7 @@ mod tests {
             usual: Some(user(own_uid().max(1))),
             named: vec![named("root", 0), named("alice", OWNER)],
             owners: None,
-            roots: Vec::new(),
+            programs: Vec::new(),
         };
         let wish = |name: &str| users.user_of(&RunAs::User(name.to_owned()));
         assert_eq!(wish("root"), Err(FailedCheck::Root));

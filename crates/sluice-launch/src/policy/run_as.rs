@@ -8,9 +8,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::confine::confinement::Confinement;
+use crate::confine::limits::ProcessLimits;
+use crate::policy::share::Share;
 use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
-use crate::users::share::Share;
 
 /// The wished user of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +37,26 @@ pub struct WishedProgram<'a> {
     pub arguments: &'a [CString],
     /// The working directory, below the root.
     pub directory: &'a CStr,
+    /// The resource limits.
+    pub limits: &'a ProcessLimits,
+    /// The other restrictions, the root of the process among them.
+    pub confinement: Option<&'a Confinement>,
+}
+
+impl WishedProgram<'_> {
     /// The root of the process, if it is another one.
-    pub root: Option<&'a CStr>,
+    pub(crate) fn root(&self) -> Option<&CStr> {
+        self.confinement?.chroot.as_deref()
+    }
+}
+
+/// The decision about a program that may start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decided {
+    /// The user; `None`: the launcher's.
+    pub credentials: Option<Credentials>,
+    /// Entries `NAME=value` that the program may have although they name code (`LD_PRELOAD`). `None`: any.
+    pub variables: Option<Vec<Vec<u8>>>,
 }
 
 /// Why a program may not run as the wished user: the check that failed, for the log.
@@ -45,27 +65,24 @@ pub struct Refusal(pub String);
 
 /// Decides the user of a program. It belongs to the launcher, and never comes from the server.
 pub trait UserPolicy: fmt::Debug + Send + Sync {
-    /// The user of a program; `None`: the launcher's. Called on a thread that starts programs, so it may read files.
+    /// Decides about a program. Called on a thread that starts programs, so it may read files.
     ///
     /// # Errors
-    /// The program may not run as the wished user, or not below its root.
-    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal>;
-
-    /// Takes out of the environment of a program that is to run so what its user must not get from a server process.
-    fn clean(&self, run_as: &RunAs, environment: &mut Vec<u8>);
+    /// The program may not run as the wished user, not so, or not with so few limits.
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Decided, Refusal>;
 
     /// The share of a program that is to run so. Opens no file.
     fn share(&self, run_as: &RunAs) -> Share;
 }
 
-/// The policy without other users: every program runs as the launcher.
+/// The policy of a launcher that is in the server process, and is no boundary: every program runs, as the launcher.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SameUser;
 
 impl UserPolicy for SameUser {
-    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Option<Credentials>, Refusal> {
+    fn decide(&self, wished: &WishedProgram<'_>) -> Result<Decided, Refusal> {
         match wished.run_as {
-            RunAs::Usual => Ok(None),
+            RunAs::Usual => Ok(Decided::default()),
             RunAs::User(name) => Err(Refusal(format!(
                 "this server runs no scripts as another user (user {name})"
             ))),
@@ -74,8 +91,6 @@ impl UserPolicy for SameUser {
             )),
         }
     }
-
-    fn clean(&self, _: &RunAs, _: &mut Vec<u8>) {}
 
     fn share(&self, run_as: &RunAs) -> Share {
         match run_as {

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::users::user_policy::{FailedCheck, Where};
+use crate::policy::user_policy::{FailedCheck, Where};
 
 /// A file or directory, as far as the check needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,262 @@
+//! Threads for operations that may wait for a process of a user for as long as that process wishes: each on a thread that may be lost to it.
+//!
+//! A user has a few threads at once; what else is done for that user waits behind them, so operations for one user delay none for another.
+//! An operation that hangs is left alone. Here: threads, shares and counts. Not here: what is done (`elsewhere`, the ends of processes in
+//! `wire::service`), and the pipes of scripts, of which there are so many that their threads are shared (`pipe_threads` of sluice-script).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How long a thread waits for another operation.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Bytes of a thread's stack.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Something to be done.
+pub(crate) type Operation = Box<dyn FnOnce() + Send>;
+
+/// The bounds of some threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The name of each thread.
+    pub(crate) name: &'static str,
+    /// Operations for one user at once.
+    pub(crate) at_once: usize,
+    /// Operations for one user that wait behind them. Further ones are refused.
+    pub(crate) waiting_max: usize,
+    /// Threads, whatever the number of users.
+    pub(crate) threads_max: usize,
+}
+
+/// Threads that are started when there is something to do.
+#[derive(Clone)]
+pub(crate) struct UserThreads(Arc<Shared>);
+
+struct Shared {
+    bounds: Bounds,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    users: HashMap<u32, Share>,
+    /// Operations that the next free thread begins, within the shares of their users.
+    next: VecDeque<(u32, Operation)>,
+    threads: usize,
+    /// Threads without an operation.
+    free: usize,
+}
+
+/// The operations for one user.
+#[derive(Default)]
+struct Share {
+    /// The number of those that run.
+    running: usize,
+    /// The number of those in `next`.
+    admitted: usize,
+    waiting: VecDeque<Operation>,
+}
+
+impl UserThreads {
+    /// Starts no thread yet.
+    pub(crate) fn new(bounds: Bounds) -> UserThreads {
+        UserThreads(Arc::new(Shared {
+            bounds,
+            state: Mutex::default(),
+            work: Condvar::new(),
+        }))
+    }
+
+    /// Does something for a user. Never waits.
+    ///
+    /// # Errors
+    /// Returns the operation: too many of this user wait. Dropping it may wait.
+    pub(crate) fn begin(&self, user: u32, operation: Operation) -> Result<(), Operation> {
+        let bounds = self.0.bounds;
+        let mut state = self.0.lock();
+        let share = state.users.entry(user).or_default();
+        if share.running + share.admitted >= bounds.at_once {
+            if share.waiting.len() >= bounds.waiting_max {
+                return Err(operation);
+            }
+            share.waiting.push_back(operation);
+            return Ok(());
+        }
+        share.admitted += 1;
+        state.next.push_back((user, operation));
+        self.0.see_to_threads(state);
+        Ok(())
+    }
+
+    /// Starts threads that could not be started before. To be called now and then by whoever cannot wait for the next operation.
+    pub(crate) fn advance(&self) {
+        self.0.see_to_threads(self.0.lock());
+    }
+
+    /// The operations for a user that run or wait.
+    #[cfg(test)]
+    pub(crate) fn held(&self, user: u32) -> usize {
+        let state = self.0.lock();
+        let share = state.users.get(&user);
+        share.map_or(0, |share| share.running + share.admitted + share.waiting.len())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes or starts a thread, if there is something to do.
+    fn see_to_threads(self: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
+        if state.next.is_empty() {
+            return;
+        }
+        if state.next.len() <= state.free || state.threads >= self.bounds.threads_max {
+            drop(state);
+            self.work.notify_one();
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new()
+            .name(self.bounds.name.to_owned())
+            .stack_size(STACK_BYTES);
+        if let Err(error) = thread.spawn(move || shared.work()) {
+            // What waits is done when another thread is free, or with the next operation.
+            tracing::warn!("a thread {}: {error}", self.bounds.name);
+            self.lock().threads -= 1;
+        }
+    }
+
+    /// The work of a thread.
+    fn work(&self) {
+        while let Some((user, operation)) = self.next() {
+            operation();
+            self.end(user);
+        }
+    }
+
+    /// The next operation. `None` if there was nothing to do for a while; then the thread is no longer counted.
+    fn next(&self) -> Option<(u32, Operation)> {
+        let mut state = self.lock();
+        loop {
+            if let Some((user, operation)) = state.next.pop_front() {
+                let share = state.users.entry(user).or_default();
+                share.admitted = share.admitted.saturating_sub(1);
+                share.running += 1;
+                return Some((user, operation));
+            }
+            state.free += 1;
+            let (again, waited) = self
+                .work
+                .wait_timeout(state, IDLE)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            state.free -= 1;
+            if waited.timed_out() && state.next.is_empty() {
+                state.threads -= 1;
+                return None;
+            }
+        }
+    }
+
+    /// Ends an operation, and admits the next one for the same user.
+    fn end(&self, user: u32) {
+        let mut state = self.lock();
+        let Some(share) = state.users.get_mut(&user) else {
+            return;
+        };
+        share.running = share.running.saturating_sub(1);
+        if let Some(operation) = share.waiting.pop_front() {
+            share.admitted += 1;
+            state.next.push_back((user, operation));
+        } else if share.running == 0 && share.admitted == 0 {
+            state.users.remove(&user);
+        }
+    }
+}
+
+impl std::fmt::Debug for UserThreads {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.bounds.fmt(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        name: "user-threads",
+        at_once: 2,
+        waiting_max: 5,
+        threads_max: 5,
+    };
+
+    /// Begins operations that last until the sender is dropped; returns when as many as may run have begun.
+    fn block(threads: &UserThreads, user: u32, operations: usize) -> Sender<()> {
+        let (end, ended) = channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        let (begin, begun) = channel();
+        for _ in 0..operations {
+            let (begin, ended) = (begin.clone(), Arc::clone(&ended));
+            let operation = move || {
+                // The test awaits the first ones only.
+                let _ = begin.send(());
+                assert!(ended.lock().unwrap_or_else(PoisonError::into_inner).recv().is_err());
+            };
+            assert!(threads.begin(user, Box::new(operation)).is_ok());
+        }
+        for _ in 0..BOUNDS.at_once.min(operations) {
+            begun.recv().expect("each begins");
+        }
+        end
+    }
+
+    fn is_done_for(threads: &UserThreads, user: u32) {
+        let (done, wait) = channel();
+        let operation = move || done.send(()).expect("the test waits");
+        assert!(threads.begin(user, Box::new(operation)).is_ok());
+        wait.recv().expect("it is done");
+    }
+
+    #[test]
+    fn what_hangs_for_one_user_delays_nobody_else_and_is_bounded() {
+        let threads = UserThreads::new(BOUNDS);
+        let end = block(&threads, 1, BOUNDS.at_once + 3);
+        let also = block(&threads, 2, BOUNDS.at_once);
+        is_done_for(&threads, 3);
+        assert_eq!(threads.held(1), BOUNDS.at_once + 3);
+        assert_eq!(threads.0.lock().threads, 5);
+        drop(end);
+        is_done_for(&threads, 1);
+        drop(also);
+    }
+
+    #[test]
+    fn operations_beyond_the_bound_are_refused() {
+        let threads = UserThreads::new(BOUNDS);
+        let end = block(&threads, 1, BOUNDS.at_once);
+        let (done, results) = channel();
+        let begin = |number| {
+            let done = done.clone();
+            threads.begin(1, Box::new(move || done.send(number).expect("the test waits")))
+        };
+        assert!((0..BOUNDS.waiting_max).all(|number| begin(number).is_ok()));
+        assert!(begin(BOUNDS.waiting_max).is_err());
+        is_done_for(&threads, 2);
+        drop(end);
+        let mut done: Vec<usize> = results.iter().take(BOUNDS.waiting_max).collect();
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..BOUNDS.waiting_max));
+        is_done_for(&threads, 1);
+    }
+}
