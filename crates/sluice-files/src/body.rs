@@ -24,11 +24,16 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::foreign;
+use crate::foreign::served_file::ServedFile;
 use crate::pace::Pace;
 
 /// Files of at most this size are read at once, so that head and body leave in one write. Larger files, and those that are not
 /// in the page cache, are read into the cache by a blocking thread, while the first request is served from the file.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
+
+/// The thing that is read, for the error that it cannot be.
+const FILE: &str = "a file that is being sent";
 
 /// Bytes that the worker reads at once from a file that it converts.
 const CACHED_CHUNK_BYTES: usize = 64 << 10;
@@ -48,7 +53,7 @@ impl FileBody {
     }
 
     /// The first `bytes` bytes of a file.
-    pub(crate) fn new(file: Arc<File>, bytes: u64) -> FileBody {
+    pub(crate) fn new(file: Arc<ServedFile>, bytes: u64) -> FileBody {
         FileBody::of(Reader::new(file, 0, bytes))
     }
 
@@ -66,6 +71,11 @@ impl FileBody {
     /// Bytes that are still to be sent.
     pub(crate) fn left(&self) -> u64 {
         self.reader.left
+    }
+
+    /// Whether reading it may wait for another process or machine.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.reader.file.may_wait()
     }
 
     /// Reads all of it now; `None` if not all of it is in the page cache. For small files.
@@ -102,7 +112,7 @@ impl Source for FileBody {
 
 /// Reads a range of a file, chunk by chunk.
 pub(crate) struct Reader {
-    file: Arc<File>,
+    file: Arc<ServedFile>,
     at: u64,
     left: u64,
     chunk_bytes_max: usize,
@@ -118,7 +128,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Reads `bytes` bytes from the offset `at`.
-    pub(crate) fn new(file: Arc<File>, at: u64, bytes: u64) -> Reader {
+    pub(crate) fn new(file: Arc<ServedFile>, at: u64, bytes: u64) -> Reader {
         Reader {
             file,
             at,
@@ -176,8 +186,13 @@ impl Reader {
     /// The next chunk, if it begins in the page cache.
     fn read_cached(&mut self) -> Option<Bytes> {
         let wanted = self.chunk_bytes(self.cached_bytes_max);
+        if self.file.share().is_some() {
+            let chunk = read_cached(&self.file, self.at, wanted as u64)?;
+            self.advance(wanted);
+            return Some(chunk.into());
+        }
         self.make_room(wanted);
-        let read = sluice_membuf::append_cached(&self.file, &mut self.memory, wanted, self.at);
+        let read = sluice_membuf::append_cached(&**self.file, &mut self.memory, wanted, self.at);
         let read = read.ok().filter(|&read| read > 0)?;
         let chunk = self.memory.split().freeze();
         self.advance(read);
@@ -214,38 +229,65 @@ impl Reader {
             return;
         }
         let (file, at, bytes) = (Arc::clone(&self.file), self.at, self.chunk_bytes(CHUNK_BYTES));
-        self.ahead = Handle::try_current().ok().map(|runtime| {
-            Ahead(runtime.spawn_blocking(move || {
+        let read = {
+            let file = Arc::clone(&file);
+            move || {
                 // Makes the kernel read ahead in larger chunks; a failure does no harm.
-                let _ = fadvise(&file, 0, None, Advice::Sequential);
+                let _ = fadvise(&**file, 0, None, Advice::Sequential);
                 read_at(&file, at, bytes)
-            }))
+            }
+        };
+        self.ahead = Handle::try_current().ok().map(|runtime| match file.share() {
+            None => Ahead::Local(runtime.spawn_blocking(read)),
+            Some(share) => Ahead::Foreign(Box::pin(foreign::begin(share, read).wait(FILE))),
         });
     }
 }
 
+/// A chunk from a file system that another process or machine serves, or that it has not answered.
+type ForeignChunk = Result<io::Result<Vec<u8>>, Fault>;
+
 /// A chunk that is being read by a blocking thread. Dropping it cancels the reading if no thread has started it.
-struct Ahead(JoinHandle<io::Result<Vec<u8>>>);
+enum Ahead {
+    Local(JoinHandle<io::Result<Vec<u8>>>),
+    /// In a file system that another process or machine serves.
+    Foreign(Pin<Box<dyn Future<Output = ForeignChunk>>>),
+}
 
 impl Ahead {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
-        let read = ready!(Future::poll(Pin::new(&mut self.0), context));
-        Poll::Ready(read.unwrap_or_else(|error| Err(io::Error::other(error))))
+        match self {
+            Ahead::Local(task) => {
+                let read = ready!(Future::poll(Pin::new(task), context));
+                Poll::Ready(read.unwrap_or_else(|error| Err(io::Error::other(error))))
+            }
+            Ahead::Foreign(reading) => {
+                let read = ready!(reading.as_mut().poll(context));
+                Poll::Ready(read.unwrap_or_else(|fault| Err(io::Error::other(fault))))
+            }
+        }
     }
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Ahead::Local(task) = self {
+            task.abort();
+        }
     }
 }
 
 /// Reads `bytes` bytes of a file from `at`; `None` if not all are in the page cache, or the file is shorter by now.
-pub(crate) fn read_cached(file: &File, at: u64, bytes: u64) -> Option<Vec<u8>> {
+pub(crate) fn read_cached(file: &ServedFile, at: u64, bytes: u64) -> Option<Vec<u8>> {
     let bytes = usize::try_from(bytes).ok()?;
     if bytes == 0 {
         return Some(Vec::new());
     }
+    if file.share().is_some() {
+        let at = usize::try_from(at).ok()?;
+        return Some(file.content()?.get(at..at.checked_add(bytes)?)?.to_vec());
+    }
+    let file: &File = file;
     let read = sluice_membuf::read_cached(file, bytes, at).ok().flatten();
     read.filter(|chunk| chunk.len() == bytes)
 }
@@ -293,19 +335,19 @@ mod tests {
     use crate::pace::LARGE_CHUNK_BYTES;
 
     /// A file of this size in which neighbouring bytes differ, and its content.
-    fn file(bytes: u64) -> (File, Vec<u8>) {
+    fn file(bytes: u64) -> (ServedFile, Vec<u8>) {
         let mut file = tempfile::tempfile().unwrap();
         let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
         io::Write::write_all(&mut file, &content).unwrap();
-        (file, content)
+        (ServedFile::local(file), content)
     }
 
     /// A file for which the kernel cannot say what is in memory, and its content.
-    fn unknown_to_page_cache() -> (File, Vec<u8>) {
+    fn unknown_to_page_cache() -> (ServedFile, Vec<u8>) {
         let file = File::open("/proc/version").unwrap();
         let error = sluice_membuf::read_cached(&file, 1, 0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        (file, std::fs::read("/proc/version").unwrap())
+        (ServedFile::local(file), std::fs::read("/proc/version").unwrap())
     }
 
     async fn read_all(mut reader: Reader) -> io::Result<Vec<u8>> {
@@ -346,7 +388,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("f");
         std::fs::write(&path, "0123456789, grown meanwhile").unwrap();
-        let body = FileBody::new(Arc::new(File::open(&path).unwrap()), 10);
+        let body = FileBody::new(Arc::new(ServedFile::local(File::open(&path).unwrap())), 10);
         let read = |part: FileBody| read_part(&part.reader.file, part.reader.at, part.reader.left).unwrap();
         assert_eq!(read(body.slice(&(2..5))), "234");
         assert_eq!(read(body.slice(&(2..8)).slice(&(1..3))), "34");
@@ -449,7 +491,7 @@ mod tests {
         // All of the file, and a part of it, so that chunks of both kinds are read.
         for evicted in [0..1_000_000, 100_000..900_000] {
             let length = std::num::NonZeroU64::new(evicted.end - evicted.start);
-            fadvise(&file, evicted.start, length, Advice::DontNeed).unwrap();
+            fadvise(&**file, evicted.start, length, Advice::DontNeed).unwrap();
             let reader = Reader::new(Arc::clone(&file), 0, 1_000_000);
             assert!(in_runtime(2, read_all(reader)).unwrap() == content);
         }

@@ -10,6 +10,7 @@ use sluice_settings::FileSettings;
 use super::*;
 use crate::cache::content::SEALED_BYTES;
 use crate::cache::fill::Fill;
+use crate::foreign::served_file::ServedFile;
 use crate::representation::Representation;
 use crate::types::Types;
 
@@ -160,7 +161,13 @@ async fn fill_keeps_a_file_only_if_it_has_not_changed() {
     let fill = |name: &str, seen: &Metadata| {
         let file = File::open(place.path().join(name)).unwrap();
         let key = Key::new(&directory, name);
-        let fill = Fill::new(&cache, key, &Arc::new(file), &representation(name, seen), seen);
+        let fill = Fill::new(
+            &cache,
+            key,
+            &Arc::new(ServedFile::local(file)),
+            &representation(name, seen),
+            seen,
+        );
         fill.read_in_background(Cache::read);
     };
     let seen = old_file(&place.path().join("changed"), b"text").metadata().unwrap();
@@ -182,7 +189,7 @@ async fn file_whose_reading_panicked_can_be_read_again() {
     let cache = Arc::new(Cache::new(&SETTINGS));
     let seen = old_file(&place.path().join("a"), b"text").metadata().unwrap();
     let fill = async |read: fn(&Cache, &File, u64) -> io::Result<Content>| {
-        let file = Arc::new(File::open(place.path().join("a")).unwrap());
+        let file = Arc::new(ServedFile::local(File::open(place.path().join("a")).unwrap()));
         let fill = Fill::new(
             &cache,
             Key::new(&directory, "a"),

@@ -9,23 +9,27 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, Mode as FileMode, OFlags, ResolveFlags, statat};
+use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
 use sluice_http::path_text::{path_of, text_of_path};
 use sluice_settings::FollowLinks;
-use sluice_settings::permission::{self, Use};
+use sluice_settings::permission::Use;
 use sluice_settings::rule::Wildcard;
 
+use crate::foreign::served_file::ServedFile;
+use crate::foreign::{Question, answered, leaves, leaves_path, left};
 use crate::links;
 use crate::missing_directory::Missing;
-use crate::withheld::{COMPRESSED, WithheldFile, WithheldFiles};
+use crate::open_directory::OpenDirectory;
+pub use crate::open_directory::real_or_future_path;
+use crate::withheld::{COMPRESSED, WithheldFiles};
 
 /// Names of directories that hold scripts by convention: no file in them is sent, although no route may run it yet.
 const SCRIPT_DIRECTORIES: [&str; 2] = ["cgi-bin", "cgiplus-bin"];
@@ -33,6 +37,12 @@ const SCRIPT_DIRECTORIES: [&str; 2] = ["cgi-bin", "cgiplus-bin"];
 /// The identity of an open directory. The same path opened again has another id, because its rules may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirectoryId(u64);
+
+impl DirectoryId {
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// An open directory, or one that will be opened when it exists.
 pub struct Directory {
@@ -57,36 +67,12 @@ pub struct Directory {
     programs_outside: Vec<Program>,
 }
 
-/// The state of a directory once it is open.
-struct OpenDirectory {
-    /// Without symbolic links.
-    path: PathBuf,
-    descriptor: OwnedFd,
-    /// Directories whose files are never served.
-    private: Vec<PrivateDirectory>,
-    /// Paths of directories whose files will never be served, but which do not exist yet: they may become symbolic links.
-    private_later: Vec<PathBuf>,
-    /// Files that are never served, by path; by identity `WithheldFiles` knows them.
-    withheld_below: Vec<WithheldFile>,
-}
-
-const OPENAT2_IS_MISSING: &str = "the system call openat2(2) is not available: the kernel is older than Linux 5.6, or a filter of system calls \
-     refuses it (RestrictSUIDSGID= in a unit of systemd, an old container engine)";
-
 /// The target of a path with symbolic links.
 enum LinkTarget {
     /// A path below the directory.
     Inside(PathBuf),
     /// A real path outside.
     Outside(PathBuf),
-}
-
-/// A directory whose files are never served.
-struct PrivateDirectory {
-    /// Relative to the served one.
-    path: PathBuf,
-    device: u64,
-    inode: u64,
 }
 
 /// A program below the directory.
@@ -146,20 +132,15 @@ impl Directory {
         if let Some(place) = self.place.get() {
             return Ok(place);
         }
+        if leaves_path(&self.configured) {
+            return Err(left());
+        }
         let mut place = OpenDirectory::open(&self.configured).map_err(|error| Missing::of(&self.configured, error))?;
         self.sources_outside.iter().for_each(|other| place.withhold(other));
         place.withheld_below = self.withheld.below(&place.path);
         tracing::info!("{} exists now, and is served", place.path.display());
         // Another thread may have been faster.
         Ok(self.place.get_or_init(|| place))
-    }
-
-    /// The error of opening a file below this directory: if permissions refuse it, with those of the file.
-    fn explained(place: &OpenDirectory, path: &Path, wanted: Use, error: Errno) -> io::Error {
-        match error {
-            Errno::ACCESS => permission::explained(&place.path.join(path), wanted, error.into()),
-            _ => error.into(),
-        }
     }
 
     /// The identity of the directory in the cache.
@@ -228,8 +209,10 @@ impl Directory {
     ///
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
-    pub(crate) fn open_below(&self, relative: &str) -> io::Result<(File, Metadata)> {
-        self.open_as(relative, READ)
+    pub(crate) fn open_below(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
+        answered(Question::Open, self.id.0, relative, again, || {
+            self.open_as(relative, READ)
+        })
     }
 
     /// The metadata of a file that `open_below` would open, if another process did not hold a lease on it.
@@ -237,27 +220,36 @@ impl Directory {
     /// # Errors
     /// As of `open_below`.
     pub(crate) fn metadata_below(&self, relative: &str) -> io::Result<Metadata> {
-        Ok(self.open_as(relative, OFlags::PATH)?.1)
+        let open = || self.open_as(relative, OFlags::PATH);
+        Ok(answered(Question::Metadata, self.id.0, relative, again, open)?.1)
     }
 
-    fn open_as(&self, relative: &str, access: OFlags) -> io::Result<(File, Metadata)> {
+    fn open_as(&self, relative: &str, access: OFlags) -> io::Result<(ServedFile, Metadata)> {
         let path = &*path_of(relative);
         let place = self.place()?;
+        if place.is_foreign && leaves(|| place.share(path)) {
+            return Err(left());
+        }
         // The path of a script leads here if the conditions of its route do not hold: its text is not served then either.
         if !self.may_serve(place, path) || self.is_program(path) {
             return Err(withheld());
         }
         let name = if relative.is_empty() { "." } else { relative };
         // Without symbolic links, as in most paths, the checked name is the real one.
-        let file = match place.open_with(name, access, ResolveFlags::NO_SYMLINKS) {
+        let mut file = match place.open_within(name, access, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_through_links(place, name, access)?,
-            other => File::from(other.map_err(|error| Directory::explained(place, path, Use::Read, error))?),
+            Err(error @ (Errno::XDEV | Errno::ACCESS)) => place.open_across(path, name, access, Use::Read, error)?,
+            other => place.served(other?),
         };
         let metadata = file.metadata()?;
         let is_executable = || self.withholds_executables && metadata.mode() & 0o111 != 0;
         if !metadata.is_dir() && (self.is_withheld_name(path) || self.withheld.has(&metadata) || is_executable()) {
             return Err(withheld());
         }
+        let metadata = match access.contains(OFlags::PATH) {
+            true => metadata,
+            false => file.read_ahead(metadata),
+        };
         Ok((file, metadata))
     }
 
@@ -265,7 +257,7 @@ impl Directory {
     ///
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
-    pub fn open_to_send(&self, relative: &str) -> io::Result<(File, Metadata)> {
+    pub fn open_to_send(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
         self.open_below(relative)
     }
 
@@ -281,12 +273,17 @@ impl Directory {
             return Err(io::ErrorKind::NotFound.into());
         }
         let directory = self.place()?;
-        let (file, place) = match directory.open_with(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
+        if directory.is_foreign && leaves(|| directory.share(&path)) {
+            return Err(left());
+        }
+        let inside = || LinkTarget::Inside(path.clone().into_owned());
+        let (file, place) = match directory.open_within(relative, OFlags::PATH, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => links::open_unreplaced(|| self.open_beneath(directory, relative, OFlags::PATH))?,
-            other => {
-                let opened = other.map_err(|error| Directory::explained(directory, &path, Use::Execute, error))?;
-                (File::from(opened), LinkTarget::Inside(path.clone().into_owned()))
+            Err(error @ (Errno::XDEV | Errno::ACCESS)) => {
+                let across = directory.open_across(&path, relative, OFlags::PATH, Use::Execute, error);
+                (across?, inside())
             }
+            other => (directory.served(other?), inside()),
         };
         let (is_hidden, real) = match &place {
             LinkTarget::Inside(inside) => (is_hidden(inside), inside),
@@ -330,17 +327,28 @@ impl Directory {
     }
 
     /// Opens a file as `open_below` does, but follows no symbolic links; for callers that change files.
-    pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<File> {
+    pub(crate) fn open_without_links(&self, relative: &str) -> io::Result<ServedFile> {
+        let open = || Ok((self.open_linkless(relative)?, ()));
+        Ok(answered(Question::WithoutLinks, self.id.0, relative, again, open)?.0)
+    }
+
+    fn open_linkless(&self, relative: &str) -> io::Result<ServedFile> {
         let place = self.place()?;
         if !self.may_serve(place, &path_of(relative)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let name = if relative.is_empty() { "." } else { relative };
-        Ok(place.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into())
+        match place.open_within(name, READ, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::XDEV) if leaves(|| place.share(Path::new(relative))) => Err(left()),
+            Err(Errno::XDEV) => Ok(ServedFile::anywhere(
+                place.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into(),
+            )),
+            other => Ok(place.served(other?)),
+        }
     }
 
     /// Opens a path with symbolic links. The file must be servable by its real name too.
-    fn open_through_links(&self, directory: &OpenDirectory, name: &str, access: OFlags) -> io::Result<File> {
+    fn open_through_links(&self, directory: &OpenDirectory, name: &str, access: OFlags) -> io::Result<ServedFile> {
         let (file, place) = links::open_unreplaced(|| self.open_beneath(directory, name, access))?;
         let may_serve = match &place {
             LinkTarget::Inside(inside) => {
@@ -352,18 +360,19 @@ impl Directory {
     }
 
     /// Opens a path with symbolic links, which may leave the directory if they are followed.
-    fn open_beneath(&self, directory: &OpenDirectory, name: &str, access: OFlags) -> io::Result<(File, LinkTarget)> {
-        let (file, real) = match directory.open_with(name, access, ResolveFlags::empty()) {
-            // A link leaves the directory, or is absolute (openat2(2)).
-            Err(Errno::XDEV) => {
-                let descriptor = directory.descriptor.as_fd();
-                let (file, real) = links::open_leaving(descriptor, &directory.path, &path_of(name), self.follow)?;
-                (links::reopen(file, access)?, real)
-            }
+    fn open_beneath(
+        &self,
+        directory: &OpenDirectory,
+        name: &str,
+        access: OFlags,
+    ) -> io::Result<(ServedFile, LinkTarget)> {
+        let (file, real) = match directory.open_within(name, access, ResolveFlags::empty()) {
+            Err(Errno::XDEV | Errno::ACCESS) if leaves(|| directory.share(&path_of(name))) => return Err(left()),
+            Err(Errno::XDEV) => self.open_anywhere(directory, name, access)?,
             // Too many links.
             Err(Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
             other => {
-                let file = File::from(other?);
+                let file = directory.served(other?);
                 let real = links::real_path(&file)?;
                 (file, real)
             }
@@ -374,6 +383,29 @@ impl Directory {
             Err(_) => return Err(io::ErrorKind::NotFound.into()),
         };
         Ok((file, place))
+    }
+
+    /// Opens a path whose links leave the directory or lead to another file system.
+    fn open_anywhere(
+        &self,
+        directory: &OpenDirectory,
+        name: &str,
+        access: OFlags,
+    ) -> io::Result<(ServedFile, PathBuf)> {
+        let (file, real) = match directory.open_with(name, access, ResolveFlags::empty()) {
+            // A link leaves the directory, or is absolute (openat2(2)).
+            Err(Errno::XDEV) => {
+                let descriptor = directory.descriptor.as_fd();
+                let (file, real) = links::open_leaving(descriptor, &directory.path, &path_of(name), self.follow)?;
+                (links::reopen(file, access)?, real)
+            }
+            other => {
+                let file = File::from(other?);
+                let real = links::real_path(&file)?;
+                (file, real)
+            }
+        };
+        Ok((ServedFile::anywhere(file), real))
     }
 
     /// Whether the path, relative to this directory, is that of a script, whose text is not sent.
@@ -396,6 +428,9 @@ impl Directory {
 
     /// Whether a file outside may be sent to which a link leads.
     fn may_serve_outside(&self, place: &OpenDirectory, real: &Path) -> bool {
+        if leaves_path(real) {
+            return false;
+        }
         let is_source = |source: &PathBuf| source.canonicalize().is_ok_and(|source| real.starts_with(source));
         !is_hidden_outside(real, &place.path)
             && !real.iter().any(is_script_directory)
@@ -431,96 +466,15 @@ pub fn without_coding(name: &str) -> Option<&str> {
     COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix))
 }
 
-impl OpenDirectory {
-    fn open(path: &Path) -> io::Result<OpenDirectory> {
-        let path = path.canonicalize()?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(&path, flags, FileMode::empty())?;
-        let opened = OpenDirectory {
-            path,
-            descriptor,
-            private: Vec::new(),
-            private_later: Vec::new(),
-            withheld_below: Vec::new(),
-        };
-        match opened.open_with(".", flags, ResolveFlags::empty()) {
-            // Otherwise each request for a file would fail. EPERM: older filters of container engines.
-            Err(Errno::NOSYS | Errno::PERM) => Err(io::Error::other(OPENAT2_IS_MISSING)),
-            _ => Ok(opened),
-        }
+/// A second answer of the same meaning, for `answered`.
+fn again<T: Clone>(answer: &io::Result<(ServedFile, T)>) -> io::Result<(ServedFile, T)> {
+    match answer {
+        Ok((file, about)) => Ok((file.try_clone()?, about.clone())),
+        Err(error) => Err(match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => error.kind().into(),
+        }),
     }
-
-    fn withhold(&mut self, other: &Path) {
-        let Ok(real) = other.canonicalize() else {
-            self.private_later.push(real_or_future_path(other));
-            return;
-        };
-        if let Ok(inside) = real.strip_prefix(&self.path)
-            && !inside.as_os_str().is_empty()
-            && let Ok(metadata) = real.metadata()
-        {
-            self.private.push(PrivateDirectory {
-                path: inside.to_owned(),
-                device: metadata.dev(),
-                inode: metadata.ino(),
-            });
-        }
-    }
-
-    fn open_with(&self, name: &str, access: OFlags, more: ResolveFlags) -> Result<OwnedFd, Errno> {
-        let flags = access | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
-        let path = path_of(name);
-        links::retry(|| rustix::fs::openat2(&self.descriptor, &*path, flags, FileMode::empty(), resolve))
-    }
-
-    fn is_in(&self, inside: &Path, private: &PrivateDirectory) -> bool {
-        let (mut parts, mut above) = (inside.components(), PathBuf::new());
-        let mut is_exact = true;
-        for own in private.path.components() {
-            let Some(part) = parts.next() else { return false };
-            if !part.as_os_str().eq_ignore_ascii_case(own.as_os_str()) {
-                return false;
-            }
-            is_exact &= part == own;
-            above.push(part);
-        }
-        // In other letters it is the same directory only on a file system that ignores case.
-        is_exact
-            || statat(&self.descriptor, &above, AtFlags::empty())
-                .is_ok_and(|found| (found.st_dev, found.st_ino) == (private.device, private.inode))
-    }
-
-    /// Whether a path lies at a path that did not exist, or where the symbolic link leads that was made there.
-    fn is_in_later(&self, inside: &Path, link: &Path) -> bool {
-        if link.strip_prefix(&self.path).is_ok_and(|own| begins_with(inside, own)) {
-            return true;
-        }
-        // Most often it is no link, and one system call says so.
-        std::fs::read_link(link).is_ok()
-            && link.canonicalize().is_ok_and(|target| {
-                let target = target.strip_prefix(&self.path);
-                target.is_ok_and(|target| inside.starts_with(target))
-            })
-    }
-}
-
-/// The path without symbolic links; of a path that does not exist, that of its directory with its name.
-#[must_use]
-pub fn real_or_future_path(path: &Path) -> PathBuf {
-    let beside = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    let real = path.canonicalize().ok().or_else(beside);
-    real.unwrap_or_else(|| path.to_owned())
-}
-
-/// Whether a path is another one or lies below it. The case of letters does not matter, because a file system may ignore it.
-fn begins_with(path: &Path, other: &Path) -> bool {
-    let mut parts = path.components();
-    !other.as_os_str().is_empty()
-        && other.components().all(|own| {
-            let part = parts.next();
-            part.is_some_and(|part| part.as_os_str().eq_ignore_ascii_case(own.as_os_str()))
-        })
 }
 
 /// Access to a file that is to be sent. NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is

@@ -2,7 +2,7 @@
 //!
 //! Not here: the lookup (`lookup`), and the response that is made of the result (`response`).
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use crate::body::{FileBody, WHOLE_BYTES_MAX};
 use crate::cache::entry::Cached;
 use crate::cache::fill::Fill;
 use crate::directory::{Directory, is_withheld};
+use crate::foreign::is_left;
+use crate::foreign::served_file::ServedFile;
 use crate::links::refused_link;
 use crate::missing_directory::missing_directory;
 use crate::open_files::Sent;
@@ -84,7 +86,7 @@ pub(crate) struct Opened<'a> {
     pub directory: &'a Directory,
     /// The path below the directory.
     pub name: &'a str,
-    pub file: File,
+    pub file: ServedFile,
     pub metadata: Metadata,
     pub representation: Representation,
 }
@@ -149,6 +151,9 @@ pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
     }
     if let Some(absent) = refused_link(&error) {
         return ClientFault::NotFound(absent).into();
+    }
+    if is_left(&error) {
+        return ServerFault::Unanswered(name.into()).into();
     }
     match error.kind() {
         _ if is_withheld(&error) => ClientFault::NotFound(Absent::Withheld(name.into())).into(),

@@ -5,6 +5,7 @@
 //! ```text
 //! lookup ──▶ cache ─────────▶ Found ──▶ variants ──▶ Selected ──▶ cache_work ──▶ response
 //!       └──▶ directory ─▶ records       file_events: what WATCH shows of it
+//!            foreign: file systems that may not answer
 //! ```
 #![forbid(unsafe_code)]
 
@@ -14,11 +15,13 @@ pub mod cache_work;
 pub mod directory;
 pub mod file_cache;
 mod file_events;
+pub mod foreign;
 pub(crate) mod found;
 pub mod links;
 pub mod listing;
 pub mod lookup;
 pub mod missing_directory;
+pub(crate) mod open_directory;
 pub mod open_files;
 pub(crate) mod pace;
 pub mod records;

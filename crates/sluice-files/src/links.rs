@@ -19,6 +19,8 @@ use sluice_http::fault::{Absent, LinkProblem, RefusedLink};
 use sluice_settings::FollowLinks;
 
 use crate::directory::Directory;
+use crate::foreign::file_system::name;
+use crate::foreign::{self, Links, leaves_path, left};
 
 /// Links that are followed on one path, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
@@ -46,11 +48,11 @@ pub fn refused_link(error: &io::Error) -> Option<Absent> {
 pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<(PathBuf, Metadata)> {
     let file = directory.join(below);
     if follow == FollowLinks::Yes {
-        let metadata = file.metadata()?;
+        let metadata = foreign::metadata(&file, Links::Followed)?;
         return Ok((file, metadata));
     }
     if below.components().count() == 1 {
-        let metadata = file.symlink_metadata()?;
+        let metadata = foreign::metadata(&file, Links::Shown)?;
         if !metadata.is_symlink() {
             return Ok((file, metadata));
         }
@@ -61,10 +63,17 @@ pub fn find_script(directory: &Path, below: &Path, follow: FollowLinks) -> io::R
 
 /// The metadata of the file of a path with links, as far as `follow` allows them.
 fn metadata_behind_links(directory: &Path, below: &Path, follow: FollowLinks) -> io::Result<Metadata> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let descriptor = rustix::fs::open(directory, flags, FileMode::empty())?;
+    let descriptor = name(directory, Links::Followed)?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let path = OFlags::PATH | OFlags::CLOEXEC;
+    let within = resolve | ResolveFlags::NO_XDEV;
+    match retry(|| openat2(&descriptor, below, path, FileMode::empty(), within)) {
+        Err(Errno::XDEV | Errno::ACCESS) => {}
+        other => return File::from(other?).metadata(),
+    }
+    if leaves_path(&directory.join(below)) {
+        return Err(left());
+    }
     match retry(|| openat2(&descriptor, below, path, FileMode::empty(), resolve)) {
         Err(Errno::XDEV) => {}
         other => return File::from(other?).metadata(),
@@ -139,7 +148,7 @@ pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
 pub(crate) fn real_path(file: &File) -> io::Result<PathBuf> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     if path.as_os_str().as_bytes().ends_with(DELETED) {
-        let (own, found) = (file.metadata()?, path.symlink_metadata());
+        let (own, found) = (file.metadata()?, foreign::metadata(&path, Links::Shown));
         // A file may have such a name.
         if !found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino())) {
             return Err(Errno::STALE.into());

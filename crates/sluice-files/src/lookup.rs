@@ -21,6 +21,7 @@ use crate::cache::fill::Fill;
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
 use crate::file_events;
+use crate::foreign::{Question, answered, is_left};
 use crate::found::{Found, OpenFile, Opened, not_found, open_fault};
 use crate::records::Records;
 use crate::representation::Representation;
@@ -131,6 +132,9 @@ impl<'a> Files<'a> {
             None => None,
         };
         let (file, metadata) = self.directory.open_below(name).map_err(|error| {
+            if is_left(&error) {
+                return open_fault(name, error);
+            }
             file_events::note(self.tracer, || {
                 let path = self.directory.path().join(name);
                 let why = self.directory.refusal(name, &error);
@@ -162,7 +166,13 @@ impl<'a> Files<'a> {
             representation,
         };
         if let Some(records) = self.records
-            && Records::contain(&opened.file, &opened.metadata)
+            && answered(
+                Question::Original,
+                self.directory.id().number(),
+                name,
+                bool::clone,
+                || Records::contain(&opened.file, &opened.metadata),
+            )
         {
             return Ok(Found::Records(Box::new(records.open(opened, cache))));
         }

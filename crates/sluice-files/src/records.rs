@@ -26,6 +26,7 @@ use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
 use crate::cache::{Cache, has_reliable_mtime};
 use crate::file_events::note;
+use crate::foreign::served_file::ServedFile;
 use crate::found::{Found, Opened};
 use crate::records::attempts::Attempts;
 use crate::records::body::RecordBody;
@@ -44,7 +45,7 @@ pub struct Records {
 pub(crate) struct RecordFile {
     pub representation: Representation,
     name: Box<str>,
-    file: Arc<File>,
+    file: Arc<ServedFile>,
     version: FileVersion,
     format: RecordFormat,
     /// How its lines get into the cache, if they are to be kept there.
@@ -58,7 +59,7 @@ struct Rewrite {
     attempts: Arc<Attempts>,
     metadata: Metadata,
     /// The directory of the file, opened with it, so that one that replaces it meanwhile is not written to.
-    parent: File,
+    parent: ServedFile,
     /// The path below the directory of its route.
     name: String,
     format: RecordFormat,
@@ -111,11 +112,14 @@ impl Records {
             || !has_reliable_mtime(metadata)
             || self.rewritten.has(name, metadata)
             || Handle::try_current().is_err()
+            // No thread that may be lost writes.
+            || opened.file.share().is_some()
         {
             return None;
         }
         let (parent, _) = split_name(name);
         match opened.directory.open_without_links(parent) {
+            Ok(parent) if parent.share().is_some() => None,
             Ok(parent) => Some(Rewrite {
                 attempts: Arc::clone(&self.rewritten),
                 metadata: metadata.clone(),
@@ -142,6 +146,11 @@ impl RecordFile {
     /// Whether its lines will be in the cache as soon as it is read.
     pub(crate) fn is_kept_at_once(&self) -> bool {
         self.fill.is_some() && self.bytes() <= WHOLE_BYTES_MAX
+    }
+
+    /// Whether reading it may wait for another process or machine.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.file.may_wait()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

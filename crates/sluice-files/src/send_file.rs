@@ -32,7 +32,7 @@ use crate::cache_work;
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
 use crate::file_events::{self, response_text};
-use crate::found::{Stored, not_found};
+use crate::found::{Found, Stored, not_found};
 use crate::lookup::Files;
 use crate::response::respond_stored;
 use crate::types::Types;
@@ -51,6 +51,9 @@ struct SendDirectory {
     path: PathBuf,
     directory: Directory,
 }
+
+/// The result of `SendFile::find`.
+pub struct FoundFile(Result<Found, Fault>);
 
 /// A file that a reply names, and the rest of the reply's head.
 pub struct SendFile {
@@ -245,13 +248,47 @@ pub struct SendContext<'a> {
 }
 
 impl SendFile {
-    /// The response to a request with this method and these fields.
+    /// The name below its directory.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    /// Opens the file as `serve` does, for a thread that notes the answers of its file system.
+    pub fn lookup(&self) -> impl FnOnce() + Send + use<> {
+        let (directories, number) = (Arc::clone(&self.directories), self.file.directory);
+        let name = self.file.name.clone();
+        move || drop(directories.0[number].directory.open_below(&name))
+    }
+
+    /// Looks the file up.
+    #[must_use]
+    pub fn find(&self, context: &SendContext<'_>) -> FoundFile {
+        FoundFile(self.files(context).find(&self.file.name))
+    }
+
+    fn files<'a>(&'a self, context: &SendContext<'a>) -> Files<'a> {
+        Files {
+            directory: &self.directories.0[self.file.directory].directory,
+            records: None,
+            cache: context.cache,
+            cache_use: context.cache_use,
+            types: context.types,
+            compression: context.compression,
+            // No variants, because the script may state a content coding itself.
+            precompressed: None,
+            tracer: context.tracer,
+        }
+    }
+
+    /// The response to a request with this method and these fields, of a file that `find` has found.
     ///
     /// # Errors
     /// The script's fault if the file does not exist or may not be read; the client's if its conditions or ranges fail.
     pub fn serve(
         self,
         context: &SendContext<'_>,
+        found: FoundFile,
         method: &Method,
         fields: &HeaderMap,
     ) -> Result<Response<ResponseBody>, Fault> {
@@ -262,19 +299,9 @@ impl SendFile {
             Method::GET | Method::HEAD if is_plain => (method, fields),
             _ => (&Method::GET, &no_fields),
         };
-        let files = Files {
-            directory: &self.directories.0[self.file.directory].directory,
-            records: None,
-            cache: context.cache,
-            cache_use: context.cache_use,
-            types: context.types,
-            compression: context.compression,
-            // No variants, because the script may state a content coding itself.
-            precompressed: None,
-            tracer: context.tracer,
-        };
+        let files = self.files(context);
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
-        let served = serve_named(files, &self.file.name, content_type, method, fields);
+        let served = serve_named(files, found, &self.file.name, content_type, method, fields);
         file_events::note(files.tracer, || format!("{}: {}", self.field, response_text(&served)));
         let mut response = served.map_err(|fault| blame_script(&self.field, fault))?;
         if !is_plain {
@@ -291,12 +318,13 @@ impl SendFile {
 /// Sends the file `name` with the media type `content_type`, or that of its name.
 fn serve_named(
     files: Files<'_>,
+    found: FoundFile,
     name: &str,
     content_type: Option<HeaderValue>,
     method: &Method,
     fields: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let found = files.find(name)?.into_stored();
+    let found = found.0?.into_stored();
     let (mut representation, mut stored, fill) = found.ok_or_else(|| not_found(name))?;
     if let Some(fill) = fill
         && conditions::evaluate(fields, &representation.validators) == Evaluation::Perform

@@ -26,6 +26,7 @@ use sluice_settings::Precompressed;
 use crate::cache::fill::Fill;
 use crate::cache_work::{CacheWork, Fills};
 use crate::file_events;
+use crate::foreign;
 use crate::found::{Found, Stored};
 use crate::lookup::Files;
 use crate::representation::Representation;
@@ -163,6 +164,12 @@ impl Files<'_> {
             return None;
         }
         let cache = self.cache()?;
+        // It is compressed when it is in the cache: the threads that compress are few, and none may be lost.
+        if matches!(found, Found::File(file) if file.body.may_wait())
+            || matches!(found, Found::Records(file) if file.may_wait())
+        {
+            return None;
+        }
         let original = Planning::of(found, fills.file.as_deref(), &cache.cache)?;
         if !(self.compression.least_bytes..=COMPRESSED_BYTES_MAX).contains(&original.bytes()) {
             return None;
@@ -200,6 +207,8 @@ impl Files<'_> {
             }
             let beside = self.open_beside(name, representation, *encoding);
             match (&beside, cached) {
+                // It is not known yet.
+                (None, _) if foreign::has_left() => {}
                 (Some(_), _) => {}
                 (None, Some((cached, checked_at))) => cached.variants.note_absent(*encoding, checked_at),
                 (None, None) => absent.push(*encoding),

@@ -11,6 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::foreign::{self, Links};
+
 /// Suffixes of compressed files: a file or name that is withheld, or that of a script, is also withheld with one of these.
 pub(crate) const COMPRESSED: [&str; 5] = [".gz", ".br", ".zst", ".xz", ".bz2"];
 
@@ -62,7 +64,7 @@ impl FileId {
     }
 
     fn at(path: &Path) -> Option<FileId> {
-        FileId::of(&fs::metadata(path).ok()?)
+        FileId::of(&foreign::metadata(path, Links::Followed).ok()?)
     }
 }
 

@@ -13,6 +13,7 @@ mod cache_control;
 mod carry_out;
 mod client;
 mod decide;
+mod elsewhere;
 mod error_detail;
 pub(crate) mod error_page;
 mod exchange;
@@ -47,6 +48,7 @@ use std::task::Poll;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, Version, header};
 use http_body::Body;
+use sluice_files::foreign::Answers;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Fault, ServerFault};
@@ -127,7 +129,7 @@ impl Service for ExchangeService {
             }
         };
         note_site(&mut exchange, &request, connection);
-        let response = match carry_out::answer(&self.gate, &mut exchange, &mut request) {
+        let response = match carry_out::answer(&self.gate, &mut exchange, &mut request, Answers::default()) {
             Ok(response) => response,
             Err(Wait::Refused(fault)) => refuse::request(&mut exchange, &request, &fault),
             Err(wait) => {

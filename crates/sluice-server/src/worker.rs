@@ -61,6 +61,7 @@ pub(crate) fn run(
     phases: watch::Receiver<Phase>,
     inbox: Inbox,
 ) {
+    sluice_files::foreign::never_wait();
     let runtime = match event_loop::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!("worker {index}: {error}"),

@@ -178,11 +178,16 @@ pub fn denial(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
         .find_map(|path| denial_on(path, wanted, subject))
 }
 
+/// Whether the permission bits of a file let a user use it, so that nothing else need be asked.
+#[must_use]
+pub fn is_permitted_by_bits(about: &Metadata, wanted: Use, user: &User) -> bool {
+    (about.mode() >> class(&user.credentials, about).shift()) & wanted.bit() != 0
+}
+
 /// Why a user of scripts may not use a file with this metadata. Permissions of the directories above it are not asked.
 #[must_use]
 pub fn denial_of_script(path: &Path, about: &Metadata, wanted: Use, user: &User) -> Option<Denial> {
-    let bits = about.mode() >> class(&user.credentials, about).shift();
-    if bits & wanted.bit() != 0 {
+    if is_permitted_by_bits(about, wanted, user) {
         return None;
     }
     let subject = Subject {

@@ -42,6 +42,7 @@ mod server;
 mod setup;
 mod silent_fuse;
 mod tls;
+mod tmpfs;
 mod watcher;
 
 use std::time::{Duration, Instant};
@@ -61,6 +62,7 @@ pub use server::{Ended, Server};
 pub use setup::{Setup, make_old};
 pub use silent_fuse::SilentFuse;
 pub use tls::{Authority, TlsClient, curl};
+pub use tmpfs::Tmpfs;
 pub use watcher::Watcher;
 
 /// The longest wait for something that must happen: far longer than it takes on a busy machine.

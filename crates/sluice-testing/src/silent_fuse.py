@@ -1,5 +1,5 @@
-# A file system in user space (FUSE) with some files, which can fall silent: it takes each request from then on, and answers none.
-# Arguments: the directory to mount on, then names and contents in turn. It ends when its standard input does, and for a test that waits for it
+# A file system in user space (FUSE) with some files, which can fall silent: it takes each request from then on, and answers none until it gets a command to.
+# Arguments: the directory to mount on, then names and contents in turn; @N stands for N bytes. It ends when its standard input does, and for a test that waits for it
 # after a minute.
 import ctypes, os, signal, stat, struct, sys, threading
 
@@ -8,8 +8,8 @@ LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, READ
 ENOENT, ENOSYS = 2, 38
 place, texts = sys.argv[1], sys.argv[2:]
 names = [name.encode() for name in texts[::2]]
-contents = [text.encode() for text in texts[1::2]]
-is_silent = False
+contents = [b'x' * int(text[1:]) if text.startswith('@') else text.encode() for text in texts[1::2]]
+is_silent, unanswered = False, []
 device = os.open('/dev/fuse', os.O_RDWR)
 libc = ctypes.CDLL(None, use_errno=True)
 options = b'fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other' % (device, os.getuid(), os.getgid())
@@ -44,6 +44,11 @@ def answer(operation, node, body):
         return 0, b''
     return ENOSYS, b''
 
+def reply(request):
+    _, operation, unique, node = struct.unpack_from('<IIQQ', request)
+    error, body = answer(operation, node, request[40:])
+    os.write(device, struct.pack('<IiQ', 16 + len(body), -error, unique) + body)
+
 def serve():
     while True:
         try:
@@ -53,11 +58,12 @@ def serve():
         _, operation, unique, node = struct.unpack_from('<IIQQ', request)
         if operation in (FORGET, FORGETS, INTERRUPT):
             continue
-        if is_silent:
-            print('asked', flush=True)
-            continue
-        error, body = answer(operation, node, request[40:])
-        os.write(device, struct.pack('<IiQ', 16 + len(body), -error, unique) + body)
+        with lock:
+            if is_silent:
+                unanswered.append(request)
+                print('asked', flush=True)
+                continue
+        reply(request)
 
 def end(*_):
     DETACH = 2
@@ -67,10 +73,15 @@ def end(*_):
 
 signal.signal(signal.SIGALRM, end)
 signal.alarm(60)
+lock = threading.Lock()
 threading.Thread(target=serve, daemon=True).start()
 print('mounted', flush=True)
-sys.stdin.readline()
-is_silent = True
-print('silent', flush=True)
-sys.stdin.read()
+for command in sys.stdin:
+    with lock:
+        is_silent = command == 'silent\n'
+        waiting = [] if is_silent else unanswered[:]
+        del unanswered[:len(waiting)]
+    for request in waiting:
+        reply(request)
+    print(command.strip(), flush=True)
 end()

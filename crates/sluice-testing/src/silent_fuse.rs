@@ -16,7 +16,7 @@ pub struct SilentFuse {
 }
 
 impl SilentFuse {
-    /// Mounts one, which answers until it falls silent, with these files: names and contents. `None` where that is not possible, with a
+    /// Mounts one, which answers until it falls silent, with these files: names and contents, of which `@N` stands for N bytes. `None` where that is not possible, with a
     /// message.
     #[track_caller]
     pub fn mount(place: &Path, files: &[(&str, &str)]) -> Option<SilentFuse> {
@@ -44,9 +44,18 @@ impl SilentFuse {
 
     /// Has it answer nothing any more.
     pub fn fall_silent(&mut self) {
+        self.command("silent");
+    }
+
+    /// Has it answer again, also what it was asked meanwhile.
+    pub fn answer(&mut self) {
+        self.command("answer");
+    }
+
+    fn command(&mut self, command: &str) {
         let commands = self.server.stdin.as_mut().expect("a pipe");
-        commands.write_all(b"silent\n").expect("the server reads");
-        self.output.wait_for(1, |line| line == "silent");
+        writeln!(commands, "{command}").expect("the server reads");
+        self.output.wait_for(1, |line| line == command);
     }
 
     /// Waits until a request has come that it does not answer.
@@ -63,7 +72,8 @@ impl Drop for SilentFuse {
     }
 }
 
-fn skip(why: &str) {
+/// Says why a test of mounted file systems is skipped.
+pub(crate) fn skip(why: &str) {
     // Not eprintln!, which only the program may use.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: no file system in user space: {why}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: no file system can be mounted: {why}");
 }

@@ -23,7 +23,7 @@ pub enum Stage {
     Throttle,
     /// Access is granted, and the response is made.
     Responding,
-    /// A thread lists a directory, or compresses a file.
+    /// A thread lists a directory, compresses a file, or looks up one whose file system may not answer.
     Preparing,
     /// The request body is being stored, before the script gets the request.
     ReadingBody,

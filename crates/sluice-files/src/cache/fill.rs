@@ -8,18 +8,20 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use sluice_http::body::Content;
+use sluice_launch::look_elsewhere;
 use tokio::runtime::Handle;
 
 use crate::body::{WHOLE_BYTES_MAX, read_cached};
 use crate::cache::Cache;
 use crate::cache::entry::{Cached, FileVersion, Key};
+use crate::foreign::served_file::ServedFile;
 use crate::representation::Representation;
 
 /// A file to be read into the cache.
 pub(crate) struct Fill {
     cache: Arc<Cache>,
     key: Key,
-    file: Arc<File>,
+    file: Arc<ServedFile>,
     representation: Representation,
     /// The version that `representation` describes; a file that has changed since is not kept.
     version: FileVersion,
@@ -30,7 +32,7 @@ impl Fill {
     pub(crate) fn new(
         cache: &Arc<Cache>,
         key: Key,
-        file: &Arc<File>,
+        file: &Arc<ServedFile>,
         representation: &Representation,
         metadata: &Metadata,
     ) -> Fill {
@@ -43,7 +45,7 @@ impl Fill {
         }
     }
 
-    pub(crate) fn file(&self) -> &Arc<File> {
+    pub(crate) fn file(&self) -> &Arc<ServedFile> {
         &self.file
     }
 
@@ -65,7 +67,8 @@ impl Fill {
     pub(crate) fn keep(self, content: Vec<u8>) -> Arc<Cached> {
         let content = self.cache.content_of(content);
         let cached = Arc::new(Cached::of_version(self.representation, content, self.version));
-        if self.file.metadata().is_ok_and(|now| cached.is_current(&now)) {
+        // One that another process or machine serves was compared when it was opened and read.
+        if self.file.share().is_some() || self.file.metadata().is_ok_and(|now| cached.is_current(&now)) {
             self.cache.insert(self.key, &cached);
         }
         cached
@@ -88,7 +91,8 @@ impl Fill {
             key: self.key,
         };
         let (file, representation, version) = (self.file, self.representation, self.version);
-        runtime.spawn_blocking(move || {
+        let share = file.share();
+        let fill = move || {
             let FillGuard { cache, key } = &guard;
             match read(cache, &file, version.bytes()).and_then(|content| Ok((content, file.metadata()?))) {
                 Ok((content, now)) if FileVersion::of(&now) == version => {
@@ -99,7 +103,12 @@ impl Fill {
                 Err(error) if error.kind() == ErrorKind::InvalidData => {}
                 Err(error) => tracing::warn!("file {:?}: {error}", key.name()),
             }
-        });
+        };
+        match share {
+            None => drop(runtime.spawn_blocking(fill)),
+            // Not done while others wait in vain.
+            Some(share) => drop(look_elsewhere(share.number(), fill)),
+        }
     }
 }
 

@@ -30,6 +30,7 @@ use tokio::time::timeout;
 
 use crate::directory::Directory;
 use crate::file_events;
+use crate::foreign::{self, Answers};
 use crate::found::open_fault;
 use page::{ListingRequest, Page};
 
@@ -113,23 +114,30 @@ pub(crate) struct Readme {
 }
 
 /// Makes a listing in a blocking thread, because a directory may be large and its disk slow: 10,000 entries take about 50 ms
-/// even in memory, which would delay the other connections of a worker.
+/// even in memory, which would delay the other connections of a worker. If an entry lies in a file system that may not answer, the listing is made
+/// once more by a thread that may be lost, because a listing that hangs would keep its permit. `path` is that of the directory, for messages.
 ///
 /// # Errors
-/// The server's fault: too many listings are being made (503), or the fault of `make`.
+/// The server's fault: too many listings are being made (503), or a file system does not answer (503), or the fault of `make`.
 pub async fn respond(
     tracer: &Tracer,
-    make: impl FnOnce() -> Result<Page, Fault> + Send + 'static,
+    path: &str,
+    make: impl Fn() -> Result<Page, Fault> + Send + Sync + 'static,
 ) -> Result<Response<ResponseBody>, Fault> {
     let Ok(Ok(permit)) = timeout(PERMIT_TIMEOUT, PERMITS.acquire()).await else {
         return Err(ServerFault::ListingsBusy(PERMIT_TIMEOUT).into());
     };
     // The thread holds the permit, because it goes on if the client disconnects.
+    let make = Arc::new(make);
+    let local = Arc::clone(&make);
     let made = spawn_blocking(move || {
         let _permit = permit;
-        make()
+        foreign::here(Answers::default(), || local())
     });
-    let page = made.await.map_err(|error| ServerFault::Listing(Arc::new(error)))??;
+    let page = match made.await.map_err(|error| ServerFault::Listing(Arc::new(error)))? {
+        (page, None) => page?,
+        (_, Some(share)) => foreign::elsewhere(share, path, move || make()).await??,
+    };
     file_events::note(tracer, || page.notes.join("\n"));
     let mut response = Response::new(ResponseBody::Whole(bytes::Bytes::from(page.body).into()));
     let fields = response.headers_mut();
@@ -197,7 +205,7 @@ impl Reader<'_> {
 
     fn read(&self) -> io::Result<Contents> {
         let (mut entries, mut is_truncated) = (Vec::new(), false);
-        for (count, name) in Dir::new(self.directory.open_below(self.below)?.0)?.enumerate() {
+        for (count, name) in Dir::read_from(&*self.directory.open_below(self.below)?.0)?.enumerate() {
             let entry = self.entry(&name?)?;
             if count == NAMES_MAX || (entry.is_some() && entries.len() == ENTRIES_MAX) {
                 is_truncated = true;
@@ -291,7 +299,7 @@ impl Reader<'_> {
         let mut bytes = Vec::new();
         let most = README_BYTES_MAX as u64 + 1;
         let (file, _) = self.directory.open_below(&self.below_of(&entry.name)).ok()?;
-        file.take(most).read_to_end(&mut bytes).ok()?;
+        (&*file).take(most).read_to_end(&mut bytes).ok()?;
         let is_truncated = bytes.len() > README_BYTES_MAX;
         bytes.truncate(README_BYTES_MAX);
         let text = String::from_utf8_lossy(&bytes);
@@ -325,19 +333,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn request_without_a_permit_gets_503_and_retry_after() {
         let all = PERMITS.acquire_many(4).await.unwrap();
-        let fault = respond(&Tracer::NONE, || unreachable!("no permit"))
+        let fault = respond(&Tracer::NONE, "/", || unreachable!("no permit"))
             .await
             .err()
             .unwrap();
         assert_eq!(fault.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(fault.retry_after(), Some(PERMIT_TIMEOUT.as_secs()));
         drop(all);
-        let fault = respond(&Tracer::NONE, || Err(Fault::unexpected("made")))
+        let fault = respond(&Tracer::NONE, "/", || Err(Fault::unexpected("made")))
             .await
             .err()
             .unwrap();
         assert_eq!(fault.to_string(), "made");
-        let fault = respond(&Tracer::NONE, || panic!("on purpose")).await.err().unwrap();
+        let fault = respond(&Tracer::NONE, "/", || panic!("on purpose"))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(fault.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(PERMITS.available_permits(), 4, "every permit was released");
     }

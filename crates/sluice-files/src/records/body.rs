@@ -2,7 +2,6 @@
 //!
 //! Not here: the conversion (`decoder`), and which record files are sent this way (`records`).
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,6 +12,7 @@ use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_settings::record_format::RecordFormat;
 
 use crate::body::Reader;
+use crate::foreign::served_file::ServedFile;
 use crate::records::decoder::Decoder;
 
 /// The lines of a record file. Their length is not known before the end.
@@ -28,7 +28,7 @@ pub(crate) struct RecordBody {
 
 impl RecordBody {
     /// The lines of the first `bytes` bytes of a file.
-    pub(super) fn new(name: &str, file: Arc<File>, bytes: u64, format: RecordFormat) -> RecordBody {
+    pub(super) fn new(name: &str, file: Arc<ServedFile>, bytes: u64, format: RecordFormat) -> RecordBody {
         RecordBody {
             name: name.into(),
             reader: Reader::new(file, 0, bytes),
@@ -107,7 +107,7 @@ mod tests {
     fn body(content: &[u8]) -> RecordBody {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, content).unwrap();
-        RecordBody::new("a", Arc::new(file), content.len() as u64, VARIABLE)
+        RecordBody::new("a", Arc::new(ServedFile::local(file)), content.len() as u64, VARIABLE)
     }
 
     fn drain(mut body: RecordBody) -> Drained {
@@ -161,7 +161,12 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, &b"\x04\0good".repeat(100_000)).unwrap();
         file.set_len(300_000).unwrap();
-        let drained = drain(RecordBody::new("a", Arc::new(file), 600_000, VARIABLE));
+        let drained = drain(RecordBody::new(
+            "a",
+            Arc::new(ServedFile::local(file)),
+            600_000,
+            VARIABLE,
+        ));
         assert!(drained.bytes == b"good\n".repeat(50_000));
         assert!(drained.fault.unwrap().contains("shrank"));
     }

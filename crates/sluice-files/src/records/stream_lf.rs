@@ -23,6 +23,7 @@ use rustix::fs::{AtFlags, Mode as FileMode, OFlags};
 use rustix::io::Errno;
 use sluice_settings::record_format::RecordFormat;
 
+use crate::foreign::{self, Links};
 use crate::records::decoder::{Decoder, Malformed};
 
 /// The suffix that is added to the name of a file to name its original.
@@ -109,7 +110,7 @@ pub(crate) fn has_original(file: &File, metadata: &Metadata) -> bool {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let beside = std::fs::read_link(link).map(|path| original_of(path.as_os_str()));
     beside
-        .and_then(std::fs::symlink_metadata)
+        .and_then(|path| foreign::metadata(Path::new(&path), Links::Shown))
         .is_ok_and(|beside| beside.is_file() && !is_same_file(&beside, metadata))
 }
 

@@ -3,7 +3,6 @@
 //! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets
 //! a variant (`variants`), the table of compressions in progress (`in_flight`), and the compression itself (`encoding::encoder` of sluice-http).
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +19,7 @@ use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
 use crate::directory::Directory;
 use crate::file_cache::FileCache;
+use crate::foreign::served_file::ServedFile;
 use crate::found::Found;
 use crate::representation::Representation;
 use crate::variants::in_flight::{Awaited, InFlight, Outcome, Started};
@@ -236,7 +236,7 @@ pub(crate) enum Original {
     /// In memory.
     Cached(Arc<Cached>),
     /// Being read into the cache.
-    Open(Arc<File>, FileVersion),
+    Open(Arc<ServedFile>, FileVersion),
 }
 
 impl Original {

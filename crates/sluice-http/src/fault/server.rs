@@ -32,6 +32,9 @@ const MISSING_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// After this time a client may retry when another process holds a lease on the file: one that means well has given it up by then.
 const LEASE_RETRY_AFTER: Duration = Duration::from_secs(2);
 
+/// After this time a client may retry when a file system did not answer.
+const SILENT_RETRY_AFTER: Duration = Duration::from_secs(10);
+
 /// A fault of the server. Large data is boxed, so that a result with a fault stays small.
 #[derive(Clone, Debug)]
 pub enum ServerFault {
@@ -69,6 +72,8 @@ pub enum ServerFault {
     NoEngine(Box<str>),
     /// 503: another process holds a lease on the file with this name in its directory.
     Leased(Box<str>),
+    /// 503: the file system in which this is looked up or read has not answered.
+    Unanswered(Box<str>),
     /// This path, for which a listing is wanted, is not a directory.
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
@@ -145,6 +150,7 @@ impl ServerFault {
             | ServerFault::Closed(_)
             | ServerFault::NoEngine(_)
             | ServerFault::Leased(_)
+            | ServerFault::Unanswered(_)
             | ServerFault::LauncherEnded
             | ServerFault::NoLauncher(_)
             | ServerFault::Ended => StatusCode::SERVICE_UNAVAILABLE,
@@ -162,6 +168,7 @@ impl ServerFault {
             ServerFault::PipesLocked => Some(PIPES_RETRY_AFTER),
             ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
             ServerFault::Leased(_) => Some(LEASE_RETRY_AFTER),
+            ServerFault::Unanswered(_) => Some(SILENT_RETRY_AFTER),
             ServerFault::Missing(_) | ServerFault::Closed(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
             _ => None,
         }
@@ -202,6 +209,11 @@ impl Display for ServerFault {
                 "file {}: another process holds a lease on it, and has been asked to give it up (F_SETLEASE in fcntl(2); file servers such as \
                  Samba do it)",
                 Quoted(name)
+            ),
+            ServerFault::Unanswered(what) => write!(
+                out,
+                "{}: its file system, which another process or machine serves (FUSE, NFS), does not answer",
+                Quoted(what)
             ),
             ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),
             ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),

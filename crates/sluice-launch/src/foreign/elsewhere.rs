@@ -1,44 +1,92 @@
 //! Operations on foreign objects that may wait for a foreign process: on threads of this process that may be lost to it.
 //!
-//! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Not here: the
-//! threads (`user_threads`), what is done (`received`, and the callers).
+//! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Lookups of files have threads and bounds of their own, and
+//! are refused beyond them, because somebody waits for each. Not here: the threads (`user_threads`), what is done (`received`, and the callers).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::foreign::option::{NO_LINGER, set_option};
-use crate::foreign::user_threads::{Bounds, UserThreads};
+use crate::foreign::user_threads::{Bounds, Operation, UserThreads};
 
-const BOUNDS: Bounds = Bounds {
+const CLOSINGS: Bounds = Bounds {
     name: "elsewhere",
     at_once: 4,
     waiting_max: 4096,
     threads_max: 128,
 };
 
+/// A file system of another machine that answers needs several at once, because each waits for the network.
+const LOOKUPS: Bounds = Bounds {
+    name: "lookups",
+    at_once: 8,
+    waiting_max: 256,
+    threads_max: 128,
+};
+
 /// The number of a user that is not known.
 pub const UNKNOWN_USER: u32 = u32::MAX;
 
-/// The threads of this process.
-static THREADS: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(BOUNDS));
+/// The threads of this process that close descriptors.
+static CLOSING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(CLOSINGS));
+
+/// Those that look up and read files.
+static LOOKING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOOKUPS));
 
 /// Does something for a user on another thread, because it may wait for a process of that user. Never waits.
 ///
 /// Beyond the bounds it is not done, and what it holds stays with this process.
 pub fn do_elsewhere(user: u32, operation: impl FnOnce() + Send + 'static) {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
-    if let Err(operation) = THREADS.begin(user, Box::new(operation)) {
-        // Dropping it could wait here.
-        std::mem::forget(operation);
-        if !IS_REPORTED.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                "user {user} keeps {} descriptors from being closed: further ones stay open until this process ends",
-                BOUNDS.waiting_max
-            );
+    if !is_begun(user.into(), Box::new(operation)) && !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        tracing::error!(
+            "user {user} keeps {} descriptors from being closed: further ones stay open until this process ends",
+            CLOSINGS.waiting_max
+        );
+    }
+}
+
+/// Closes a file on another thread, because its file system may not answer. `share` is as for `look_elsewhere`. Never waits.
+pub fn close_file_elsewhere(share: u64, file: OwnedFd) {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !is_begun(share, Box::new(move || drop(file))) && !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        tracing::error!(
+            "a file system keeps {} files from being closed: further ones stay open until this process ends",
+            CLOSINGS.waiting_max
+        );
+    }
+}
+
+fn is_begun(share: u64, operation: Operation) -> bool {
+    match CLOSING.begin(share, operation) {
+        Ok(()) => true,
+        Err(operation) => {
+            // Dropping it could wait here.
+            std::mem::forget(operation);
+            false
         }
     }
 }
+
+/// Looks up or reads a file on another thread, because its file system may be served by a process or machine that does not answer. `share` is
+/// a number for those who can keep it from answering: a user, or a file system. Never waits.
+///
+/// # Errors
+/// It is not done: too many of this share wait, or all its threads have waited in vain (`note_silence`).
+pub fn look_elsewhere(share: u64, operation: impl FnOnce() + Send + 'static) -> Result<(), Silent> {
+    LOOKING.begin(share, Box::new(operation)).map_err(|_| Silent)
+}
+
+/// Notes that somebody has waited in vain for a lookup of a share. While all its threads are occupied, others are refused at once, until one
+/// of them ends.
+pub fn note_silence(share: u64) {
+    LOOKING.note_silence(share);
+}
+
+/// The error that an operation is not done, because those before it wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silent;
 
 /// Closes descriptors from a process of a user on another thread. A socket does not linger then, unless the process has it linger again.
 pub fn close_elsewhere(user: u32, descriptors: impl IntoIterator<Item = OwnedFd>) {

@@ -1,6 +1,6 @@
 //! Threads for operations that may wait for a process of a user for as long as that process wishes: each on a thread that may be lost to it.
 //!
-//! A user has a few threads at once; what else is done for that user waits behind them, so operations for one user delay none for another.
+//! A share is a user, or a file system. It has a few threads at once; what else is done for it waits behind them, so operations of one share delay none of another.
 //! An operation that hangs is left alone. Here: threads, shares and counts. Not here: what is done (`elsewhere`, the ends of processes in
 //! `wire::service`), and the pipes of scripts, of which there are so many that their threads are shared (`pipe_threads` of sluice-script).
 
@@ -23,11 +23,11 @@ pub(crate) type Operation = Box<dyn FnOnce() + Send>;
 pub(crate) struct Bounds {
     /// The name of each thread.
     pub(crate) name: &'static str,
-    /// Operations for one user at once.
+    /// Operations of one share at once.
     pub(crate) at_once: usize,
-    /// Operations for one user that wait behind them. Further ones are refused.
+    /// Operations of one share that wait behind them. Further ones are refused.
     pub(crate) waiting_max: usize,
-    /// Threads, whatever the number of users.
+    /// Threads, whatever the number of shares.
     pub(crate) threads_max: usize,
 }
 
@@ -43,15 +43,15 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    users: HashMap<u32, Share>,
-    /// Operations that the next free thread begins, within the shares of their users.
-    next: VecDeque<(u32, Operation)>,
+    shares: HashMap<u64, Share>,
+    /// Operations that the next free thread begins, within their shares.
+    next: VecDeque<(u64, Operation)>,
     threads: usize,
     /// Threads without an operation.
     free: usize,
 }
 
-/// The operations for one user.
+/// The operations for one user, or of one file system.
 #[derive(Default)]
 struct Share {
     /// The number of those that run.
@@ -59,6 +59,8 @@ struct Share {
     /// The number of those in `next`.
     admitted: usize,
     waiting: VecDeque<Operation>,
+    /// Whether somebody has waited in vain since an operation last ended.
+    is_silent: bool,
 }
 
 impl UserThreads {
@@ -71,25 +73,33 @@ impl UserThreads {
         }))
     }
 
-    /// Does something for a user. Never waits.
+    /// Does something. Never waits.
     ///
     /// # Errors
-    /// Returns the operation: too many of this user wait. Dropping it may wait.
-    pub(crate) fn begin(&self, user: u32, operation: Operation) -> Result<(), Operation> {
+    /// Returns the operation: too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
+    pub(crate) fn begin(&self, share: u64, operation: Operation) -> Result<(), Operation> {
         let bounds = self.0.bounds;
         let mut state = self.0.lock();
-        let share = state.users.entry(user).or_default();
-        if share.running + share.admitted >= bounds.at_once {
-            if share.waiting.len() >= bounds.waiting_max {
+        let held = state.shares.entry(share).or_default();
+        if held.running + held.admitted >= bounds.at_once {
+            if held.waiting.len() >= bounds.waiting_max || held.is_silent {
                 return Err(operation);
             }
-            share.waiting.push_back(operation);
+            held.waiting.push_back(operation);
             return Ok(());
         }
-        share.admitted += 1;
-        state.next.push_back((user, operation));
+        held.admitted += 1;
+        state.next.push_back((share, operation));
         self.0.see_to_threads(state);
         Ok(())
+    }
+
+    /// Notes that somebody has waited in vain for an operation of a share. While all its threads are occupied, others are refused at once, until one
+    /// of them ends.
+    pub(crate) fn note_silence(&self, share: u64) {
+        if let Some(held) = self.0.lock().shares.get_mut(&share) {
+            held.is_silent = true;
+        }
     }
 
     /// Starts threads that could not be started before. To be called now and then by whoever cannot wait for the next operation.
@@ -97,12 +107,12 @@ impl UserThreads {
         self.0.see_to_threads(self.0.lock());
     }
 
-    /// The operations for a user that run or wait.
+    /// The operations of a share that run or wait.
     #[cfg(test)]
-    pub(crate) fn held(&self, user: u32) -> usize {
+    pub(crate) fn held(&self, share: u64) -> usize {
         let state = self.0.lock();
-        let share = state.users.get(&user);
-        share.map_or(0, |share| share.running + share.admitted + share.waiting.len())
+        let held = state.shares.get(&share);
+        held.map_or(0, |held| held.running + held.admitted + held.waiting.len())
     }
 }
 
@@ -136,21 +146,21 @@ impl Shared {
 
     /// The work of a thread.
     fn work(&self) {
-        while let Some((user, operation)) = self.next() {
+        while let Some((share, operation)) = self.next() {
             operation();
-            self.end(user);
+            self.end(share);
         }
     }
 
     /// The next operation. `None` if there was nothing to do for a while; then the thread is no longer counted.
-    fn next(&self) -> Option<(u32, Operation)> {
+    fn next(&self) -> Option<(u64, Operation)> {
         let mut state = self.lock();
         loop {
-            if let Some((user, operation)) = state.next.pop_front() {
-                let share = state.users.entry(user).or_default();
-                share.admitted = share.admitted.saturating_sub(1);
-                share.running += 1;
-                return Some((user, operation));
+            if let Some((share, operation)) = state.next.pop_front() {
+                let held = state.shares.entry(share).or_default();
+                held.admitted = held.admitted.saturating_sub(1);
+                held.running += 1;
+                return Some((share, operation));
             }
             state.free += 1;
             let (again, waited) = self
@@ -166,18 +176,19 @@ impl Shared {
         }
     }
 
-    /// Ends an operation, and admits the next one for the same user.
-    fn end(&self, user: u32) {
+    /// Ends an operation, and admits the next one of the same share.
+    fn end(&self, share: u64) {
         let mut state = self.lock();
-        let Some(share) = state.users.get_mut(&user) else {
+        let Some(held) = state.shares.get_mut(&share) else {
             return;
         };
-        share.running = share.running.saturating_sub(1);
-        if let Some(operation) = share.waiting.pop_front() {
-            share.admitted += 1;
-            state.next.push_back((user, operation));
-        } else if share.running == 0 && share.admitted == 0 {
-            state.users.remove(&user);
+        held.running = held.running.saturating_sub(1);
+        held.is_silent = false;
+        if let Some(operation) = held.waiting.pop_front() {
+            held.admitted += 1;
+            state.next.push_back((share, operation));
+        } else if held.running == 0 && held.admitted == 0 {
+            state.shares.remove(&share);
         }
     }
 }
@@ -202,7 +213,7 @@ mod tests {
     };
 
     /// Begins operations that last until the sender is dropped; returns when as many as may run have begun.
-    fn block(threads: &UserThreads, user: u32, operations: usize) -> Sender<()> {
+    fn block(threads: &UserThreads, share: u64, operations: usize) -> Sender<()> {
         let (end, ended) = channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
         let (begin, begun) = channel();
@@ -213,7 +224,7 @@ mod tests {
                 let _ = begin.send(());
                 assert!(ended.lock().unwrap_or_else(PoisonError::into_inner).recv().is_err());
             };
-            assert!(threads.begin(user, Box::new(operation)).is_ok());
+            assert!(threads.begin(share, Box::new(operation)).is_ok());
         }
         for _ in 0..BOUNDS.at_once.min(operations) {
             begun.recv().expect("each begins");
@@ -221,10 +232,10 @@ mod tests {
         end
     }
 
-    fn is_done_for(threads: &UserThreads, user: u32) {
+    fn is_done_for(threads: &UserThreads, share: u64) {
         let (done, wait) = channel();
         let operation = move || done.send(()).expect("the test waits");
-        assert!(threads.begin(user, Box::new(operation)).is_ok());
+        assert!(threads.begin(share, Box::new(operation)).is_ok());
         wait.recv().expect("it is done");
     }
 
@@ -239,6 +250,26 @@ mod tests {
         drop(end);
         is_done_for(&threads, 1);
         drop(also);
+    }
+
+    #[test]
+    fn operations_of_a_silent_share_are_refused_until_one_of_them_ends() {
+        let threads = UserThreads::new(BOUNDS);
+        let end = block(&threads, 1, BOUNDS.at_once);
+        assert!(threads.begin(1, Box::new(|| ())).is_ok(), "it waits");
+        threads.note_silence(1);
+        assert!(threads.begin(1, Box::new(|| ())).is_err());
+        is_done_for(&threads, 2);
+        drop(end);
+        let (done, wait) = channel();
+        while let Err(operation) = threads.begin(1, {
+            let done = done.clone();
+            Box::new(move || done.send(()).expect("the test waits"))
+        }) {
+            drop(operation);
+            thread::yield_now();
+        }
+        wait.recv().expect("it is done");
     }
 
     #[test]

@@ -459,7 +459,7 @@ impl Shared {
 
     /// Does what may take long, because of the processes of a user, on a thread of that user's share.
     fn later(&self, uid: u32, work: impl FnOnce() + Send + 'static) {
-        let begun = self.ends.begin(uid, Box::new(work));
+        let begun = self.ends.begin(uid.into(), Box::new(work));
         debug_assert!(begun.is_ok(), "they are as many as processes and questions");
     }
 

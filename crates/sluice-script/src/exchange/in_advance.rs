@@ -6,6 +6,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,9 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
+use sluice_launch::{UNKNOWN_USER, look_elsewhere};
 use sluice_watch::Tracer;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::exchange::cgiplus;
@@ -36,6 +39,9 @@ use crate::scripts::Scripts;
 
 /// The method of requests that no client has sent (WASD's proctor).
 pub const METHOD: &str = "PROCTOR";
+
+/// How long the file of a script is looked for.
+const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the processes of a route on one worker.
 pub struct Starter {
@@ -122,10 +128,21 @@ impl Starter {
     }
 }
 
+/// Whether the file of a script does not exist. False if its file system does not answer.
+async fn is_gone(file: PathBuf) -> bool {
+    let (found, finding) = oneshot::channel();
+    let look = move || {
+        let is_gone = matches!(file.metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
+        // Nobody waits any more if it has taken too long.
+        let _ = found.send(is_gone);
+    };
+    look_elsewhere(UNKNOWN_USER.into(), look).is_ok() && matches!(timeout(FIND_TIMEOUT, finding).await, Ok(Ok(true)))
+}
+
 /// Starts a process, asks it these questions, and returns it to its pool.
 async fn start(first: &Job, questions: &[Job], mut lease: Lease) -> Result<(), Failure> {
     let file = &first.script.file;
-    if first.script.engine.is_none() && matches!(file.metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+    if first.script.engine.is_none() && is_gone(file.clone()).await {
         lease.note_gone();
         return Err(Failure::Fault(ServerFault::Missing(file.as_path().into()).into()));
     }

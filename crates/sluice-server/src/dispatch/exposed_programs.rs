@@ -104,7 +104,7 @@ impl Search<'_> {
         let Ok((file, metadata)) = self.directory.open_to_send(path) else {
             return false;
         };
-        is_program(name, file, &metadata) && self.is_reached(path)
+        is_program(name, &*file, &metadata) && self.is_reached(path)
     }
 
     /// Whether a request for the path leads to this directory. A route with conditions is reached by some requests.

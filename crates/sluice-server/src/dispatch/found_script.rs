@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use sluice_files::foreign::{Question, answered};
 use sluice_http::fault::Fault;
 use sluice_http::target::Target;
 use sluice_script::report::Retired;
@@ -30,10 +31,13 @@ pub(crate) fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) ->
         return None;
     };
     let below = capture.of(path);
-    let located = match kind.programs() {
-        Some((directory, programs)) => programs.locate(directory, route.pattern.prefix(), below)?,
-        None => locate(site, route, kind.script()?, path, below),
-    };
+    let number = std::ptr::from_ref(*route).addr() as u64;
+    let located = answered(Question::Script, number, path, Option::clone, || {
+        match kind.programs() {
+            Some((directory, programs)) => programs.locate(directory, route.pattern.prefix(), below),
+            None => Some(locate(site, route, kind.script()?, path, below)),
+        }
+    })?;
     Some(FoundScript {
         route,
         scripts: kind.script()?,

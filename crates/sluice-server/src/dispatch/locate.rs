@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_files::foreign::{Links, leaves_path, metadata};
 use sluice_files::links::find_script;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::path_text::path_of;
@@ -80,7 +81,7 @@ pub(crate) fn locate(
             )
         }
         ScriptSource::Directory(directory) => descend(route, script, directory, captured).map_err(|fault| {
-            match script.settings.is_directory_optional || directory.exists() {
+            match script.settings.is_directory_optional || metadata(directory, Links::Followed).is_ok() {
                 true => fault,
                 false => missing(directory, fault),
             }
@@ -91,6 +92,10 @@ pub(crate) fn locate(
 /// The fault that a program or directory of the configuration is not there, or in a directory that may not be entered: the server's (503),
 /// because no path of the client leads to it.
 fn missing(path: &Path, fault: Fault) -> Fault {
+    // It was left to another thread, which asks for the directories.
+    if matches!(fault, Fault::Server(ServerFault::Unanswered(_))) || leaves_path(path) {
+        return fault;
+    }
     if fault.is_absent() {
         return ServerFault::Missing(path.into()).into();
     }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_files::foreign::{Links, is_left, leaves_path, metadata};
 use sluice_files::links::refused_link;
 use sluice_files::missing_directory::missing_directory;
 use sluice_http::fault::{
@@ -19,7 +20,7 @@ use sluice_script::program::engine::{ENGINE_STAMP, EngineProgram};
 use sluice_script::program::stamp::Stamp;
 use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::ScriptUser;
-use sluice_settings::permission::{Use, denial_of_script, explained};
+use sluice_settings::permission::{Use, denial_of_script, explained, is_permitted_by_bits};
 
 /// The program that runs the file of a script.
 pub(super) enum Runner {
@@ -102,6 +103,9 @@ pub(super) fn check(
             true => Use::Execute,
             false => Use::Read,
         };
+        if !is_permitted_by_bits(metadata, wanted, user) && leaves_path(&file) {
+            return Err(unanswered(&file));
+        }
         if let Some(denial) = denial_of_script(&file, metadata, wanted, user) {
             let error = io::Error::new(ErrorKind::PermissionDenied, denial);
             let failure = IoFailure::shared(Activity::Script(file.as_path().into()), error);
@@ -121,7 +125,7 @@ pub(super) fn check(
 
 /// The metadata of the file of a script; the fault if the system refuses them.
 pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
-    std::fs::metadata(file).map_err(|error| fault_of(file, error))
+    metadata(file, Links::Followed).map_err(|error| fault_of(file, error))
 }
 
 /// The fault for a script that the system does not find (the client's, 404), refuses (403), or cannot reach (the server's). A directory of
@@ -133,8 +137,12 @@ pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
     if let Some(absent) = refused_link(&error) {
         return ClientFault::NotFound(absent).into();
     }
+    if is_left(&error) {
+        return unanswered(file);
+    }
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => not_found(file),
+        ErrorKind::PermissionDenied if leaves_path(file) => unanswered(file),
         ErrorKind::PermissionDenied => {
             let error = explained(file, Use::Execute, error);
             let failure = IoFailure::shared(Activity::Script(file.into()), error);
@@ -142,6 +150,11 @@ pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
         }
         _ => ServerFault::io(Activity::Script(file.into()), error).into(),
     }
+}
+
+/// The fault of a script whose file system does not answer.
+fn unanswered(file: &Path) -> Fault {
+    ServerFault::Unanswered(text_of_path(file).into()).into()
 }
 
 /// The client's fault: there is no such script.

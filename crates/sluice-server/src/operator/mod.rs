@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::Version;
+use sluice_files::foreign::{self, Answers};
 use sluice_http::path_text::path_of;
 use sluice_report::connections::{Connection, ConnectionList, Count};
 use sluice_report::requests::{ActiveRequest, RequestList, State};
@@ -199,14 +200,18 @@ impl Operator {
     }
 
     /// Retires the processes of a script, which is named by its file or by its path in a URL: idle ones end at once, busy ones after their
-    /// exchange.
+    /// exchange. Not to be called in an event loop, because it waits a few seconds for a file system that may not answer.
     ///
     /// # Errors
     /// It has no processes.
     pub fn retire(&self, script: &str) -> Result<Retired, OrderError> {
         let config = self.state.config.load();
         let by_file = self.state.resources.retire(&path_of(script));
-        let retired = found_script::retire(&config, script).and(by_file);
+        let (by_path, left) = foreign::here(Answers::default(), || found_script::retire(&config, script));
+        let script_path = script.to_owned();
+        let by_thread =
+            left.and_then(|share| foreign::await_elsewhere(share, move || found_script::retire(&config, &script_path)));
+        let retired = by_path.and(by_file).and(by_thread.unwrap_or_default());
         if retired.idle + retired.busy > 0 {
             return Ok(retired);
         }

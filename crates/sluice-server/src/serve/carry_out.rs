@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, Response};
+use sluice_files::foreign::{self, Answers};
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
-use sluice_files::send_file::{SendContext, SendDirectories};
+use sluice_files::send_file::{SendContext, SendDirectories, SendFile};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::fault::{Fault, ScriptFault, ServerFault};
 use sluice_http::request_body::RequestBody;
 use sluice_script::exchange::job::Job;
 use sluice_script::exchange::request::{ScriptRequest, ScriptUser};
@@ -24,14 +25,18 @@ use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
 use crate::serve::report;
 use crate::serve::request::Request;
-use crate::serve::waiting::Wait;
+use crate::serve::waiting::{Lookup, Wait};
 use crate::serve::watched_routes::WatchedRoutes;
-use crate::serve::{watched, watched_decision};
+use crate::serve::{elsewhere, watched, watched_decision};
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
 
-/// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time.
+/// Lookups of one request that are left to other threads: a few for each decision, because files may change between them.
+const LOOKUPS_MAX: u16 = 4 * LOCAL_REDIRECTS_MAX;
+
+/// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time. `answers` are those that a
+/// thread has noted, if the decision was left to one.
 ///
 /// # Errors
 /// The thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
@@ -40,14 +45,18 @@ pub(crate) fn answer(
     gate: &Gate,
     exchange: &mut Exchange,
     request: &mut Request,
+    answers: Answers,
 ) -> Result<Response<ResponseBody>, Wait> {
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
     let asked = request.question(exchange);
-    let mut decision = match exchange.tracer.wants(Item::Mapping) {
+    let (mut decision, left) = foreign::here(answers, || match exchange.tracer.wants(Item::Mapping) {
         false => decide(site, &asked, &mut ()),
         true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.tracer)),
-    };
+    });
+    if let Some(share) = left {
+        return Err(Wait::for_lookup(share, Lookup::Decision));
+    }
     exchange.tracer.stage(Stage::Checking);
     watched_decision::decision(exchange, request, site, &decision);
     exchange.note_decision(site, request.target_path(), &request.fields, &mut decision);
@@ -74,20 +83,31 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
         Answer::FileOptions => Ok(sluice_files::response::respond_options()),
         Answer::Redirect(redirect) => Ok(redirect.respond()),
         Answer::ServerOptions => Ok(Response::new(ResponseBody::Empty)),
-        Answer::SendFile(file) => {
-            let site = request.site();
-            let context = SendContext {
-                cache: request.config.cache.as_ref(),
-                cache_use: site.cache,
-                types: &site.types,
-                compression: &site.compression,
-                tracer: &exchange.tracer,
-            };
-            Ok(file.serve(&context, &request.method, &request.fields)?)
-        }
+        Answer::SendFile(file) => send_named(exchange, request, file, Answers::default()),
         Answer::Listing(listing) => Err(Wait::Listing(listing)),
         Answer::Report(report) => Err(Wait::Report(report)),
         Answer::Script(script) => Err(Wait::Script(script)),
+    }
+}
+
+/// Sends a file that a script names, with the answers that a thread has noted.
+fn send_named(
+    exchange: &Exchange,
+    request: &Request,
+    file: Box<SendFile>,
+    answers: Answers,
+) -> Result<Response<ResponseBody>, Wait> {
+    let site = request.site();
+    let context = SendContext {
+        cache: request.config.cache.as_ref(),
+        cache_use: site.cache,
+        types: &site.types,
+        compression: &site.compression,
+        tracer: &exchange.tracer,
+    };
+    match foreign::here(answers, || file.find(&context)) {
+        (_, Some(share)) => Err(Wait::for_lookup(share, Lookup::SendFile(file))),
+        (found, None) => Ok(file.serve(&context, found, &request.method, &request.fields)?),
     }
 }
 
@@ -102,7 +122,7 @@ pub(crate) async fn wait_for(
     request: &mut Request,
 ) -> Result<Response<ResponseBody>, Fault> {
     let mut wait = wait;
-    let mut scripts = 0;
+    let (mut scripts, mut lookups) = (0, 0);
     // Each password is verified once for each source of users, and a permit is kept, so that only scripts could go on forever.
     while scripts <= LOCAL_REDIRECTS_MAX {
         let answered = match wait {
@@ -117,6 +137,15 @@ pub(crate) async fn wait_for(
                 // Boxed, as the other rare ones: the future of each request would have room for the largest.
                 Box::pin(pending.ask(exchange, request)).await?;
                 resume(gate, exchange, request)
+            }
+            Wait::Elsewhere(left) => {
+                exchange.tracer.stage(Stage::Preparing);
+                lookups += 1;
+                if lookups > LOOKUPS_MAX {
+                    return Err(ServerFault::Unanswered(request.path().into()).into());
+                }
+                let (lookup, answers) = Box::pin(elsewhere::answers(*left, exchange, request)).await?;
+                go_on(gate, exchange, request, lookup, answers)
             }
             Wait::Throttle(queued) => {
                 exchange.tracer.stage(Stage::Throttle);
@@ -148,7 +177,7 @@ pub(crate) async fn wait_for(
                     ScriptAnswer::LocalRedirect(target) => {
                         watched::local_redirect(exchange, &target);
                         request.redirect(&target)?;
-                        answer(gate, exchange, request)
+                        answer(gate, exchange, request, Answers::default())
                     }
                     ScriptAnswer::SendFile(reply) => send_file(gate, exchange, request, &directories, reply),
                 }
@@ -163,6 +192,25 @@ pub(crate) async fn wait_for(
         redirects_max: LOCAL_REDIRECTS_MAX,
         last: request.raw_target().into(),
     }))
+}
+
+/// Goes on with what was left to another thread.
+fn go_on(
+    gate: &Gate,
+    exchange: &mut Exchange,
+    request: &mut Request,
+    lookup: Lookup,
+    answers: Answers,
+) -> Result<Response<ResponseBody>, Wait> {
+    match lookup {
+        Lookup::Decision => answer(gate, exchange, request, answers),
+        Lookup::Held(file) => {
+            let found = file.answer(request.site(), &request.question(exchange), answers)?;
+            exchange.tracer.stage(Stage::Responding);
+            respond(exchange, request, Passed::of_held(found))
+        }
+        Lookup::SendFile(file) => send_named(exchange, request, file, answers),
+    }
 }
 
 /// Sends the file that a script names, if the gate lets it pass. Otherwise the script ends as if its client had left.
@@ -204,7 +252,7 @@ async fn list(
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
-    listing::respond(&exchange.tracer, make).await
+    listing::respond(&exchange.tracer, request.path(), make).await
 }
 
 /// The user as a script sees them.

@@ -94,6 +94,7 @@ impl<'a> RouteQuestion<'a> {
 }
 
 /// The thing that a request is about.
+#[derive(Clone)]
 pub(crate) enum AskedFor {
     /// A path of the site.
     Target(Target),

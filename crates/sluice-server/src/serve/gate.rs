@@ -148,6 +148,11 @@ impl fmt::Debug for Gate {
 pub(crate) struct Passed(Answer);
 
 impl Passed {
+    /// The answer of a held decision that has passed the gate, after another thread has looked up its file.
+    pub(crate) fn of_held(answer: Answer) -> Passed {
+        Passed(answer)
+    }
+
     pub(crate) fn into_answer(self) -> Answer {
         self.0
     }

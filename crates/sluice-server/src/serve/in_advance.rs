@@ -4,9 +4,12 @@
 //! that one that is installed later is found, and one that has changed is replaced. Not here: when processes are started
 //! (`sluice_script::pool::pools`), and how (`sluice_script::exchange::in_advance`).
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use sluice_files::foreign::{self, Answers, Question, Share, answered};
 use sluice_http::fault::Fault;
 use sluice_http::target::Target;
 use sluice_script::exchange::in_advance::{self, Prepared, Starter};
@@ -14,26 +17,62 @@ use sluice_script::resources::Resources;
 use sluice_script::route::{Map, Script, ScriptRoute};
 use sluice_settings::ScriptSource;
 
-use crate::context::Context;
+use crate::context::{Context, HeldConfig};
+use crate::dispatch::Site;
 use crate::dispatch::found_script::script_of_path;
 use crate::dispatch::locate::locate;
 use crate::dispatch::route::Route;
-use crate::dispatch::{Config, Site};
+
+/// The thing that is looked up, for the error that it cannot be.
+const WHAT: &str = "scripts with `min`";
 
 /// The path of a program that a route names, where its pattern has none.
 const ROOT: &str = "/";
 
-/// Makes the pools of the scripts whose processes are started in advance.
-pub(crate) fn prepare(config: &Config, resources: &Resources) {
-    for site in config.sites() {
-        for route in &site.routes {
+/// Lookups of scripts that an event loop has left to other threads: the answers for each route, by the numbers of its site and of itself. `None`
+/// while a thread is asking.
+#[derive(Default)]
+pub(crate) struct Lookups(RefCell<HashMap<(usize, usize), Option<Answers>>>);
+
+/// Makes the pools of the scripts whose processes are started in advance. Those that another thread must look up get theirs a second later.
+pub(crate) fn prepare(config: &HeldConfig, resources: &Resources, lookups: &Rc<Lookups>) {
+    for (number, site) in config.sites().enumerate() {
+        for (route_number, route) in site.routes.iter().enumerate() {
             let script = route.script();
-            if let Some(script) = script.filter(|script| script.settings.pool.min > 0) {
-                let prepared = prepared_scripts(site, route, script);
-                script.pools.prepare(prepared, &script.settings, resources);
+            let Some(script) = script.filter(|script| script.settings.pool.min > 0) else {
+                continue;
+            };
+            let place = (number, route_number);
+            let answers = match lookups.0.borrow_mut().remove(&place) {
+                Some(None) => {
+                    lookups.0.borrow_mut().insert(place, None);
+                    continue;
+                }
+                answers => answers.flatten().unwrap_or_default(),
+            };
+            let (prepared, left) = foreign::here(answers, || prepared_scripts(site, route, script));
+            match left {
+                None => script.pools.prepare(prepared, &script.settings, resources),
+                Some(share) => look_up(share, config, place, lookups),
             }
         }
     }
+}
+
+/// Has another thread look up the scripts of a route.
+fn look_up(share: Share, config: &HeldConfig, place: (usize, usize), lookups: &Rc<Lookups>) {
+    lookups.0.borrow_mut().insert(place, None);
+    let (config, lookups) = (config.shared(), Rc::clone(lookups));
+    let look = move || {
+        let site = config.site(place.0);
+        let route = &site.routes[place.1];
+        route.script().map(|script| prepared_scripts(site, route, script))
+    };
+    tokio::task::spawn_local(async move {
+        let noted = foreign::elsewhere(share, WHAT, move || foreign::noting(share, look)).await;
+        // A configuration that has replaced this one asks other questions.
+        lookups.0.borrow_mut().insert(place, Some(noted.unwrap_or_default()));
+    });
 }
 
 /// Starts processes in advance whenever a pool wants some, as long as the worker runs.
@@ -58,8 +97,14 @@ fn prepared_scripts(site: &Site, route: &Route, script: &Arc<ScriptRoute>) -> Ve
     match &script.settings.source {
         ScriptSource::File(_) | ScriptSource::App { .. } => {
             let path = route.pattern.begin().unwrap_or(ROOT);
-            match locate(site, route, script, path, "") {
+            let number = std::ptr::from_ref(route).addr() as u64;
+            let located = answered(Question::Script, number, path, Result::clone, || {
+                locate(site, route, script, path, "")
+            });
+            match located {
                 Ok(found) => prepared.push(started(found)),
+                // It is asked for once more with the answers of another thread.
+                Err(_) if foreign::has_left() => {}
                 Err(fault) => script.pools.warn_once(&format!("min: {fault}")),
             }
         }
@@ -68,6 +113,7 @@ fn prepared_scripts(site: &Site, route: &Route, script: &Arc<ScriptRoute>) -> Ve
     for path in &script.settings.proctor {
         match proctored(site, script, path) {
             Ok(Some(asked)) => prepared.push(asked),
+            Ok(None) | Err(_) if foreign::has_left() => {}
             Ok(None) => {
                 let problem =
                     format!("proctor: {path} leads to another route: a PROCTOR request is for a script of its route");

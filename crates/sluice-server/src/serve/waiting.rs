@@ -3,11 +3,14 @@
 //! Not here: waiting (`carry_out`).
 
 use sluice_files::cache_work::PendingVariant;
+use sluice_files::foreign::Share;
 use sluice_files::listing::page::ListingRequest;
+use sluice_files::send_file::SendFile;
 use sluice_http::fault::Fault;
 
 use crate::serve::agent::PendingAnswer;
 use crate::serve::authorize::Verification;
+use crate::serve::decide::held::{HeldFile, HeldUp};
 use crate::serve::decide::{ReportAnswer, ScriptTarget};
 use crate::serve::request_limits::Queued;
 
@@ -19,6 +22,8 @@ pub(crate) enum Wait {
     Password(Box<Verification>),
     /// An authentication agent answers.
     Agent(Box<PendingAnswer>),
+    /// A thread looks up files whose file system may not answer.
+    Elsewhere(Box<LeftLookup>),
     /// The queue of a throttle.
     Throttle(Box<Queued>),
     /// A file whose compressed variant is being made.
@@ -28,10 +33,40 @@ pub(crate) enum Wait {
     Script(Box<ScriptTarget>),
 }
 
+/// A lookup that an event loop has left to another thread, because its file system may not answer.
+pub(crate) struct LeftLookup {
+    /// Where the thread belongs.
+    pub share: Share,
+    pub lookup: Lookup,
+}
+
+/// The use of a lookup.
+pub(crate) enum Lookup {
+    Decision,
+    /// The file of a decision that has passed the gate.
+    Held(HeldFile),
+    /// A file that a script names.
+    SendFile(Box<SendFile>),
+}
+
 impl Wait {
+    /// Another thread looks something up.
+    pub(crate) fn for_lookup(share: Share, lookup: Lookup) -> Wait {
+        Wait::Elsewhere(Box::new(LeftLookup { share, lookup }))
+    }
+
     /// Whether the answer has not passed the gate yet.
     pub(crate) fn is_for_gate(&self) -> bool {
         matches!(self, Wait::Password(_) | Wait::Agent(_) | Wait::Throttle(_))
+    }
+}
+
+impl From<HeldUp> for Wait {
+    fn from(held_up: HeldUp) -> Wait {
+        match held_up {
+            HeldUp::Refused(fault) => Wait::Refused(fault),
+            HeldUp::Left(share, file) => Wait::for_lookup(share, Lookup::Held(file)),
+        }
     }
 }
 

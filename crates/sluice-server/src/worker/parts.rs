@@ -11,7 +11,7 @@ use sluice_http::tasks::Tasks;
 use tokio::time::timeout;
 
 use crate::context::Context;
-use crate::serve::in_advance;
+use crate::serve::in_advance::{self, Lookups};
 
 /// How long connections without a request may still send one after another server has taken over: a client that has just connected, or
 /// sends its next request, must not find the connection closed.
@@ -28,6 +28,7 @@ pub(super) fn parts(context: &Rc<Context>, tasks: &Tasks) -> Rc<[Box<dyn Part>]>
     };
     let scripts = ScriptProcesses {
         context: Rc::clone(context),
+        lookups: Rc::default(),
         tasks: tasks.clone(),
     };
     Rc::new([Box::new(connections), Box::new(scripts)])
@@ -78,6 +79,7 @@ impl Connections {
 /// The script processes of a worker. The pools of the configuration belong to all workers; the first one sees to them.
 struct ScriptProcesses {
     context: Rc<Context>,
+    lookups: Rc<Lookups>,
     tasks: Tasks,
 }
 
@@ -89,7 +91,7 @@ impl Part for ScriptProcesses {
         if self.context.worker > 0 {
             return;
         }
-        in_advance::prepare(&config, self.context.scripts.resources());
+        in_advance::prepare(&config, self.context.scripts.resources(), &self.lookups);
         for route in config.script_routes() {
             route.pools.tick();
         }

@@ -15,4 +15,5 @@ mod listing;
 mod missing;
 mod ranges;
 mod records;
+mod silent;
 mod withheld;

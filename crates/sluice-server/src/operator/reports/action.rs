@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::Response;
@@ -133,9 +134,12 @@ static ACTIONS: &[Action] = &[
 
 /// Retires a script, and logs it.
 async fn retire(requested: Requested) -> CommandResult {
-    let script = requested.values.get("script").unwrap_or_default();
-    let retired = Operator::new(&requested.context.state).retire(script);
-    requested.log("retire", retired.map(|retired| retired.describe(script)))
+    let script = requested.values.get("script").unwrap_or_default().to_owned();
+    let (state, name) = (Arc::clone(&requested.context.state), script.clone());
+    // It may wait for a file system.
+    let retired = tokio::task::spawn_blocking(move || Operator::new(&state).retire(&name)).await;
+    let retired = retired.unwrap_or_else(|_| Err(OrderError::NoScript(script.clone(), Vec::new())));
+    requested.log("retire", retired.map(|retired| retired.describe(&script)))
 }
 
 /// Ends a request, and logs it.

@@ -3,6 +3,7 @@
 //! The way through the routes is kept, a file is not: it would be open for as long as its client likes, and what was known of it would be old
 //! when it is sent. So it is looked up again afterwards, at the place that the decision led to. Not here: the wait (`carry_out`).
 
+use sluice_files::foreign::{self, Answers, Share};
 use sluice_files::lookup::PathForm;
 use sluice_http::fault::{Absent, ClientFault, Fault};
 use sluice_settings::rule::Adjustments;
@@ -24,8 +25,16 @@ enum HeldAnswer {
     File(HeldFile),
 }
 
+/// The reason why a held decision has no answer yet.
+pub(crate) enum HeldUp {
+    Refused(Fault),
+    /// Another thread must look the file up, for this share.
+    Left(Share, HeldFile),
+}
+
 /// The place of a file below a directory of the site.
-struct HeldFile {
+#[derive(Clone)]
+pub(crate) struct HeldFile {
     /// The number of the route that sends the file. `None` for the root of the site.
     route: Option<usize>,
     /// The path below the directory.
@@ -59,11 +68,11 @@ impl HeldDecision {
     /// The answer, once it has passed the gate. A file is looked up again; it may have changed, or be gone.
     ///
     /// # Errors
-    /// The fault that the decision came to, or that of the second lookup.
-    pub(crate) fn into_answer(self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, Fault> {
+    /// The fault that the decision came to, or that of the second lookup; or that lookup is left to another thread.
+    pub(crate) fn into_answer(self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, HeldUp> {
         match self.answer {
-            HeldAnswer::Made(answer) => answer,
-            HeldAnswer::File(file) => file.look_up(site, asked),
+            HeldAnswer::Made(answer) => answer.map_err(HeldUp::Refused),
+            HeldAnswer::File(file) => file.answer(site, asked, Answers::default()),
         }
     }
 }
@@ -86,7 +95,18 @@ impl HeldFile {
         })
     }
 
-    fn look_up(&self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, Fault> {
+    /// The answer, with what a thread has noted.
+    ///
+    /// # Errors
+    /// The fault of the lookup, or that it is left to another thread.
+    pub(crate) fn answer(self, site: &Site, asked: &RouteQuestion<'_>, answers: Answers) -> Result<Answer, HeldUp> {
+        match foreign::here(answers, || self.look_up(site, asked)) {
+            (_, Some(share)) => Err(HeldUp::Left(share, self)),
+            (found, None) => found.map_err(HeldUp::Refused),
+        }
+    }
+
+    pub(crate) fn look_up(&self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, Fault> {
         let kind = self.route.and_then(|number| site.routes[number].kind());
         let directory = match self.route {
             Some(_) => kind.and_then(|kind| kind.directory()),

@@ -1,0 +1,374 @@
+//! Lookups in file systems that another process or machine serves (FUSE, NFS), which may answer nothing for as long as it likes.
+//!
+//! An event loop never enters one. It looks up what the kernel knows without asking anybody: below an open directory of a local file system and
+//! without crossing a mount (RESOLVE_NO_XDEV), or in the kernel's cache of names (RESOLVE_CACHED). Where that is not enough the lookup is left: the
+//! whole decision is made once more by a thread that may be lost (`elsewhere`), which notes the answers that the event loop could not get; then
+//! the event loop repeats the decision with these answers. So the code of a decision is the same on both, and local files cost nothing more.
+//!
+//! ```text
+//! event loop                      thread that may be lost
+//! here(no answers, decide) ─ left ─▶ noting(decide) ─ answers ─▶ here(answers, decide)
+//! ```
+//! Here: what a thread may do, and answers. Not here: which file systems are local (`file_system`), files that must be closed elsewhere (`served_file`).
+
+pub(crate) mod file_system;
+pub(crate) mod served_file;
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use sluice_http::fault::{Fault, ServerFault};
+use sluice_launch::{look_elsewhere, note_silence};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+pub use file_system::{Links, Share, metadata};
+
+/// How long a request waits for a lookup or a read in a file system that another process or machine serves.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The manner of a thread where the kernel may have to ask another process or machine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Waits: tools, tests, the start of the server.
+    Waits,
+    /// Leaves the lookup to another thread.
+    Leaves,
+    /// Waits, and notes the answers for an event loop.
+    Notes,
+}
+
+/// A kind of question, of which each has a type of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Opening a file of a directory for reading.
+    Open,
+    /// The metadata of a file of a directory.
+    Metadata,
+    /// Opening a file of a directory without symbolic links.
+    WithoutLinks,
+    /// Whether a file of a directory was rewritten.
+    Original,
+    /// The script that a path of a route leads to.
+    Script,
+}
+
+/// Answers that a thread has noted.
+#[derive(Default)]
+pub struct Answers(Vec<Noted>);
+
+struct Noted {
+    question: Question,
+    /// The number of the directory or route.
+    of: u64,
+    name: Box<str>,
+    answer: Box<dyn Any + Send>,
+}
+
+struct State {
+    manner: Manner,
+    /// To be used, or noted.
+    answers: Answers,
+    /// The share of the first lookup that was left.
+    left: Option<Share>,
+    /// Whether the lookup in progress needs another thread than an event loop.
+    is_foreign: bool,
+    /// The share for which this thread notes answers.
+    share: Share,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = const {
+        RefCell::new(State {
+            manner: Manner::Waits,
+            answers: Answers(Vec::new()),
+            left: None,
+            is_foreign: false,
+            share: Share::UNKNOWN,
+        })
+    };
+}
+
+/// The error of a lookup that was left to another thread.
+#[derive(Debug)]
+struct Left;
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("left to another thread, because its file system may not answer")
+    }
+}
+
+impl std::error::Error for Left {}
+
+/// Has the calling thread, an event loop, leave each lookup that may wait for another process or machine.
+pub fn never_wait() {
+    STATE.with_borrow_mut(|state| state.manner = Manner::Leaves);
+}
+
+/// Makes a decision without waiting for another process or machine, with answers that a thread has noted. The share says that a lookup was left,
+/// so that the result is worthless.
+pub fn here<T>(answers: Answers, decide: impl FnOnce() -> T) -> (T, Option<Share>) {
+    let scope = Scope::begin(Manner::Leaves, answers, Share::UNKNOWN);
+    let decided = decide();
+    let State { answers, left, .. } = scope.end();
+    drop(answers);
+    (decided, left)
+}
+
+/// Makes a decision on a thread that may be lost; the result is the answers that an event loop could not get.
+pub fn noting<T>(share: Share, decide: impl FnOnce() -> T) -> Answers {
+    let scope = Scope::begin(Manner::Notes, Answers::default(), share);
+    drop(decide());
+    scope.end().answers
+}
+
+/// Does something on a thread that may be lost, and waits for it. `what` is looked up or read.
+///
+/// # Errors
+/// 503: there was no answer in time, or others have waited in vain for this share.
+pub async fn elsewhere<T: Send + 'static>(
+    share: Share,
+    what: &str,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Fault> {
+    begin(share, job).wait(what).await
+}
+
+/// A job of a thread that may be lost.
+pub(crate) struct ForeignJob<T> {
+    share: Share,
+    /// `None` if others have waited in vain.
+    answer: Option<oneshot::Receiver<T>>,
+}
+
+/// Begins something on a thread that may be lost.
+pub(crate) fn begin<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> ForeignJob<T> {
+    let (sender, receiver) = oneshot::channel();
+    let begun = look_elsewhere(share.number(), move || {
+        // Nobody waits any more if those before it took too long.
+        if !sender.is_closed() {
+            let scope = Scope::begin(Manner::Waits, Answers::default(), share);
+            let _ = sender.send(job());
+            drop(scope);
+        }
+    });
+    let answer = begun.is_ok().then_some(receiver);
+    ForeignJob { share, answer }
+}
+
+impl<T> ForeignJob<T> {
+    /// Waits for the answer; errors as of `elsewhere`. The time counts from here.
+    pub(crate) async fn wait(self, what: &str) -> Result<T, Fault> {
+        let silent = || Fault::from(ServerFault::Unanswered(what.into()));
+        let answer = self.answer.ok_or_else(silent)?;
+        match timeout(ANSWER_TIMEOUT, answer).await {
+            Ok(answer) => answer.map_err(|_| silent()),
+            Err(_) => {
+                note_silence(self.share.number());
+                Err(silent())
+            }
+        }
+    }
+}
+
+/// Does something as `elsewhere` does, and keeps the calling thread, which is no event loop, waiting for it. `None` if there was no answer in time.
+pub fn await_elsewhere<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let begun = look_elsewhere(share.number(), move || {
+        let scope = Scope::begin(Manner::Waits, Answers::default(), share);
+        // Nobody waits any more if it took too long.
+        let _ = sender.send(job());
+        drop(scope);
+    });
+    begun.ok()?;
+    receiver.recv_timeout(ANSWER_TIMEOUT).ok()
+}
+
+/// Answers a question, on an event loop by the answers of a thread if there is one. `stand_in` makes a second answer of the same meaning, with which
+/// a thread goes on that notes the first one.
+pub fn answered<T: Send + 'static>(
+    question: Question,
+    of: u64,
+    name: &str,
+    stand_in: fn(&T) -> T,
+    answer: impl FnOnce() -> T,
+) -> T {
+    let manner = STATE.with_borrow_mut(|state| {
+        state.is_foreign = false;
+        state.manner
+    });
+    match manner {
+        Manner::Waits => answer(),
+        Manner::Leaves => take(question, of, name).unwrap_or_else(answer),
+        Manner::Notes => {
+            let found = answer();
+            if !STATE.with_borrow(|state| state.is_foreign) {
+                return found;
+            }
+            let again = stand_in(&found);
+            let noted = Noted {
+                question,
+                of,
+                name: name.into(),
+                answer: Box::new(found),
+            };
+            STATE.with_borrow_mut(|state| state.answers.0.push(noted));
+            again
+        }
+    }
+}
+
+fn take<T: 'static>(question: Question, of: u64, name: &str) -> Option<T> {
+    STATE.with_borrow_mut(|state| {
+        let noted = &mut state.answers.0;
+        let mut each = noted.iter();
+        let at = each.position(|noted| noted.question == question && noted.of == of && *noted.name == *name)?;
+        noted.remove(at).answer.downcast().ok().map(|answer| *answer)
+    })
+}
+
+/// Whether the calling thread leaves a lookup, which may wait for another process or machine. `share` says whose it is.
+pub(crate) fn leaves(share: impl FnOnce() -> Share) -> bool {
+    let manner = STATE.with_borrow_mut(|state| {
+        state.is_foreign = true;
+        state.manner
+    });
+    if manner != Manner::Leaves {
+        return false;
+    }
+    if STATE.with_borrow(|state| state.left.is_none()) {
+        // May make system calls.
+        let share = share();
+        STATE.with_borrow_mut(|state| state.left = Some(share));
+    }
+    true
+}
+
+/// Whether the calling thread leaves what needs a path of the whole machine, such as an explanation of a refusal.
+pub fn leaves_path(path: &Path) -> bool {
+    leaves(|| Share::of_path(path))
+}
+
+/// Whether the calling thread waits without noting anything.
+fn just_waits() -> bool {
+    STATE.with_borrow(|state| state.manner == Manner::Waits)
+}
+
+/// Whether the decision in progress has left a lookup, so that nothing may be concluded from its answer.
+#[must_use]
+pub fn has_left() -> bool {
+    STATE.with_borrow(|state| state.left.is_some())
+}
+
+/// The share for which the calling thread notes answers.
+fn own_share() -> Share {
+    STATE.with_borrow(|state| state.share)
+}
+
+/// The error of a lookup that is left.
+pub(crate) fn left() -> io::Error {
+    io::Error::other(Left)
+}
+
+/// Whether a lookup was left.
+#[must_use]
+pub fn is_left(error: &io::Error) -> bool {
+    matches!(error.get_ref(), Some(inner) if inner.is::<Left>())
+}
+
+/// The manner of a thread for a while.
+struct Scope {
+    /// `None` at the end.
+    before: Option<State>,
+}
+
+impl Scope {
+    fn begin(manner: Manner, answers: Answers, share: Share) -> Scope {
+        let state = State {
+            manner,
+            answers,
+            left: None,
+            is_foreign: false,
+            share,
+        };
+        Scope {
+            before: Some(STATE.replace(state)),
+        }
+    }
+
+    fn end(mut self) -> State {
+        let before = self.before.take().unwrap_or(State {
+            manner: Manner::Leaves,
+            answers: Answers::default(),
+            left: None,
+            is_foreign: false,
+            share: Share::UNKNOWN,
+        });
+        STATE.replace(before)
+    }
+}
+
+impl Drop for Scope {
+    /// Also if the decision panics.
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            drop(STATE.replace(before));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::read_at;
+    use crate::directory::Directory;
+
+    fn text(directory: &Directory, name: &str) -> io::Result<String> {
+        let (file, _) = directory.open_below(name)?;
+        // The threads share the offset of the file.
+        let content = read_at(&file, 0, 100)?;
+        Ok(String::from_utf8(content).unwrap())
+    }
+
+    #[test]
+    fn a_lookup_in_a_file_system_that_is_not_local_is_left_and_repeated_with_the_answers_of_a_thread() {
+        let directory = Directory::open(Path::new("/proc/sys/kernel")).unwrap();
+        let (found, left) = here(Answers::default(), || text(&directory, "ostype"));
+        assert!(is_left(&found.unwrap_err()) && left.is_some());
+        let share = left.unwrap();
+        let look = || {
+            assert_eq!(text(&directory, "ostype").unwrap(), "Linux\n");
+            assert_eq!(text(&directory, "none").unwrap_err().kind(), io::ErrorKind::NotFound);
+        };
+        let answers = noting(share, look);
+        let ((), left) = here(answers, look);
+        assert_eq!(left, None);
+        assert_eq!(
+            text(&directory, "ostype").unwrap(),
+            "Linux\n",
+            "this thread waits again"
+        );
+    }
+
+    #[test]
+    fn a_local_file_is_opened_and_a_link_that_leaves_its_directory_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("d")).unwrap();
+        std::fs::write(root.path().join("d/a"), "a").unwrap();
+        std::fs::write(root.path().join("b"), "b").unwrap();
+        std::os::unix::fs::symlink("../b", root.path().join("d/b")).unwrap();
+        let mut directory = Directory::open(&root.path().join("d")).unwrap();
+        directory.follow_links(sluice_settings::FollowLinks::Yes);
+        let (found, left) = here(Answers::default(), || text(&directory, "a"));
+        assert_eq!((found.unwrap().as_str(), left), ("a", None));
+        let (_, left) = here(Answers::default(), || text(&directory, "b"));
+        let answers = noting(left.unwrap(), || text(&directory, "b"));
+        let (found, left) = here(answers, || text(&directory, "b"));
+        assert_eq!((found.unwrap().as_str(), left), ("b", None));
+    }
+}
