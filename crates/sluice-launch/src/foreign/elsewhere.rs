@@ -31,7 +31,7 @@ pub const UNKNOWN_USER: u32 = u32::MAX;
 /// The threads of this process that close descriptors.
 static CLOSING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(CLOSINGS));
 
-/// Those that look up and read files.
+/// The threads that look up and read files.
 static LOOKING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOOKUPS));
 
 /// Does something for a user on another thread, because it may wait for a process of that user. Never waits.
