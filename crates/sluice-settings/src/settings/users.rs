@@ -137,3 +137,45 @@ impl Default for OwnerSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::script::ScriptSource;
+
+    /// A route with scripts in this directory.
+    fn add(users: &mut ScriptUserSettings, directory: &str, change: impl Fn(&mut ScriptSettings)) {
+        let mut script = ScriptSettings::cgi(ScriptSource::Directory(directory.into()));
+        change(&mut script);
+        let source = ProgramSource {
+            source: script.source.clone(),
+            root: None,
+            follows_links: false,
+        };
+        users.add_route(source, &script);
+    }
+
+    #[test]
+    fn routes_that_differ_only_in_their_place_are_one_entry() {
+        let mut users = ScriptUserSettings::default();
+        add(&mut users, "/a", |_| {});
+        add(&mut users, "/b", |_| {});
+        add(&mut users, "/b", |script| {
+            script.timeouts.deadline = Some(std::time::Duration::ZERO);
+        });
+        add(&mut users, "/a", |script| script.confinement.is_offline = true);
+        add(&mut users, "/a", |script| script.passes_arguments = true);
+        let places = |users: &ScriptUserSettings| -> Vec<usize> {
+            users.programs.iter().map(|programs| programs.sources.len()).collect()
+        };
+        assert_eq!(places(&users), [2, 1, 1]);
+        // As in a reload, which adds the old ones to the new ones.
+        let mut newer = ScriptUserSettings::default();
+        add(&mut newer, "/c", |_| {});
+        newer.add(&users);
+        assert_eq!(places(&newer), [3, 1, 1]);
+        let before = newer.clone();
+        newer.add(&users);
+        assert_eq!(newer, before);
+    }
+}

@@ -122,6 +122,30 @@ fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
 }
 
 #[test]
+fn a_reload_tells_the_launcher_the_programs_of_new_routes() {
+    let setup = Setup::new();
+    std::fs::create_dir(setup.path("first")).unwrap();
+    let server = setup
+        .script_route("/first/*", "directory = \"first\", memory_max = \"256MiB\"")
+        .start();
+    let hello = "printf 'Content-Type: text/plain\\n\\nhello'";
+    write_script(&server.path("first/a"), hello);
+    write_script(&server.path("second/a"), hello);
+    assert_eq!(server.get("/first/a").text(), "hello");
+    let text = std::fs::read_to_string(server.path("sluice.toml")).unwrap();
+    // Fewer limits, and another place.
+    let changed = text.replace(
+        "directory = \"first\", memory_max = \"256MiB\"",
+        "directory = \"second\"",
+    );
+    assert_ne!(changed, text);
+    std::fs::write(server.path("sluice.toml"), changed).unwrap();
+    server.signal("HUP");
+    server.log_line("is in force");
+    assert_eq!(server.get("/first/a").text(), "hello", "{}", server.log());
+}
+
+#[test]
 fn a_file_that_the_server_process_has_not_made_is_given_to_no_script() {
     if !is_root() {
         return skip("only root can change users");
