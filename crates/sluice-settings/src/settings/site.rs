@@ -47,6 +47,8 @@ pub struct SiteSettings {
     pub errors: ErrorSettings,
     /// The site's own access log; `None` for the server's.
     pub log: Option<AccessLog>,
+    /// The names of the blocks that it uses, for explanations.
+    pub blocks: Vec<String>,
 }
 
 impl SiteSettings {
