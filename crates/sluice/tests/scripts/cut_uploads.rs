@@ -1,4 +1,4 @@
-//! Uploads that their clients cut: both logs say so, however the script gets the body.
+//! Uploads whose clients leave within them: both logs say so, however the script gets the body.
 
 use sluice_testing::{Server, Setup};
 
@@ -22,7 +22,7 @@ fn server() -> Server {
         .start()
 }
 
-/// Sends 1,000 bytes of a body and leaves. Returns the line of the access log, after a look at the server log.
+/// Sends 1,000 bytes of a body and leaves. Returns the line of the access log, and checks the server log.
 #[track_caller]
 fn cut(server: &Server, path: &str, fields: &str, expected: &str) -> String {
     let known = server.access_lines(0).len();
