@@ -130,6 +130,7 @@ pub(super) static SITE: Section<Draft> = Section {
         WITHHOLD,
         TYPES,
         CHARSET,
+        NOSNIFF,
         Key {
             name: "compression",
             kind: Kind::Table(&Nested {
@@ -364,6 +365,15 @@ const CHARSET: Key<Draft> = Key {
     default: Value("\"utf-8\""),
     text: "The `charset` parameter of text files' media types; none if empty.",
     example: "\"iso-8859-1\"",
+};
+
+const NOSNIFF: Key<Draft> = Key {
+    name: "nosniff",
+    kind: Kind::Flag(|site, is_exact| site.settings.files.nosniff = is_exact),
+    default: Value("true"),
+    text: "Whether files are sent with `X-Content-Type-Options: nosniff`, so that a browser takes the media type as it is, and does not run a file that a \
+           visitor has uploaded as a script. Replies of scripts do not get it. `headers` of a route can replace or remove the field.",
+    example: "false",
 };
 
 const ERRORS: Key<Draft> = Key {

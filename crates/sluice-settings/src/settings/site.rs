@@ -73,6 +73,8 @@ pub struct FileSettings {
     pub types: BTreeMap<String, String>,
     /// The charset of text whose type names none; empty if none is sent.
     pub charset: String,
+    /// Whether browsers must not guess other types of files (`X-Content-Type-Options: nosniff`).
+    pub nosniff: bool,
     /// Whether files are kept in the cache.
     pub cache: CacheUse,
     /// Whether directories without an index page are listed.
@@ -96,6 +98,7 @@ impl Default for FileSettings {
         FileSettings {
             types: BTreeMap::new(),
             charset: "utf-8".to_owned(),
+            nosniff: true,
             cache: CacheUse::On,
             listing: false,
             follow_links: FollowLinks::No,
