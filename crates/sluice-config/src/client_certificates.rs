@@ -36,7 +36,7 @@ impl Authorities {
     /// Reads the key `client_crl`.
     pub(super) fn set_lists(&mut self, files: Vec<At<String>>, written: &Written<'_>) {
         for file in files {
-            let path = written.document().resolve(&file.value);
+            let path = written.document().resolve(file.line, &file.value);
             match require_file(written, &path) {
                 Ok(()) => self.revocation_lists.push(path),
                 Err(message) => {

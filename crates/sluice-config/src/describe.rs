@@ -42,6 +42,9 @@ pub fn describe(settings: &Settings) -> String {
         if site.client_certificates == CertificateUse::Required {
             line(&mut out, "  clients", "with a certificate");
         }
+        if !site.blocks.is_empty() {
+            line(&mut out, "  use", &site.blocks.join(" "));
+        }
         if let Some(log) = &site.log {
             line(&mut out, "  access log", &describe_log(log));
         }
@@ -180,6 +183,7 @@ pub(super) fn describe_route(route: &RouteSettings, site: &SiteSettings, when: &
     let more = route.changes.lines().into_iter();
     let when = (!route.when.is_empty()).then(|| format!("when {when}"));
     let comment = route.comment.as_ref().map(|comment| format!("{comment:?}"));
+    let blocks = (!route.blocks.is_empty()).then(|| format!("use {}", route.blocks.join(" ")));
     let limits = route.action.script().map_or_else(Vec::new, |script| {
         let mut limits = pool_lines(script);
         limits.extend(script.confinement.lines());
@@ -191,6 +195,7 @@ pub(super) fn describe_route(route: &RouteSettings, site: &SiteSettings, when: &
         .chain(limits)
         .chain(more)
         .chain(when)
+        .chain(blocks)
         .chain(comment)
         .collect();
     [route.path.to_string(), action, parts.join(", ")]

@@ -23,6 +23,9 @@ use super::source_files::{SourceFiles, missing_engines, read_module};
 /// Mistakes reported at once; the rest are only counted.
 const MISTAKES_SHOWN_MAX: usize = 20;
 
+/// A bit of the spans of values that an included file has from a block of the main file. No file is as long.
+pub(crate) const OF_MAIN: usize = 1 << (usize::BITS - 1);
+
 /// A configuration file that is being read.
 pub(crate) struct Document<'a> {
     /// The file as the user named it, for messages.
@@ -47,6 +50,8 @@ pub(crate) struct Document<'a> {
     pub(crate) included: &'a dyn IncludedFiles,
     /// The number of the line before the first one of this file: 0 for the main file. It stands for the file as a whole.
     pub(crate) whole: usize,
+    /// The main file, for an included one.
+    main: Option<&'a Document<'a>>,
     source: &'a Source,
     report: Rc<Report>,
 }
@@ -89,6 +94,8 @@ pub(crate) struct Missing {
 /// A file and the numbers of its lines.
 struct NumberedFile {
     name: String,
+    /// The directory of the file, absolute.
+    directory: PathBuf,
     /// The number before its first line.
     whole: usize,
     /// The number of its last line.
@@ -136,8 +143,9 @@ impl<'a> Document<'a> {
             read_module: &read_module,
             read_template: &|path| DISK.read_template(path),
             included: &DISK,
+            main: None,
             source: &DISK.0,
-            whole: report.add(name, text),
+            whole: report.add(name, text, directory),
             report,
         }
     }
@@ -161,8 +169,9 @@ impl<'a> Document<'a> {
             read_module: self.read_module,
             read_template: self.read_template,
             included: self.included,
+            main: Some(self),
             source: self.source,
-            whole: self.report.add(name, text),
+            whole: self.report.add(name, text, directory),
             report: Rc::clone(&self.report),
         }
     }
@@ -298,7 +307,16 @@ impl<'a> Document<'a> {
 
     /// The line of a byte offset.
     pub(crate) fn line(&self, offset: usize) -> usize {
-        self.whole + line_in(self.text.as_bytes(), offset)
+        let (document, offset) = self.of(offset);
+        document.whole + line_in(document.text.as_bytes(), offset)
+    }
+
+    /// The file of an offset, which is the main one for values of its blocks, and the offset in it.
+    fn of(&self, offset: usize) -> (&Document<'a>, usize) {
+        match self.main.filter(|_| offset & OF_MAIN != 0) {
+            Some(main) => (main, offset & !OF_MAIN),
+            None => (self, offset),
+        }
     }
 
     /// A line of any of the files, for a message about this one: `line 12`, or `line 12 of sites/wiki.toml`.
@@ -322,13 +340,15 @@ impl<'a> Document<'a> {
 
     /// The text of the line of a byte offset.
     pub(crate) fn line_text(&self, offset: usize) -> &str {
-        let number = line_in(self.text.as_bytes(), offset);
-        self.text.lines().nth(number - 1).unwrap_or_default()
+        let (document, offset) = self.of(offset);
+        let number = line_in(document.text.as_bytes(), offset);
+        document.text.lines().nth(number - 1).unwrap_or_default()
     }
 
     /// The first line of the text at `span`, shortened to 40 characters, for a message.
     pub(crate) fn excerpt(&self, span: Range<usize>) -> String {
-        let whole = self.text.get(span).unwrap_or_default();
+        let ((document, start), (_, end)) = (self.of(span.start), self.of(span.end));
+        let whole = document.text.get(start..end).unwrap_or_default();
         let first = whole.lines().next().unwrap_or_default();
         let short: String = first.chars().take(40).collect();
         if short.len() < whole.len() {
@@ -350,10 +370,10 @@ impl<'a> Document<'a> {
             .join(Path::new(self.name).file_name().unwrap_or_default())
     }
 
-    /// Makes a path of the configuration absolute: relative ones start from the file's directory.
-    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+    /// Makes a path of the configuration absolute: relative ones start from the directory of the file with this line.
+    pub(crate) fn resolve(&self, line: usize, path: &str) -> PathBuf {
         // Collected from its components, so that scripts get no trailing slash and no `/./`.
-        self.directory.join(path).components().collect()
+        self.report.directory(line).join(path).components().collect()
     }
 
     /// Ends the reading: the value if there was no mistake, or else all mistakes.
@@ -390,15 +410,23 @@ impl<'a> Document<'a> {
 
 impl Report {
     /// Adds a file after the others. Returns the number before its first line.
-    fn add(&self, name: &str, text: &str) -> usize {
+    fn add(&self, name: &str, text: &str, directory: &Path) -> usize {
         let mut files = self.files.borrow_mut();
         let whole = files.last().map_or(0, |file| file.last + 1);
         files.push(NumberedFile {
             name: name.to_owned(),
+            directory: directory.to_owned(),
             whole,
             last: whole + line_in(text.as_bytes(), text.len()),
         });
         whole
+    }
+
+    /// The directory of the file of a line.
+    fn directory(&self, line: usize) -> PathBuf {
+        let files = self.files.borrow();
+        let file = files.iter().rfind(|file| file.whole <= line);
+        file.map_or_else(Default::default, |file| file.directory.clone())
     }
 
     /// The file of a line, and the line's number in it, from 1; 0 for the file as a whole.
@@ -539,7 +567,7 @@ mod tests {
     #[test]
     fn relative_paths_start_from_the_directory_of_the_file() {
         let document = document("");
-        assert_eq!(document.resolve("./htdocs/"), Path::new("/etc/sluice/htdocs"));
-        assert_eq!(document.resolve("/srv/www/"), Path::new("/srv/www"));
+        assert_eq!(document.resolve(1, "./htdocs/"), Path::new("/etc/sluice/htdocs"));
+        assert_eq!(document.resolve(1, "/srv/www/"), Path::new("/srv/www"));
     }
 }

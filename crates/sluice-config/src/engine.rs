@@ -205,7 +205,7 @@ fn read_program(program: &str, document: &Document<'_>, line: usize, key: &str) 
     if !program.contains('/') {
         return Ok(program.to_owned());
     }
-    let path = document.resolve(program);
+    let path = document.resolve(line, program);
     let shown = path.display();
     match (document.inspect)(&path) {
         FileKind::Program | FileKind::Missing(_) | FileKind::Denied(_) => {}

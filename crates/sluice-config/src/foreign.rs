@@ -422,6 +422,10 @@ static FOREIGN: &[Foreign] = &[
         hint: "it is written errors = { 404 = \"pages/404.html\" } in [[site]]",
     },
     Foreign {
+        names: &["snippet", "snippets", "macro", "macros", "template", "usemacro"],
+        hint: "keys that routes share are written [blocks.NAME] at the top of the file, and used by use = \"NAME\"",
+    },
+    Foreign {
         names: &["includeoptional", "import", "includeshell"],
         hint: "it is written include = \"sites/*.toml\" at the top of the file",
     },

@@ -32,7 +32,7 @@ pub(super) fn expand(patterns: &[String], line: usize, document: &Document<'_>) 
         let found =
             paths(pattern, line, document).map_err(|message| format!("\"{}\": {message}", pattern.escape_debug()))?;
         for relative in found {
-            let path = document.resolve(&relative);
+            let path = document.resolve(line, &relative);
             if path != own && files.iter().all(|file| file.path != path) {
                 let beside = Path::new(document.name).parent().unwrap_or(Path::new(""));
                 let name = beside.join(relative).display().to_string();
@@ -63,7 +63,7 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
         if !part.contains(['*', '?']) {
             found.iter_mut().for_each(|path| *path += &format!("{separator}{part}"));
             if !is_certain {
-                found.retain(|path| !matches!((document.inspect)(&document.resolve(path)), FileKind::Missing(_)));
+                found.retain(|path| !matches!((document.inspect)(&document.resolve(line, path)), FileKind::Missing(_)));
             }
             continue;
         }
@@ -90,12 +90,12 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
 }
 
 fn names(directory: &str, document: &Document<'_>) -> io::Result<Vec<String>> {
-    document.included.names(&document.resolve(directory))
+    document.included.names(&document.resolve(document.whole, directory))
 }
 
 /// The message about a directory that cannot be read.
 fn refusal(directory: &str, error: &io::Error, document: &Document<'_>) -> String {
-    let path = document.resolve(directory);
+    let path = document.resolve(document.whole, directory);
     match error.kind() {
         ErrorKind::NotFound => format!(
             "no directory {} ({}): create it or fix the path",

@@ -7,6 +7,7 @@
 
 use toml::de::DeTable;
 
+use super::blocks::Blocks;
 use super::description::Described;
 use super::description::Fallback::Words;
 use super::document::{Document, FileKind, decode};
@@ -57,11 +58,12 @@ pub(super) static INCLUDED: Section<Root> = Section {
                    `[[site.route]]`.",
             example: "{ path = \"/wiki/*\", files = { directory = \"/usr/share/wiki\" } }",
         },
+        root::BLOCKS_KEY,
     ],
 };
 
 /// Reads the files that the main file includes.
-pub(super) fn read(root: &mut Root, main: &Document<'_>) {
+pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_>) {
     let files = std::mem::take(&mut root.include);
     let texts: Vec<(IncludeFile, String)> = files.into_iter().filter_map(|file| text_of(file, main)).collect();
     let documents: Vec<Document<'_>> = texts
@@ -77,7 +79,12 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>) {
         .collect();
     let parsed: Vec<(&Document<'_>, DeTable<'_>)> = documents
         .iter()
-        .filter_map(|document| Some((document, syntax::parse(document)?)))
+        .filter_map(|document| {
+            let mut table = syntax::parse(document)?;
+            let blocks = Blocks::replace(&mut table, document, Some(main_blocks));
+            root.warnings.extend(blocks.unused(document));
+            Some((document, table))
+        })
         .collect();
     let tables: Vec<Table<'_>> = parsed
         .iter()
@@ -85,6 +92,7 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>) {
         .collect();
     for table in &tables {
         check_names(table);
+        INCLUDED.read_key("blocks", table, root);
         if !table.is_table("site") {
             INCLUDED.read_key("site", table, root);
         }
@@ -129,7 +137,7 @@ fn check_names(table: &Table<'_>) {
             name if has(&INCLUDED, name) => {}
             name if has(&ROOT, name) => document.report(
                 line,
-                format!("\"{name}\" belongs in the main file: an included file has only [[site]], [[route]] and host"),
+                format!("\"{name}\" belongs in the main file: an included file has only [[site]], [[route]], [blocks.NAME] and host"),
             ),
             name => document.report(line, suggest::unknown_key(name, &INCLUDED, &INCLUDED)),
         }

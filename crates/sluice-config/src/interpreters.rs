@@ -95,7 +95,7 @@ pub(super) fn read_interpreters(
             report("needs the name of a program, as in \"perl\"");
         } else if program.value.contains('/') {
             let path = At {
-                value: document.resolve(&program.value),
+                value: document.resolve(program.line, &program.value),
                 line: program.line,
             };
             require_program(document, key, &path, &BTreeMap::new());

@@ -87,6 +87,8 @@ pub(crate) enum Kind<S: 'static> {
     Table(&'static dyn Below<S>),
     /// A section that may occur several times.
     Tables(&'static dyn Below<S>),
+    /// Sections by names of the user's choice, which are read where they are used.
+    Named(&'static dyn Described),
 }
 
 /// The least and the greatest value that a number may have.
@@ -173,6 +175,7 @@ impl<S> Described for Section<S> {
             example: key.example,
             below: match key.kind {
                 Kind::Table(below) | Kind::Tables(below) | Kind::TextOrTable(_, below) => Some(below.description()),
+                Kind::Named(section) => Some(section),
                 _ => None,
             },
         };
@@ -210,6 +213,7 @@ impl<S> Kind<S> {
                 format!("[section](#{}){off}", anchor(below.description()))
             }
             Kind::Tables(below) => format!("[sections](#{})", anchor(below.description())),
+            Kind::Named(section) => format!("[sections](#{})", anchor(*section)),
         }
     }
 
@@ -229,6 +233,7 @@ impl<S> Kind<S> {
             Kind::Table(_) => "one table".to_owned(),
             Kind::TextOrTable(..) => "a text or one table".to_owned(),
             Kind::Tables(_) => "a list of tables".to_owned(),
+            Kind::Named(_) => "tables by name".to_owned(),
             Kind::Text(_)
             | Kind::Path(_)
             | Kind::WordOrPath(..)
@@ -263,5 +268,6 @@ fn anchor(section: &dyn Described) -> String {
     let letters = section.title().chars();
     letters
         .filter(|letter| letter.is_ascii_alphanumeric() || *letter == '_')
+        .map(|letter| letter.to_ascii_lowercase())
         .collect()
 }

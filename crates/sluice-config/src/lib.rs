@@ -15,6 +15,7 @@ mod access;
 mod access_warnings;
 mod agents;
 mod asgi;
+mod blocks;
 mod cache;
 mod changes;
 mod client_certificates;
@@ -92,6 +93,7 @@ pub use start::{contents, sources};
 pub use users::parse_user;
 pub use warnings::warnings;
 
+use blocks::Blocks;
 use document::{Document, decode};
 use included::INCLUDED;
 use root::{ROOT, Root};
@@ -163,12 +165,14 @@ pub fn reference() -> String {
 
 /// Makes settings of a document and the files that it includes, or reports their mistakes.
 fn interpret(document: Document<'_>, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
-    let Some(table) = syntax::parse(&document) else {
+    let Some(mut table) = syntax::parse(&document) else {
         // What could be read around such mistakes would only give false ones.
         return Err(document.finish(()).expect_err("a mistake was reported"));
     };
+    let blocks = Blocks::replace(&mut table, &document, None);
     let mut root = Root::read(&document, &table);
-    included::read(&mut root, &document);
+    included::read(&mut root, &document, &blocks);
+    root.warnings.extend(blocks.unused(&document));
     let settings = root.finish(&document);
     look_at(&document);
     document.finish(settings)

@@ -46,7 +46,7 @@ pub(super) fn read_error_templates(
             value: &*format!("errors: {statuses}"),
             line: name.line,
         };
-        let path = document.resolve(&name.value);
+        let path = document.resolve(name.line, &name.value);
         if is_like_url(&name.value)
             && let Err(reason) = (document.read_template)(&path)
         {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use sluice_settings::limits::Limits;
 use sluice_settings::{AccessLog, CacheSettings, CompressionSettings, LogTarget, Settings, SiteSettings};
 
+use super::blocks::BLOCK;
 use super::cache::CACHE;
 use super::compression::{self, COMPRESSION};
 use super::description::Fallback::{self, Words};
@@ -35,6 +36,8 @@ pub(super) struct Root {
     pub(super) sites: Sites,
     /// The files to include; taken when they are read.
     pub(super) include: Vec<IncludeFile>,
+    /// Warnings that the settings do not show.
+    pub(super) warnings: Vec<String>,
     /// The included files that were read.
     pub(super) included_files: Vec<PathBuf>,
     /// The host whose site gets the routes of the included file that is being read; `None` for the default.
@@ -63,6 +66,7 @@ impl Root {
             stray_rotation: None,
             sites: Sites::default(),
             include: Vec::new(),
+            warnings: Vec::new(),
             included_files: Vec::new(),
             route_host: None,
             route_site: None,
@@ -104,6 +108,7 @@ impl Root {
             control: self.server.control,
             watch: self.server.watch,
             users: self.server.users,
+            warnings: self.warnings,
         };
         users::finish(&mut settings);
         settings
@@ -197,7 +202,16 @@ pub(super) static ROOT: Section<Root> = Section {
             example: "{ access = \"access.log\" }",
         },
         SITE_KEY,
+        BLOCKS_KEY,
     ],
+};
+
+pub(super) const BLOCKS_KEY: Key<Root> = Key {
+    name: "blocks",
+    kind: Kind::Named(&BLOCK),
+    default: Words("none"),
+    text: "Keys that several routes or sites share, by names of your choice.",
+    example: "{ php = { script = { mode = \"rte\" } } }",
 };
 
 pub(super) const SITE_KEY: Key<Root> = Key {

@@ -12,6 +12,7 @@ use sluice_settings::rule::{
 use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, FollowLinks, RouteSettings};
 
 use super::access::{self, ACCESS};
+use super::blocks;
 use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
 use super::conditions::{self, CONDITIONS};
 use super::description::Fallback::Words;
@@ -44,7 +45,7 @@ pub(super) enum Role {
 }
 
 /// The keys of a route with their roles, in the order in which the reference shows them.
-static KEYS: [(Role, Key<Draft>); 25] = [
+static KEYS: [(Role, Key<Draft>); 26] = [
     (Role::Matches, PATH),
     (Role::Matches, REGEX),
     (Role::Matches, WHEN),
@@ -62,6 +63,7 @@ static KEYS: [(Role, Key<Draft>); 25] = [
     (Role::Changes, LIMITS),
     (Role::Changes, LOG),
     (Role::Adds, COMMENT),
+    (Role::Adds, USE),
     (Role::Changes, COMPRESS),
     (Role::Changes, CACHE),
     (Role::Changes, CLIENT_CERTIFICATES),
@@ -111,6 +113,7 @@ pub(super) struct Draft {
     follow_links: Option<FollowLinks>,
     changes: Adjustments,
     comment: Option<String>,
+    blocks: Vec<String>,
 }
 
 impl Draft {
@@ -130,6 +133,7 @@ impl Draft {
             follow_links: None,
             changes: Adjustments::default(),
             comment: None,
+            blocks: Vec::new(),
         }
     }
 
@@ -169,6 +173,7 @@ impl Draft {
             (Some(path), Some(action)) => Some(RouteSettings {
                 origin: table.document.origin(table.line),
                 comment: self.comment,
+                blocks: self.blocks,
                 path: path.clone(),
                 when: self.when.clone(),
                 action: action.clone(),
@@ -297,6 +302,17 @@ const COMMENT: Key<Draft> = Key {
     default: Words("none"),
     text: "The purpose of the route. `sluice check`, `check --explain` and WATCH show it with the route.",
     example: "\"links of the old shop\"",
+};
+
+const USE: Key<Draft> = Key {
+    name: "use",
+    kind: Kind::Words(|route, names, _| {
+        route.blocks = names;
+        Ok(())
+    }),
+    default: Words("none"),
+    text: blocks::USE_TEXT,
+    example: "\"php\"",
 };
 
 const PATH: Key<Draft> = Key {

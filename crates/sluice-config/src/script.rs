@@ -397,7 +397,7 @@ fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> B
             report("needs the path of a directory");
         } else {
             let path = At {
-                value: document.resolve(&directory.value),
+                value: document.resolve(directory.line, &directory.value),
                 line: directory.line,
             };
             expect_directory(document, &key, &path);

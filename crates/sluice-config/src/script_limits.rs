@@ -268,7 +268,7 @@ fn read_paths(name: &str, paths: Vec<At<String>>, written: &Written<'_>) -> Vec<
             let message = format!("{name}: needs the path of a file or directory, as in \"/srv/wiki\"");
             document.report(path.line, message);
         } else {
-            all.push(document.resolve(&path.value));
+            all.push(document.resolve(path.line, &path.value));
         }
     }
     all

@@ -148,6 +148,7 @@ impl<S> Key<S> {
             },
             Kind::Table(below) => self.set_table(settings, *below, written),
             Kind::Tables(below) => self.set_tables(settings, *below, written),
+            Kind::Named(section) => self.check_named(*section, written),
         }
     }
 
@@ -202,6 +203,22 @@ impl<S> Key<S> {
         Ok(())
     }
 
+    /// Checks that sections have names and are tables, and that their keys are of the right type. They are read where they are used.
+    fn check_named(&self, section: &'static dyn Described, written: &Written<'_>) -> Result<(), String> {
+        let document = written.document();
+        for (name, value) in self.expect(written.value.as_table())? {
+            if !value.get_ref().is_table() {
+                let title = section.title().replace("NAME", name.get_ref());
+                let message = format!(
+                    "{}: must be one table: write {title} above its keys",
+                    document.excerpt(value.span())
+                );
+                document.report(document.line(name.span().start), message);
+            }
+        }
+        Ok(())
+    }
+
     fn text(&self, written: &Written<'_>) -> Result<String, String> {
         let text = self.expect(written.value.as_str())?;
         if text.contains('\0') {
@@ -213,14 +230,14 @@ impl<S> Key<S> {
     fn path(&self, written: &Written<'_>) -> Result<PathBuf, String> {
         match self.text(written)?.as_str() {
             "" => Err("the path is empty; \".\" is the directory of this file".to_owned()),
-            path => Ok(written.document().resolve(path)),
+            path => Ok(written.document().resolve(written.line, path)),
         }
     }
 
     /// Addresses to listen on: one, or a list, of which wrong ones are reported and left out.
     fn addresses(&self, written: &Written<'_>) -> Result<Vec<At<ListenAddress>>, String> {
         if written.value.as_str().is_some() {
-            return Ok(vec![written.at(address(&self.text(written)?, written)?)]);
+            return Ok(vec![written.at(address(&self.text(written)?, written.line, written)?)]);
         }
         let texts = self.texts(written)?;
         if texts.is_empty() {
@@ -231,7 +248,7 @@ impl<S> Key<S> {
         }
         let mut addresses = Vec::new();
         for At { value: text, line } in texts {
-            match address(&text, written) {
+            match address(&text, line, written) {
                 Ok(value) => addresses.push(At { value, line }),
                 Err(message) => {
                     let message = format!("{} \"{}\": {message}", self.name, text.escape_debug());
@@ -322,10 +339,10 @@ impl<S> Key<S> {
 }
 
 /// An address to listen on; the path of a unix socket is made absolute.
-fn address(text: &str, written: &Written<'_>) -> Result<ListenAddress, String> {
+fn address(text: &str, line: usize, written: &Written<'_>) -> Result<ListenAddress, String> {
     let address = match notation::parse_address(text)? {
         ListenAddress::Unix(path) => match Path::to_str(&path) {
-            Some(path) => ListenAddress::Unix(written.document().resolve(path)),
+            Some(path) => ListenAddress::Unix(written.document().resolve(line, path)),
             None => ListenAddress::Unix(path),
         },
         inet => inet,

@@ -8,6 +8,7 @@ use sluice_settings::{
     LogTarget, SiteSettings,
 };
 
+use super::blocks;
 use super::client_certificates::{Authorities, CRL_TEXT};
 use super::compression::{self, SITE_COMPRESSION};
 use super::description::Fallback::{Value, Words};
@@ -60,6 +61,7 @@ impl Draft {
                 compression: compression.clone(),
                 errors: ErrorSettings::default(),
                 log: None,
+                blocks: Vec::new(),
             },
             hosts: None,
             listen: Vec::new(),
@@ -83,6 +85,7 @@ pub(super) static SITE: Section<Draft> = Section {
            site.",
     keys: &[
         ENABLED,
+        USE,
         HOSTS,
         LISTEN_ON,
         Key {
@@ -127,6 +130,7 @@ pub(super) static SITE: Section<Draft> = Section {
         WITHHOLD,
         TYPES,
         CHARSET,
+        NOSNIFF,
         Key {
             name: "compression",
             kind: Kind::Table(&Nested {
@@ -234,6 +238,17 @@ const CLIENT_CERTIFICATES: Key<Draft> = Key {
     text: "Whether a client needs a certificate for this site, on whichever address. Without one it gets 403, or 421 if the connection \
            did not ask for one (clear text, or a handshake for another host). See [TLS](../guides/tls.md#client-certificates).",
     example: "\"required\"",
+};
+
+const USE: Key<Draft> = Key {
+    name: "use",
+    kind: Kind::Words(|site, names, _| {
+        site.settings.blocks = names;
+        Ok(())
+    }),
+    default: Words("none"),
+    text: blocks::USE_TEXT,
+    example: "\"public\"",
 };
 
 const CLIENT_AUTHORITIES: Key<Draft> = Key {
@@ -352,6 +367,15 @@ const CHARSET: Key<Draft> = Key {
     example: "\"iso-8859-1\"",
 };
 
+const NOSNIFF: Key<Draft> = Key {
+    name: "nosniff",
+    kind: Kind::Flag(|site, is_exact| site.settings.files.nosniff = is_exact),
+    default: Value("true"),
+    text: "Whether files are sent with `X-Content-Type-Options: nosniff`, so that a browser takes the media type as it is, and does not run a file that a \
+           visitor has uploaded as a script. Replies of scripts do not get it. `headers` of a route can replace or remove the field.",
+    example: "false",
+};
+
 const ERRORS: Key<Draft> = Key {
     name: "errors",
     kind: Kind::Pairs(|site, pairs, written| {
@@ -392,7 +416,7 @@ fn read_addresses(texts: Vec<At<String>>, document: &Document<'_>) -> Vec<At<Lis
     let mut addresses = Vec::new();
     for At { value: text, line } in texts {
         let resolved = notation::parse_address(&text).map(|address| match address {
-            ListenAddress::Unix(path) => ListenAddress::Unix(document.resolve(&path.to_string_lossy())),
+            ListenAddress::Unix(path) => ListenAddress::Unix(document.resolve(line, &path.to_string_lossy())),
             inet => inet,
         });
         match resolved {

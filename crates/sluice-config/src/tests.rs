@@ -2,6 +2,7 @@
 
 mod addresses;
 mod agents;
+mod blocks;
 mod directories;
 mod docs;
 mod engines;

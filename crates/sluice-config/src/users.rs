@@ -96,7 +96,7 @@ pub(super) static OWNERS: Section<OwnerSettings> = Section {
                     if path.value.is_empty() {
                         document.report(path.line, "directories: needs paths, as in \"/home\"");
                     } else {
-                        owners.directories.push(document.resolve(&path.value));
+                        owners.directories.push(document.resolve(path.line, &path.value));
                     }
                 }
                 Ok(())

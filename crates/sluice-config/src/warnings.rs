@@ -18,6 +18,7 @@ use sluice_settings::notation::format_size;
 /// The warnings about a configuration, each one line.
 pub fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
+    warnings.extend(settings.warnings.iter().cloned());
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));
     warnings.extend(large_minimum(settings));

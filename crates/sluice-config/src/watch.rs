@@ -35,7 +35,7 @@ fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
             );
             continue;
         }
-        let file = document.resolve(&path.value);
+        let file = document.resolve(path.line, &path.value);
         match (document.inspect)(&file) {
             FileKind::Missing(reason) => {
                 let message = format!(

@@ -12,17 +12,24 @@ use sluice_http::conditions::Validators;
 use sluice_http::encoding::Encoding;
 use sluice_http::head;
 
+use crate::types::FileType;
+
 /// Room for the fields of a head, including those that the server and routes add.
 const HEAD_FIELDS: usize = 10;
 
 /// The value of Vary for a file with variants (RFC 9110 §12.5.5).
 pub(crate) const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
+/// The value of X-Content-Type-Options.
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
 /// The metadata of a representation.
 #[derive(Clone)]
 pub(crate) struct Representation {
     pub validators: Validators,
     pub content_type: HeaderValue,
+    /// Whether browsers must not guess another type.
+    pub is_exact: bool,
     /// When the file that holds these bytes was modified.
     pub modified: SystemTime,
     pub coding: Coding,
@@ -53,11 +60,12 @@ impl Coding {
 
 impl Representation {
     /// The representation of a file of this type, with this metadata now.
-    pub(crate) fn of(content_type: HeaderValue, metadata: &Metadata) -> Representation {
+    pub(crate) fn of(kind: FileType, metadata: &Metadata) -> Representation {
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         Representation {
             validators: Validators::new(metadata.len(), modified, SystemTime::now()),
-            content_type,
+            content_type: kind.value,
+            is_exact: kind.is_exact,
             modified,
             coding: Coding::Identity,
             has_variants: false,
@@ -75,6 +83,9 @@ impl Representation {
             head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         }
         head.insert(header::CONTENT_TYPE, self.content_type);
+        if self.is_exact {
+            head.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        }
         if let Some(encoding) = self.coding.encoding() {
             head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
         }
@@ -115,6 +126,7 @@ impl Representation {
     pub(crate) fn precompressed(&self, beside: &Representation, encoding: Encoding) -> Representation {
         Representation {
             content_type: self.content_type.clone(),
+            is_exact: self.is_exact,
             coding: Coding::Precompressed(encoding),
             has_variants: true,
             ..beside.clone().with_tag_suffix(encoding)

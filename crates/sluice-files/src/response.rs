@@ -271,8 +271,10 @@ mod tests {
     use http::HeaderValue;
     use sluice_http::body::Content;
     use sluice_http::encoding::Encoding;
+    use sluice_settings::FileSettings;
 
     use super::*;
+    use crate::types::Types;
 
     /// The response of the general path to a request, with the fields of every response.
     fn general(
@@ -306,7 +308,10 @@ mod tests {
         for bytes in [0, 5, 20_000] {
             let path = root.path().join(bytes.to_string());
             fs::write(&path, "x".repeat(bytes)).unwrap();
-            let plain = Representation::of(HeaderValue::from_static("text/plain"), &fs::metadata(&path).unwrap());
+            let plain = Representation::of(
+                Types::new(&FileSettings::default()).of("a.txt"),
+                &fs::metadata(&path).unwrap(),
+            );
             let mut varied = plain.clone();
             varied.has_variants = true;
             let compressed = varied.on_demand(Encoding::Gzip);

@@ -12,6 +12,16 @@ pub struct Types {
     added: Vec<(String, HeaderValue)>,
     /// The charset of text types that name none themselves, such as `utf-8`; empty for no charset.
     charset: String,
+    /// Whether browsers must not guess other types (`X-Content-Type-Options`).
+    is_exact: bool,
+}
+
+/// The media type of a file.
+pub struct FileType {
+    /// The value of Content-Type.
+    pub value: HeaderValue,
+    /// Whether browsers must not guess another one.
+    pub is_exact: bool,
 }
 
 impl Types {
@@ -24,11 +34,22 @@ impl Types {
         });
         let mut added: Vec<_> = added.collect();
         added.sort_by_key(|(ending, _)| std::cmp::Reverse(ending.len()));
-        Types { added, charset }
+        Types {
+            added,
+            charset,
+            is_exact: settings.nosniff,
+        }
     }
 
-    /// The value of Content-Type for a file with this name or path.
-    pub fn of(&self, name: &str) -> HeaderValue {
+    /// The media type of a file with this name or path.
+    pub fn of(&self, name: &str) -> FileType {
+        FileType {
+            value: self.value_of(name),
+            is_exact: self.is_exact,
+        }
+    }
+
+    fn value_of(&self, name: &str) -> HeaderValue {
         let ends = |ending: &str| {
             let at = name.len().checked_sub(ending.len());
             at.and_then(|at| name.get(at..))
@@ -96,14 +117,17 @@ mod tests {
             ("é", "application/octet-stream"),
             ("", "application/octet-stream"),
         ] {
-            assert_eq!(types.of(name), expected, "{name}");
+            assert_eq!(types.of(name).value, expected, "{name}");
         }
     }
 
     #[test]
     fn charset_is_that_of_the_site_or_absent() {
-        assert_eq!(types("iso-8859-15", &[]).of("a.txt"), "text/plain; charset=iso-8859-15");
-        assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.txt"), "text/plain");
-        assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.foo"), "text/x-foo");
+        assert_eq!(
+            types("iso-8859-15", &[]).of("a.txt").value,
+            "text/plain; charset=iso-8859-15"
+        );
+        assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.txt").value, "text/plain");
+        assert_eq!(types("", &[(".foo", "text/x-foo")]).of("a.foo").value, "text/x-foo");
     }
 }

@@ -77,6 +77,12 @@ impl Fault {
         }
     }
 
+    /// Whether the client has left before the end of its request body: hardly anybody reads the response.
+    #[must_use]
+    pub fn is_departure(&self) -> bool {
+        matches!(self, Fault::Client(ClientFault::BadBody(body)) if body.has_left)
+    }
+
     /// The value of Retry-After in seconds (RFC 9110 §10.2.3), rounded up: a client that waits for as long is not refused again.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {

@@ -205,6 +205,7 @@ mod tests {
             compression: CompressionSettings::default(),
             errors: ErrorSettings::default(),
             log,
+            blocks: Vec::new(),
         };
         Settings {
             access_log: own,

@@ -82,6 +82,8 @@ pub struct Settings {
     pub watch: WatchSettings,
     /// The users of the processes.
     pub users: UserSettings,
+    /// Warnings about the configuration that its settings do not show, each one line.
+    pub warnings: Vec<String>,
 }
 
 impl Settings {
@@ -107,6 +109,7 @@ impl Settings {
             control: ControlSocket::Off,
             watch: WatchSettings::default(),
             users: UserSettings::default(),
+            warnings: Vec::new(),
         }
     }
 

@@ -30,6 +30,9 @@ Examples:
 /// The mode of a new file: only its owner may read it.
 const MODE: u32 = 0o600;
 
+/// The mode of a new file of root in a directory that a group may enter and others may not.
+const GROUP_MODE: u32 = 0o640;
+
 /// `sluice passwd`.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
@@ -80,6 +83,7 @@ pub fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -> Resul
     // Again, because another command may have changed the file while the password was asked for.
     let text = read(passwd, &path)?;
     let is_known = knows(&text, user);
+    let is_new = !path.exists();
     replace(&path, &with_line(&text, user, line.as_deref())).map_err(failed)?;
     drop(locked);
     let done = match (passwd.delete, is_known) {
@@ -87,7 +91,12 @@ pub fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -> Resul
         (false, true) => "has a new password",
         (false, false) => "added",
     };
-    print(&format!("{shown}: user \"{user}\" {done}\n")).map(|()| ExitCode::SUCCESS)
+    let mut report = format!("{shown}: user \"{user}\" {done}\n");
+    if is_new {
+        let about = fs::metadata(&path).map_err(failed)?;
+        report += &note_of_reader((about.uid(), about.gid(), about.mode()), &shown.to_string());
+    }
+    print(&report).map(|()| ExitCode::SUCCESS)
 }
 
 /// The text of the users file; empty if `--create` makes a new one.
@@ -186,6 +195,25 @@ fn directory_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
+/// Text about the readers of a new file, and what to do if that is root alone, whose server process has another user.
+fn note_of_reader((uid, gid, mode): (u32, u32, u32), shown: &str) -> String {
+    match (uid, gid) {
+        (0, group) if mode & 0o040 != 0 => format!("{shown}: group {group} of the directory may read it (mode 640)\n"),
+        (0, _) => format!(
+            "{shown}: only root may read it; the user of the server must, too: chgrp GROUP {shown} && chmod 640 {shown}, where GROUP is the server's (sluice in \
+             the Debian package)\n"
+        ),
+        _ => String::new(),
+    }
+}
+
+/// The group that gets a new file of this user: the one of its directory, if root has made the directory for it, so that others may not enter. Mode and
+/// owner are those of the directory.
+fn group_of_new(user: u32, directory_mode: u32, directory_group: u32) -> Option<u32> {
+    let is_for_group = directory_mode & 0o077 == 0o050;
+    (user == 0 && directory_group != 0 && is_for_group).then_some(directory_group)
+}
+
 /// Replaces a file atomically by one with the same mode and owner.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let directory = directory_of(path);
@@ -202,6 +230,13 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         }
         file.as_file()
             .set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+    } else {
+        let around = fs::metadata(directory)?;
+        let (user, _) = owner_of(file.as_file())?;
+        if let Some(group) = group_of_new(user, around.mode(), around.gid()) {
+            fchown(file.as_file(), None, Some(group))?;
+            file.as_file().set_permissions(Permissions::from_mode(GROUP_MODE))?;
+        }
     }
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
@@ -304,6 +339,40 @@ fn without_line_end(mut line: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_file_of_root_is_for_the_group_that_alone_may_enter_its_directory() {
+        assert_eq!(group_of_new(0, 0o40_750, 33), Some(33));
+        assert_eq!(
+            group_of_new(0, 0o42_770, 33),
+            None,
+            "the group may write there: not made for a server"
+        );
+        assert_eq!(group_of_new(0, 0o40_755, 33), None, "everybody may enter");
+        assert_eq!(group_of_new(0, 0o40_700, 33), None, "nobody else may enter");
+        assert_eq!(group_of_new(0, 0o40_750, 0), None);
+        assert_eq!(group_of_new(1000, 0o40_750, 33), None);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("users");
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o750)).unwrap();
+        let is_root = std::os::unix::fs::chown(directory.path(), None, Some(4_321)).is_ok();
+        replace(&file, "").unwrap();
+        let about = fs::metadata(&file).unwrap();
+        let expected = if is_root {
+            (4_321, GROUP_MODE)
+        } else {
+            (about.gid(), MODE)
+        };
+        assert_eq!((about.gid(), about.mode() & 0o777), expected);
+    }
+
+    #[test]
+    fn root_learns_how_the_server_can_read_a_new_file() {
+        let note = |about| note_of_reader(about, "users");
+        assert!(note((0, 0, 0o100_600)).contains("chgrp GROUP users && chmod 640 users"));
+        assert!(note((0, 33, 0o100_640)).contains("group 33"));
+        assert_eq!(note((1000, 1000, 0o100_600)), "");
+    }
 
     #[test]
     fn keys_of_a_terminal_are_a_line() {

@@ -541,6 +541,7 @@ fn directory_site(
         compression: CompressionSettings::default(),
         errors,
         log: None,
+        blocks: Vec::new(),
     }
 }
 

@@ -161,7 +161,8 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
             StepOutcome::Answers => format!("yes{changes}; answers"),
         };
         let comment = step.comment.as_ref().map(|comment| format!(" ({comment:?})"));
-        let outcome = outcome + &comment.unwrap_or_default();
+        let blocks = (!step.blocks.is_empty()).then(|| format!(" (use {})", step.blocks.join(" ")));
+        let outcome = outcome + &blocks.unwrap_or_default() + &comment.unwrap_or_default();
         line(
             "  route",
             &format!(

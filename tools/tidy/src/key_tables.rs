@@ -9,6 +9,9 @@ use std::str::CharIndices;
 
 use crate::source::Text;
 
+/// The end of the titles of tables whose names the user chooses: `[blocks.NAME]`.
+const NAMED: &str = ".NAME";
+
 /// The tables by their names without brackets: `site.route.script`. The file itself is ``, and an included file `include`.
 #[derive(Debug, Default)]
 pub(crate) struct KeyTables(BTreeMap<String, BTreeMap<String, Content>>);
@@ -48,7 +51,7 @@ impl KeyTables {
                     title => title.replace(['`', '[', ']'], ""),
                 };
                 tables.entry(name.clone()).or_default();
-                anchors.insert(name.replace('.', ""), name.clone());
+                anchors.insert(name.replace('.', "").to_lowercase(), name.clone());
                 table = Some(name);
             } else if let (Some(table), Some((key, row))) = (&table, row(line)) {
                 rows.push((table.clone(), key.to_owned(), row.to_owned()));
@@ -60,12 +63,20 @@ impl KeyTables {
             let content = match anchor.and_then(|(anchor, _)| anchors.get(anchor)) {
                 Some(name) => Content::Table {
                     name: name.clone(),
-                    is_list: value.contains("[sections]"),
+                    is_list: value.contains("[sections]") && !name.ends_with(NAMED),
                 },
                 None if value.starts_with("table of ") => Content::Names,
                 None => Content::Plain,
             };
             tables.entry(table).or_default().insert(key, content);
+        }
+        // A block has the keys of a route and of a site.
+        let shared = ["site", "site.route"]
+            .into_iter()
+            .filter_map(|name| tables.get(name).cloned());
+        let shared: Vec<_> = shared.flatten().collect();
+        if let Some(block) = tables.get_mut("blocks.NAME") {
+            block.extend(shared);
         }
         KeyTables(tables)
     }
@@ -82,6 +93,9 @@ impl KeyTables {
         let root = parts.next().unwrap_or_default();
         let in_root = |table: &str| self.0.get(table).and_then(|keys| keys.get(root));
         let mut content = in_root("").or_else(|| in_root("include"));
+        if matches!(content, Some(Content::Table { name, .. }) if name.ends_with(NAMED)) {
+            parts.next();
+        }
         for part in parts {
             content = match content {
                 Some(Content::Table { name, .. }) => self.0.get(name).and_then(|keys| keys.get(part)),
@@ -143,7 +157,10 @@ impl KeyTables {
 
     /// The tables in which a key is, for a finding.
     fn homes(&self, key: &str) -> String {
-        let homes = self.0.iter().filter(|(_, keys)| keys.contains_key(key));
+        let homes = self
+            .0
+            .iter()
+            .filter(|(table, keys)| keys.contains_key(key) && !table.ends_with(NAMED));
         let homes: Vec<&str> = homes
             .map(|(table, _)| if table.is_empty() { "the file" } else { table })
             .collect();
@@ -244,7 +261,8 @@ impl Reader<'_> {
                 _ => None,
             });
             let names: Vec<String> = names.collect();
-            owners = match names.is_empty() && contents.contains(&&Content::Names) {
+            let has_names = names.is_empty() && contents.contains(&&Content::Names);
+            owners = match has_names || names.iter().any(|name| name.ends_with(NAMED)) {
                 true => Owners::Any,
                 false => Owners::Tables(names),
             };

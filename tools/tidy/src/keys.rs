@@ -272,6 +272,8 @@ mod tests {
         | `listen` | [sections](#listen) | none | An address. |\n\
         | `limits` | [section](#limits) | none | Bounds. |\n\
         | `site` | [sections](#site) | none | A host. |\n\
+        | `blocks` | [sections](#blocksname) | none | Keys. |\n\
+        ## `[blocks.NAME]`\n| `use` | text | none | |\n\
         ## Included files\n| `route` | [sections](#siteroute) | none | A route. |\n\
         ## `[[listen]]`\n| `address` | text | none | |\n| `redirect` | `\"https\"` | none | |\n\
         ## `[limits]`\n| `body_size` | size | none | |\n\
@@ -306,6 +308,7 @@ mod tests {
             "`max` of the route, `root` of a\nsite, `server.log`, `client_name`, `sluice_write`, `auth_pam`, `env = x`",
             "```toml\n[[site]]\nroot = \"a]b\" # c = 1\n  [[site.route]]\n  path = '/\"*'\n  script = { …, max = 4, environment = { any_name = \"}\" } }\n```",
             "```toml\nscript = { max = [\n 1, 2 ] }\npath = \"/x\"\n[[route]]\npath = \"/y\"\nscript.max = 3\n[route.script.environment]\nA = 1\n```",
+            "`[blocks.mine]`\n```toml\n[blocks.mine]\npath = '/a'\nroot = 'b'\nuse = 'c'\n[blocks.mine.script]\nmax = 1\n```",
             "```sh\nno_key = 1 # `no_key`\n```\n```nginx\nno_key = 1\n```",
         ] {
             assert_eq!(found(page), Vec::<String>::new(), "{page}");

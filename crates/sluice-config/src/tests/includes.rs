@@ -124,7 +124,7 @@ fn mistakes_name_the_included_file_and_its_line() {
         ),
         (
             "[limits]\nconnections = 1",
-            "sites/x.toml:1: \"limits\" belongs in the main file: an included file has only [[site]], [[route]] and host",
+            "sites/x.toml:1: \"limits\" belongs in the main file: an included file has only [[site]], [[route]], [blocks.NAME] and host",
         ),
         (
             "include = 'more.toml'",

@@ -146,6 +146,15 @@ fn with_key(section: &dyn Described, key: &Entry, value: Option<&str>) -> String
         )
     };
     match section.title() {
+        "[[site]]" if key.name == "use" => {
+            format!("blocks = {{ public = {{ index = ['a'] }} }}\nsite = [{inner}]")
+        }
+        "[[site.route]]" if key.name == "use" => {
+            format!("blocks = {{ php = {{ log = false }} }}\n{}", route(inner))
+        }
+        "[blocks.NAME]" => {
+            format!("blocks = {{ NAME = {inner}, security = {{ log = false }} }}\nsite = [{{ root = 'base' }}]")
+        }
         "" => format!("{}\n", pairs.join("\n")),
         "[[listen]]" => format!(
             "listen = [{inner}, {{ address = '127.0.0.1:2', tls = {{ certificate = 'cert.pem' }} }}]\nsite = [{{ root = 'base' }}]"

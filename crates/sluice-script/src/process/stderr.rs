@@ -1,5 +1,6 @@
-//! The standard error of a script: each line is logged with the script, its process and its exchange.
+//! The standard error of a script: its lines are logged with the script, its process and its exchange.
 //!
+//! Lines that arrive together are one record, as a traceback: its first line with the details, the others below it (`LogRecord`).
 //! Threads read the pipe (`pipe_reader`). A script that writes too much loses only its own lines: the pipe is always read, and beyond `LINES_MAX` lines in an `INTERVAL`, or
 //! the bound on all its processes (`script_log`), they are counted instead of logged.
 
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::process::line_source::LineSource;
 use crate::process::pipe_end::PipeEnd;
@@ -21,6 +22,18 @@ const LINE_BYTES_MAX: usize = 4096;
 
 /// Lines of one process that are logged within an interval, or of one exchange with an engine; further ones are counted.
 const LINES_MAX: u32 = 100;
+
+/// A record ends once no line has come for so long: many programs write each line of a traceback by itself.
+const RECORD_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a record may take that goes on.
+const RECORD_TIME_MAX: Duration = Duration::from_millis(200);
+
+/// Lines of a record; further ones begin another record.
+const RECORD_LINES_MAX: usize = 50;
+
+/// Bytes after which a record gets no more lines.
+const RECORD_BYTES_MAX: usize = 16 * 1024;
 
 /// The text of EMSGSIZE (strerror(3)).
 const TOO_LARGE: &str = "Message too long";
@@ -46,6 +59,41 @@ pub(crate) struct StderrReader {
     source: LineSource,
     is_open: bool,
     limited: RateLimitedLog,
+    /// The lines that are to be logged, of `source`.
+    record: LogRecord,
+}
+
+/// Lines that are logged together, each escaped.
+#[derive(Default)]
+struct LogRecord {
+    /// The first line, with the details.
+    first: String,
+    /// The others, each after a newline.
+    others: String,
+    lines: usize,
+    /// When its first and its last line came. `None` without a line.
+    times: Option<(Instant, Instant)>,
+}
+
+impl LogRecord {
+    fn add(&mut self, line: &str, now: Instant) {
+        match self.lines {
+            0 => line.clone_into(&mut self.first),
+            _ => self.others.extend(["\n", line]),
+        }
+        self.lines += 1;
+        self.times = Some((self.times.map_or(now, |(begun, _)| begun), now));
+    }
+
+    fn is_full(&self) -> bool {
+        self.lines >= RECORD_LINES_MAX || self.first.len() + self.others.len() >= RECORD_BYTES_MAX
+    }
+
+    /// When it is logged, if no line comes before. `None` without a line.
+    fn due(&self) -> Option<Instant> {
+        let (begun, last) = self.times?;
+        Some((last + RECORD_PAUSE).min(begun + RECORD_TIME_MAX))
+    }
 }
 
 impl StderrReader {
@@ -60,14 +108,17 @@ impl StderrReader {
             line: Vec::new(),
             is_open: true,
             limited: RateLimitedLog::default(),
+            record: LogRecord::default(),
         })
     }
 
     /// Waits for output and logs its lines, or logs the count of those that were not logged, once their interval is over. Pending
     /// for ever once the script has closed its end.
     pub(crate) async fn read(&mut self) {
+        let due = self.record.due();
         tokio::select! {
             bytes = poll_fn(|context| self.pipe.poll_read(context)), if self.is_open => self.take(bytes),
+            () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => self.log_record(),
             () = sleep(INTERVAL), if self.limited.has_suppressed() => self.log_suppressed(self.limited.take()),
             else => std::future::pending().await,
         }
@@ -77,6 +128,7 @@ impl StderrReader {
     pub(crate) async fn finish(&mut self) {
         let _ = timeout(LAST_READ_MAX, self.read_last()).await;
         self.end_line();
+        self.log_record();
         self.log_suppressed(self.limited.take());
     }
 
@@ -107,6 +159,7 @@ impl StderrReader {
         if self.source != source {
             // A line without its end that an earlier exchange has written is no part of one of this exchange.
             self.end_line();
+            self.log_record();
             if source.is_run_by_engine && self.source.exchange != source.exchange {
                 // As if each request had a process of its own: a script that writes much must not silence the next one.
                 self.log_suppressed(self.limited.take());
@@ -140,26 +193,48 @@ impl StderrReader {
             self.process.note_error(&text);
         }
         let now = Instant::now();
-        self.log_suppressed(self.limited.take_due(INTERVAL, now));
+        let suppressed = self.limited.take_due(INTERVAL, now);
+        if suppressed.is_some() {
+            self.log_record();
+        }
+        self.log_suppressed(suppressed);
         if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
             return;
         }
+        self.record.add(&text, now);
+        if self.record.is_full() || self.means_too_large(&text) {
+            self.log_record();
+        }
+    }
+
+    /// Logs the lines so far, if there are any.
+    pub(crate) fn log_record(&mut self) {
+        let record = std::mem::take(&mut self.record);
+        if record.times.is_none() {
+            return;
+        }
+        let LogRecord { first, others, .. } = &record;
+        let continued = (!others.is_empty()).then(|| others.trim_start_matches('\n'));
         let Process { pid, site, .. } = &*self.process;
         let LineSource { script, exchange, .. } = &self.source;
         match exchange {
-            Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "{text}"),
-            None => tracing::warn!(target: "script", site, script, pid, "{text}"),
+            Some(id) => tracing::warn!(target: "script", site, script, pid, %id, continued, "{first}"),
+            None => tracing::warn!(target: "script", site, script, pid, continued, "{first}"),
         }
-        self.explain(&text);
+        self.explain(first, others);
+    }
+
+    fn means_too_large(&self, text: &str) -> bool {
+        self.process.record_bytes_max.is_some() && text.contains(TOO_LARGE)
     }
 
     /// Logs what an error means that comes of a record mailbox. A write beyond the socket's buffer fails in the script (EMSGSIZE), so
     /// that the server does not see the record that is too large.
-    fn explain(&self, text: &str) {
+    fn explain(&self, first: &str, others: &str) {
         let pid = self.process.pid;
         let script = &*self.process.script();
         if let Some(bytes_max) = self.process.record_bytes_max
-            && text.contains(TOO_LARGE)
+            && (self.means_too_large(first) || self.means_too_large(others))
         {
             tracing::warn!(
                 target: "script",

@@ -181,6 +181,7 @@ mod tests {
             compression: CompressionSettings::default(),
             errors: ErrorSettings::default(),
             log: None,
+            blocks: Vec::new(),
         }]);
         Config::open(&settings, &[], None).unwrap()
     }

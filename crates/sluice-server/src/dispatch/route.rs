@@ -35,6 +35,8 @@ pub(crate) struct Route {
     pub origin: String,
     /// The administrator's comment.
     pub comment: Option<String>,
+    /// The names of the blocks that it uses.
+    pub blocks: Vec<String>,
     pub pattern: Pattern,
     pub when: Conditions,
     pub action: RouteAction,
@@ -128,6 +130,7 @@ impl Route {
         Ok(Route {
             origin: settings.origin.clone(),
             comment: settings.comment.clone(),
+            blocks: settings.blocks.clone(),
             pattern: settings.path.clone(),
             when: settings.when.clone(),
             action,

@@ -206,5 +206,6 @@ pub(crate) fn test_settings(hosts: &[&str], root: &std::path::Path) -> SiteSetti
         compression: CompressionSettings::default(),
         errors: ErrorSettings::default(),
         log: None,
+        blocks: Vec::new(),
     }
 }

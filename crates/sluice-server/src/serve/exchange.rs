@@ -21,6 +21,7 @@ use sluice_http::head;
 use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
 use sluice_http::request_id::UniqueId;
+use sluice_log::STATUS_CLIENT_LEFT;
 use sluice_net::active_exchange::ExchangeHandle;
 use sluice_net::connection::Connection;
 use sluice_net::service::HeadRefusal;
@@ -229,6 +230,11 @@ impl Exchange {
         }
     }
 
+    /// Notes that the client has left before the end of its request body.
+    pub(crate) fn note_departure(&mut self) {
+        self.entry.has_left = true;
+    }
+
     /// Notes that not everybody may have the response.
     pub(crate) fn set_private(&mut self) {
         self.is_private = true;
@@ -247,7 +253,10 @@ impl Exchange {
             return;
         }
         let RequestLine { method, uri, .. } = &self.line;
-        let status = Some(fault.status());
+        let status = match fault.is_departure() {
+            true => StatusCode::from_u16(STATUS_CLIENT_LEFT).ok(),
+            false => Some(fault.status()),
+        };
         match route {
             Some(route) => {
                 let text = format_args!("{method} {uri}: {fault} ({route})");

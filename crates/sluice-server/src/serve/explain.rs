@@ -113,6 +113,8 @@ pub struct Step {
     pub origin: String,
     /// The administrator's comment on it.
     pub comment: Option<String>,
+    /// The names of the blocks that it uses.
+    pub blocks: Vec<String>,
     /// The pattern of its paths.
     pub pattern: String,
     /// The effect on the request.
@@ -356,6 +358,7 @@ impl Rounds {
         round.steps.push(Step {
             origin: route.origin.clone(),
             comment: route.comment.clone(),
+            blocks: route.blocks.clone(),
             pattern: route.pattern.to_string(),
             outcome,
             changes,

@@ -117,6 +117,7 @@ pub(super) fn settings(root: &Path) -> Settings {
         compression: CompressionSettings::default(),
         errors: ErrorSettings::default(),
         log: None,
+        blocks: Vec::new(),
     };
     let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
     Settings {

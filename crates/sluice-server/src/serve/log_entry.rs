@@ -36,7 +36,9 @@ pub(crate) struct LogEntry {
     /// The fields that the log's format names.
     request_fields: RequestFields,
     response_fields: ResponseFields,
-    /// `None` until a head is made; then the line has 499, nginx's status for a client that left before the answer.
+    /// Whether the client has left before the end of its request body. A response is made for one that has only closed its sending side.
+    pub has_left: bool,
+    /// `None` until a head is made, and for a client that has left; then the line has 499, nginx's status for a client that left before the answer.
     status: Option<StatusCode>,
     pub body_bytes: u64,
     /// The kind of the answer, for the statistics.
@@ -88,6 +90,7 @@ impl LogEntry {
             handler: "-",
             user: None,
             file: None,
+            has_left: false,
             status: None,
             body_bytes: 0,
             answered: AnsweredBy::default(),
@@ -124,7 +127,7 @@ impl LogEntry {
 
     /// Notes the head of the response; `length` is the Content-Length that hyper will add.
     pub(crate) fn note_response(&mut self, status: StatusCode, fields: &HeaderMap, length: Option<u64>) {
-        self.status = Some(status);
+        self.status = (!self.has_left).then_some(status);
         let Some(log) = self.log.of(&self.logs) else { return };
         let names = &log.format.response_fields;
         if names.is_empty() {

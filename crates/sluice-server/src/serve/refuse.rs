@@ -52,13 +52,16 @@ pub(crate) fn request(exchange: &mut Exchange, request: &Request, fault: &Fault)
 }
 
 fn refuse(
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     fault: &Fault,
     route: Option<&RouteOfFault>,
     settings: &ErrorSettings,
     host: &str,
     fields: &HeaderMap,
 ) -> Response<ResponseBody> {
+    if fault.is_departure() {
+        exchange.note_departure();
+    }
     exchange.report(fault, route.map(|route| route as &dyn Display));
     let detail = PageDetail::of(settings.detail, exchange, host, fields);
     let subject = PageSubject {

@@ -16,6 +16,8 @@ pub struct RouteSettings {
     pub origin: String,
     /// The administrator's comment, for explanations and WATCH.
     pub comment: Option<String>,
+    /// The names of the blocks that it uses, for explanations.
+    pub blocks: Vec<String>,
     /// `/exact`, `/prefix/*` or, under the root, `*.cgi`, where `*` stands for any run of characters; or a regular
     /// expression.
     pub path: Pattern,
@@ -35,6 +37,7 @@ impl RouteSettings {
         RouteSettings {
             origin: String::new(),
             comment: None,
+            blocks: Vec::new(),
             path: Pattern::from(path),
             when: Conditions::default(),
             action,

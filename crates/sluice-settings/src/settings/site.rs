@@ -47,6 +47,8 @@ pub struct SiteSettings {
     pub errors: ErrorSettings,
     /// The site's own access log; `None` for the server's.
     pub log: Option<AccessLog>,
+    /// The names of the blocks that it uses, for explanations.
+    pub blocks: Vec<String>,
 }
 
 impl SiteSettings {
@@ -71,6 +73,8 @@ pub struct FileSettings {
     pub types: BTreeMap<String, String>,
     /// The charset of text whose type names none; empty if none is sent.
     pub charset: String,
+    /// Whether browsers must not guess other types of files (`X-Content-Type-Options: nosniff`).
+    pub nosniff: bool,
     /// Whether files are kept in the cache.
     pub cache: CacheUse,
     /// Whether directories without an index page are listed.
@@ -94,6 +98,7 @@ impl Default for FileSettings {
         FileSettings {
             types: BTreeMap::new(),
             charset: "utf-8".to_owned(),
+            nosniff: true,
             cache: CacheUse::On,
             listing: false,
             follow_links: FollowLinks::No,

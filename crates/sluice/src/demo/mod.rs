@@ -124,6 +124,7 @@ impl Site {
                 compression: CompressionSettings::default(),
                 errors,
                 log: None,
+                blocks: Vec::new(),
             }])
         };
         settings.sites[0].routes.extend(reports);

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory};
 use clap_complete::aot::{Shell, generate};
+use sluice_watch::{Item, Items};
 
 use crate::arguments::Arguments;
 
@@ -84,18 +85,74 @@ fn shown(command: &Command) -> Command {
     shown
 }
 
+/// The completions that are made of the command line.
+fn completions(shell: Shell) -> String {
+    let mut text = Vec::new();
+    generate(shell, &mut shown(&Arguments::command()), "sluice", &mut text);
+    String::from_utf8(text).expect("names and help are text")
+}
+
+/// Functions that complete values in bash: the generator knows only commands and options.
+fn values() -> String {
+    let items = Item::ALL.iter().map(|item| item.name());
+    let groups = Items::GROUPS.iter().map(|(name, _)| *name);
+    let words: Vec<&str> = items.chain(groups).collect();
+    include_str!("values.bash").replace("@ITEMS@", &words.join(" "))
+}
+
+/// The words that bash offers for the last of these, in a directory; `sluice` is a program that prints `output`.
+fn offered(directory: &Path, words: &[&str], output: &str) -> Vec<String> {
+    let script = directory.join("completions");
+    std::fs::write(&script, completions(Shell::Bash) + &values()).expect("a file");
+    let program = directory.join("sluice");
+    std::fs::write(&program, format!("#!/bin/sh\ncat <<'END'\n{output}\nEND\n")).expect("a program");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let commands = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _sluice_values \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["--norc", "-c", commands, "bash"])
+        .arg(script)
+        .arg(program)
+        .args(words)
+        .current_dir(directory);
+    let ran = bash.output().expect("bash");
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "");
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn bash_completes_items_scripts_ids_and_users() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("users"), "# staff:\nann:$hash\nbob:$hash\n").expect("a file");
+    let top = r#"{"requests":{"requests":[{"id":"Ab1","script":"/srv/a.py"},{"id": "Ac2"}]},"scripts":[{"script": "/srv/b.py"}]}"#;
+    let cases: [(&[&str], &str, &[&str]); 8] = [
+        (&["watch", "--items", "mapp"], "", &["mapping"]),
+        (&["watch", "-i", "usual,-mapp"], "", &["usual,-mapping"]),
+        (&["end", "A"], top, &["Ab1", "Ac2"]),
+        (&["end", "Ab"], top, &["Ab1"]),
+        (&["retire", "/srv"], top, &["/srv/a.py", "/srv/b.py"]),
+        (&["retire", "--server", "12", "/srv/b"], top, &["/srv/b.py"]),
+        (&["passwd", "users", ""], "", &["ann", "bob"]),
+        (&["passwd", "--delete", "users", "b"], "", &["bob"]),
+    ];
+    for (words, output, expected) in cases {
+        assert_eq!(offered(directory.path(), words, output), expected, "{words:?}");
+    }
+    // Without a server there is nothing to offer; options are those of the generator.
+    assert_eq!(offered(directory.path(), &["retire", "/srv"], "no server").len(), 0);
+    assert!(offered(directory.path(), &["retire", "--ser"], top).contains(&"--server".to_owned()));
+}
+
 #[test]
 fn completions_are_the_generated_ones_and_offer_no_hidden_command() {
-    let script = |shell: Shell| {
-        let mut text = Vec::new();
-        generate(shell, &mut shown(&Arguments::command()), "sluice", &mut text);
-        String::from_utf8(text).expect("names and help are text")
-    };
     // The names that each shell looks for.
     let files = [
-        ("sluice".to_owned(), script(Shell::Bash)),
-        ("_sluice".to_owned(), script(Shell::Zsh)),
-        ("sluice.fish".to_owned(), script(Shell::Fish)),
+        ("sluice".to_owned(), completions(Shell::Bash) + &values()),
+        ("_sluice".to_owned(), completions(Shell::Zsh)),
+        ("sluice.fish".to_owned(), completions(Shell::Fish)),
     ];
     let command = Arguments::command();
     for hidden in command.get_subcommands().filter(|below| below.is_hide_set()) {

@@ -1,6 +1,6 @@
 //! From an event to the body of a line: the message, then its fields as `key=value` or as members of a JSON object.
 //!
-//! Every deceptive character is escaped: a line is one line, whatever a client, a script or a file name contributed to it. The
+//! Every deceptive character is escaped: a line is one line, and further lines of a record begin with `CONTINUATION`, whatever a client, a script or a file name contributed to it. The
 //! module that logs is shown at level debug only. Lines that a script or its author caused begin with the category `script` or
 //! `watch`, so that no script can imitate a message of the server.
 
@@ -22,6 +22,12 @@ use super::style::Style;
 
 /// The field of tracing that holds the message.
 const MESSAGE: &str = "message";
+
+/// The field of tracing that holds further lines of a message, separated by newlines. No text of a script or client is its name.
+const CONTINUED: &str = "continued";
+
+/// The beginning of a line that continues a record: no record begins like it, so that no script can imitate one.
+const CONTINUATION: &str = "\n    | ";
 
 thread_local! {
     /// Whether this is the log's own thread. Its events are failures of the log's file, which cannot hold them.
@@ -79,7 +85,7 @@ fn text(event: &Event<'_>) -> String {
     if let Some(prefix) = prefix(event.metadata()) {
         text = format!("{prefix}: ");
     }
-    text + &fields.message + &fields.others
+    text + &fields.message + &fields.others + &fields.continued
 }
 
 /// The message and the fields of an event, escaped.
@@ -87,6 +93,7 @@ fn text(event: &Event<'_>) -> String {
 struct TextFields {
     message: String,
     others: String,
+    continued: String,
 }
 
 impl TextFields {
@@ -95,6 +102,10 @@ impl TextFields {
         // Writing to a string succeeds.
         let _ = match name {
             MESSAGE => Escaping::new(&mut self.message).write_str(value),
+            CONTINUED => value.split('\n').try_for_each(|line| {
+                self.continued.push_str(CONTINUATION);
+                Escaping::new(&mut self.continued).write_str(line)
+            }),
             _ if value.is_empty() || has_gap(value) => write!(Escaping::new(&mut self.others), " {name}={value:?}"),
             _ => write!(Escaping::new(&mut self.others), " {name}={value}"),
         };
@@ -108,7 +119,7 @@ impl Visit for TextFields {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            MESSAGE => self.add(field, value),
+            MESSAGE | CONTINUED => self.add(field, value),
             name => {
                 let _ = write!(Escaping::new(&mut self.others), " {name}={value:?}");
             }
@@ -119,6 +130,9 @@ impl Visit for TextFields {
 fn json(event: &Event<'_>) -> Vec<u8> {
     let mut fields = JsonFields::default();
     event.record(&mut fields);
+    if let Some(continued) = &fields.continued {
+        fields.message.extend(["\n", continued]);
+    }
     let mut members = message_member(&fields.message);
     if let Some(prefix) = prefix(event.metadata()) {
         members.extend_from_slice(b",\"source\":");
@@ -139,6 +153,7 @@ pub(super) fn message_member(message: &str) -> Vec<u8> {
 #[derive(Default)]
 struct JsonFields {
     message: String,
+    continued: Option<String>,
     others: Vec<u8>,
 }
 
@@ -152,7 +167,8 @@ impl JsonFields {
 
     fn add_text(&mut self, field: &Field, text: &str) {
         match field.name() {
-            MESSAGE => self.message = text.to_owned(),
+            MESSAGE => text.clone_into(&mut self.message),
+            CONTINUED => self.continued = Some(text.to_owned()),
             _ => self.add(field, |out| write_json_text(out, text)),
         }
     }
@@ -251,6 +267,30 @@ mod tests {
                 "{line:?}"
             );
         }
+    }
+
+    #[test]
+    fn further_lines_of_a_record_follow_the_details_and_imitate_no_record() {
+        let log = || {
+            let continued = Some("  File \"a\"\n2026-01-01T00:00:00.000Z ERROR forged\r\u{1b}[2J");
+            tracing::warn!(target: "script", pid = 7, continued, "Traceback");
+            tracing::warn!(target: "script", pid = 7, continued = None::<&str>, "one line");
+        };
+        let text = logged(false, log);
+        assert_eq!(
+            text,
+            [
+                "script: Traceback pid=7\n    |   File \"a\"\n    | 2026-01-01T00:00:00.000Z ERROR forged\\r\\u{1b}[2J",
+                "script: one line pid=7",
+            ]
+        );
+        let json = logged(true, log);
+        assert!(
+            json[0].starts_with(r#""message":"Traceback\u000a  File"#)
+                || json[0].starts_with(r#""message":"Traceback\n  File"#),
+            "{json:?}"
+        );
+        assert!(!json[0].contains("continued") && !json[0].contains('\n'), "{json:?}");
     }
 
     #[test]

@@ -44,7 +44,14 @@ impl Style {
         match &line.body {
             Body::Text(text) => {
                 out.extend_from_slice(self.head(line).as_bytes());
-                out.extend_from_slice(text.as_bytes());
+                match self {
+                    // Each line is an entry of the journal.
+                    Style::Journal => {
+                        let next = format!("\n<{}>", priority(line.level));
+                        out.extend_from_slice(text.replace('\n', &next).as_bytes());
+                    }
+                    Style::Plain | Style::Colour => out.extend_from_slice(text.as_bytes()),
+                }
             }
             Body::Json(members) => {
                 out.push(b'{');
@@ -146,6 +153,8 @@ mod tests {
     #[test]
     fn a_line_has_time_level_and_text() {
         let text = || Body::Text("draining a=1".to_owned());
+        let two = Body::Text("one\n    | <0>two".to_owned());
+        assert_eq!(shown(Style::Journal, Level::WARN, two), "<4>one\n<4>    | <0>two\n");
         assert_eq!(
             shown(Style::Plain, Level::WARN, text()),
             "2026-11-22T06:48:05.007Z WARN  draining a=1\n"

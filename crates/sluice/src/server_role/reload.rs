@@ -179,6 +179,7 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
         access_log: _,
         server_log: _,
         config_files: _,
+        warnings: _,
         source: _,
         core_dumps,
         control,

@@ -496,3 +496,26 @@ fn shrinking_file_truncates_the_response_and_removed_file_does_not() {
         }
     }
 }
+
+#[test]
+fn files_tell_browsers_not_to_guess_their_type_unless_the_site_or_a_route_says_otherwise() {
+    let server = Setup::new()
+        .file("a.txt", "a")
+        .file("plain/b.txt", "b")
+        .file("own/c.txt", "c")
+        .script("show", "printf 'Content-Type: text/plain\\n\\nscript'")
+        .route("path = \"/plain/*\"\nheaders = { remove = [\"X-Content-Type-Options\"] }")
+        .route("path = \"/own/*\"\nheaders = { set = { X-Content-Type-Options = \"other\" } }")
+        .start();
+    for (path, expected) in [
+        ("/a.txt", Some("nosniff")),
+        ("/a.txt", Some("nosniff")),
+        ("/plain/b.txt", None),
+        ("/own/c.txt", Some("other")),
+        ("/cgi-bin/show", None),
+    ] {
+        assert_eq!(server.get(path).field("x-content-type-options"), expected, "{path}");
+    }
+    let server = Setup::new().file("a.txt", "a").site("nosniff = false").start();
+    assert_eq!(server.get("/a.txt").field("x-content-type-options"), None);
+}

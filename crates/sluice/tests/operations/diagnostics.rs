@@ -315,3 +315,44 @@ fn a_terminal_gets_colours_unless_no_color_is_set() {
     let plain = check_on_terminal(&setup, Some("1"));
     assert!(plain.contains(" WARN  ") && !plain.contains('\u{1b}'), "{plain:?}");
 }
+
+#[test]
+fn a_traceback_is_one_record_and_no_line_of_it_imitates_another() {
+    const FORGED: &str = "2026-01-01T00:00:00.000Z ERROR forged";
+    let script = format!(
+        "#!/usr/bin/env python3\nimport os\nos.write(2, b'{FORGED} one\\n{FORGED} two\\x1b[2J\\n')\nraise ValueError('the cause')\n"
+    );
+    let server = Setup::new().script("fails", &script).start();
+    assert_eq!(server.get("/cgi-bin/fails").status, 502);
+    let cause = server.log_line("| ValueError: the cause");
+    assert!(cause.starts_with("    | ") && !cause.contains("site="), "{cause}");
+    let log = server.log();
+    let first = log
+        .lines()
+        .position(|line| line.contains("script: ") && line.contains("site="))
+        .unwrap();
+    let lines: Vec<&str> = log
+        .lines()
+        .skip(first)
+        .take_while(|line| !line.contains("ValueError"))
+        .collect();
+    assert!(lines[0].contains(" id=") && lines[0].contains("fails\""), "{log}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("    | Traceback (most recent call last):")),
+        "{log}"
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| *line == format!("    | {FORGED} two\\u{{1b}}[2J")),
+        "{log}"
+    );
+    assert!(!log.lines().any(|line| line.starts_with(FORGED)), "{log}");
+    // The fault of the exchange, which the process has caused, comes after what it has written.
+    assert!(
+        log.find("the cause").unwrap() < log.find("status=502").unwrap(),
+        "{log}"
+    );
+}

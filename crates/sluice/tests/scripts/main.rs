@@ -8,6 +8,7 @@ mod bad_scripts;
 mod callouts;
 mod cgi;
 mod cgiplus;
+mod cut_uploads;
 mod locked_pipes;
 mod memory_buffer;
 mod pools;

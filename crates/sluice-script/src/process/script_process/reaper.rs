@@ -69,6 +69,7 @@ pub(super) async fn reap(
     let mut requested = None;
     let end = loop {
         if let Some(number) = requested.take_if(|_| !errors.has_bytes()) {
+            errors.log_record();
             process.announce_errors(number);
         }
         tokio::select! {

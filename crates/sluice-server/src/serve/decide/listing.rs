@@ -108,7 +108,7 @@ impl ListingSite for View<'_> {
     }
 
     fn content_type(&self, name: &str) -> HeaderValue {
-        self.site.types.of(name)
+        self.site.types.of(name).value
     }
 
     fn template(&self) -> Option<&Template> {

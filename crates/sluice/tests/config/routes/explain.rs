@@ -53,6 +53,21 @@ fn explained<'l>(lines: &'l [String], label: &str) -> &'l str {
 }
 
 #[test]
+fn blocks_of_a_route_are_named_with_what_they_change() {
+    let setup = Setup::new()
+        .file("a.txt", "a")
+        .site("use = \"public\"")
+        .route("path = \"/*\"\nuse = [\"quiet\"]")
+        .sites("[blocks.public]\nindex = [\"a.txt\"]\n[blocks.quiet]\nlog = false");
+    setup.write_configuration();
+    let (lines, is_served) = explain(&setup, &["/a.txt"]);
+    assert!(is_served);
+    let ends = |line: &&String| line.ends_with(" /* yes; not logged; continues (use quiet)");
+    assert_eq!(lines.iter().filter(ends).count(), 1, "{lines:#?}");
+    assert!(explained(&lines, "answer").contains("a.txt"), "{lines:#?}");
+}
+
+#[test]
 fn every_route_is_listed_with_the_reason() {
     let setup = setup();
     let (lines, is_served) = explain(&setup, &["http://example.org:8080/user/42?x"]);
