@@ -16,8 +16,9 @@ use crate::response::Response;
 use crate::setup::{HEALTH, Setup};
 use crate::{DEADLINE, wait_until};
 
-/// The descriptors for each CGIplus process that the server keeps: pidfd, mailbox, memory, and two each of stdin, stderr and CGIPLUSIN.
-const DESCRIPTORS_PER_PROCESS: usize = 9;
+/// The descriptors for each CGIplus process that the server keeps, at most: memory, two each of mailbox, stdin, stderr, CGIPLUSIN and the socket of requests, and one of a
+/// pipe that was full.
+const DESCRIPTORS_PER_PROCESS: usize = 12;
 
 /// A running server.
 pub struct Server {

@@ -53,13 +53,14 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
         let applicant = pool.applicant(job.scripts.worker, script, job.request.client());
         let mut lease = pool.acquire(applicant, job.request.id, &events).await?;
         let (idle, age) = match lease.take() {
-            Some(idle) => match rebind_to_worker(&job, idle, &events)? {
-                Some(idle) => {
-                    note_use(|| lease.career(), &idle.process, &events);
-                    (idle, Age::Used)
-                }
-                None => continue,
-            },
+            Some(mut idle) => {
+                idle.channels.mailbox.take_late_newline().await;
+                let Some(idle) = rebind_to_worker(&job, idle, &events)? else {
+                    continue;
+                };
+                note_use(|| lease.career(), &idle.process, &events);
+                (idle, Age::Used)
+            }
             // Boxed, because most requests find a process.
             None => (Box::pin(start(&job, &mut lease, &events)).await?, Age::New),
         };

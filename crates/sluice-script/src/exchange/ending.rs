@@ -363,6 +363,15 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
         note_end(scripts, &process, &events);
         return None;
     }
+    if let Some(error) = channels.cgiplusin.take_problem() {
+        scripts.warn(format_args!(
+            "{}: the answers that it has not read cannot be taken out: {error}",
+            process.describe()
+        ));
+        process.stop(EndCause::Unusable);
+        note_end(scripts, &process, &events);
+        return None;
+    }
     match &mut channels.segment {
         Some(segment) => segment.end_exchange(),
         // A thread that prepared a buffer has lost it.

@@ -416,8 +416,8 @@ impl Relay {
             return Poll::Ready(read);
         }
         if self.process.poll_exit(context).is_ready() {
-            if self.channels.mailbox.is_being_read() {
-                return Poll::Pending;
+            if self.channels.mailbox.needs_thread() {
+                return self.poll_read(context);
             }
             // The last bytes are still read. A process that holds the mailbox open after that has left the process group, and
             // the server does not wait for it.
@@ -472,8 +472,8 @@ impl Relay {
         match read {
             Ok(Some(bytes)) => {
                 if self.state == State::Unread {
-                    let is_all_read = self.channels.cgiplusin.is_empty();
-                    self.first_output = Some(FirstOutput { bytes, is_all_read });
+                    let read = self.channels.cgiplusin.reading();
+                    self.first_output = Some(FirstOutput { bytes, read });
                 } else {
                     self.push(bytes);
                 }
@@ -557,8 +557,10 @@ impl Relay {
                 self.pump = None;
                 self.channels.input = None;
             }
-        } else if let Some(input) = self.channels.input.as_mut().filter(|input| input.is_truncated()) {
-            // The last bytes of the body may still be on their way.
+        } else if self.has_body
+            && let Some(input) = self.channels.input.as_mut().filter(|input| !input.is_settled())
+        {
+            // The last bytes of the body may still be on their way, also when its client has left.
             let _ = input.poll_flushed(context);
         }
         Ok(())

@@ -53,7 +53,7 @@ pub(crate) struct BlockedRead {
 }
 
 /// Starts to find on which of these channels the main thread of a process waits in read(2); `None` if it does something else.
-pub(crate) fn find(probe: &Probe, channels: [Option<ChannelId>; 2]) -> JoinHandle<Option<BlockedRead>> {
+pub(crate) fn find(probe: &Probe, channels: [Option<ChannelId>; 3]) -> JoinHandle<Option<BlockedRead>> {
     let probe = probe.clone();
     spawn_blocking(move || {
         let observation = probe.observe()?;

@@ -78,6 +78,11 @@ impl Input {
         self.pipe.poll_flushed(context)
     }
 
+    /// Whether all bytes are in the pipe, and it is not to end after them.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.pipe.is_flushed() && !self.pipe.is_truncated()
+    }
+
     /// Whether all bytes are in the pipe.
     pub(crate) fn is_flushed(&self) -> bool {
         self.pipe.is_flushed()
@@ -88,11 +93,6 @@ impl Input {
         if self.can_be_cut {
             self.pipe.truncate();
         }
-    }
-
-    /// Whether `end_early` has taken effect, or will.
-    pub(crate) fn is_truncated(&self) -> bool {
-        self.pipe.is_truncated()
     }
 
     /// Whether `restore` has something to do. One system call.

@@ -5,14 +5,17 @@
 //! of the bytes (`relay`).
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_passcred;
 use sluice_settings as settings;
+use tokio::time::timeout;
 
 use crate::process::pipe_end::PipeEnd;
 use crate::process::pipe_reader::PipeReader;
@@ -29,6 +32,9 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// How many times larger than the largest chunk to come the memory of the last one may be, so that it is used again.
 const LARGER_MAX: usize = 4;
+
+/// How long a newline may take that is taken out of a pipe.
+const LATE_NEWLINE_MAX: Duration = Duration::from_secs(2);
 
 /// After a chunk that fills less than this part of its room, that of a long reply is halved.
 const LITTLE_SHARE: usize = 8;
@@ -92,9 +98,9 @@ impl Mailbox {
         }
     }
 
-    /// Whether a thread reads it: the task is woken when it has.
-    pub(crate) fn is_being_read(&self) -> bool {
-        matches!(self, Mailbox::Pipe(pipe) if pipe.shared().is_being_read())
+    /// Whether a thread has to read it first, or does: `poll_read` says when it has.
+    pub(crate) fn needs_thread(&self) -> bool {
+        matches!(self, Mailbox::Pipe(pipe) if pipe.shared().has_bytes())
     }
 
     /// The bytes or the record that are there at this moment; `WouldBlock` if there are none.
@@ -117,13 +123,23 @@ impl Mailbox {
         }
     }
 
+    /// Has a thread take out the newline that may follow the end sentinel, if the mailbox is a pipe and has something: `silence` then tells the rest.
+    pub(crate) async fn take_late_newline(&mut self) {
+        if let Mailbox::Pipe(pipe) = self
+            && pipe.shared().has_bytes()
+        {
+            // A script that keeps the pipe locked is ended.
+            let _ = timeout(LATE_NEWLINE_MAX, poll_fn(|context| pipe.poll_late_newline(context))).await;
+        }
+    }
+
     /// Whether anything has arrived between two replies. Always asks the kernel: what the event loop knows is as old as its last turn.
     pub(crate) fn silence(&self) -> Silence {
         if let Mailbox::Pipe(pipe) = self {
-            // What it has written is found when the next reply is read.
-            return match pipe.shared().has_ended() {
-                true => Silence::Closed,
-                false => Silence::Kept,
+            return match pipe.shared() {
+                shared if shared.has_bytes() => Silence::Broken,
+                shared if shared.has_ended() => Silence::Closed,
+                _ => Silence::Kept,
             };
         }
         let mut bytes = [0; 64];

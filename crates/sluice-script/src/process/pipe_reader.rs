@@ -65,6 +65,34 @@ impl PipeReader {
         &self.shared
     }
 
+    /// Ready when a thread has read what there was, and a newline that was all of it is gone.
+    pub(crate) fn poll_late_newline(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if state.bytes == b"\n" {
+            state.bytes.clear();
+        }
+        let has_been_read = !state.bytes.is_empty() || state.is_at_end;
+        if state.is_working {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        drop(state);
+        if has_been_read || !self.shared.end.events(PollFlags::IN).contains(PollFlags::IN) {
+            return Poll::Ready(());
+        }
+        self.begin(self.shared.lock(), context);
+        Poll::Pending
+    }
+
+    /// Has a thread read.
+    fn begin(&self, mut state: MutexGuard<'_, State>, context: &Context<'_>) {
+        state.is_working = true;
+        state.waker = Some(context.waker().clone());
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        self.shared.end.perform(Work::Transfer(shared));
+    }
+
     /// The next bytes; `None` at the end.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         loop {
@@ -81,11 +109,7 @@ impl PipeReader {
             }
             let events = self.shared.end.events(PollFlags::IN);
             if events.contains(PollFlags::IN) {
-                state.is_working = true;
-                state.waker = Some(context.waker().clone());
-                drop(state);
-                let shared = Arc::clone(&self.shared);
-                self.shared.end.perform(Work::Transfer(shared));
+                self.begin(state, context);
                 return Poll::Pending;
             }
             if events.intersects(PollFlags::HUP | PollFlags::ERR) {
@@ -117,12 +141,6 @@ impl ReaderShared {
         let is_at_end = self.lock().is_at_end;
         let has_hung_up = || self.end.events(PollFlags::IN).contains(PollFlags::HUP);
         (is_at_end || has_hung_up()) && !self.has_bytes()
-    }
-
-    /// Whether a thread reads it, or has read what nobody has taken yet.
-    pub(crate) fn is_being_read(&self) -> bool {
-        let state = self.lock();
-        state.is_working || !state.bytes.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

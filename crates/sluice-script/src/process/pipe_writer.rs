@@ -193,10 +193,10 @@ impl PipeWriter {
         Ok(())
     }
 
-    /// Whether nothing is left in the queue or in the pipe. What a thread is writing at this moment counts as read, because a script may answer before the thread has
-    /// come back. One system call, which takes no lock of the pipe.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.shared.lock().queue.is_empty() && self.shared.read.events(PollFlags::IN).is_empty()
+    /// Whether a thread is writing the last bytes at this moment: a script may have read them, and may answer, before the thread has come back.
+    pub(crate) fn is_writing_last(&self) -> bool {
+        let state = self.shared.lock();
+        state.is_working && state.queue.is_empty()
     }
 
     /// Whether the script has read everything. One system call, which takes no lock of the pipe.
@@ -229,12 +229,9 @@ impl PipeWriter {
         Poll::Pending
     }
 
-    /// Forgets an answer of `poll_unread` that nobody has taken.
+    /// Forgets a question of `poll_unread`, and its answer.
     pub(crate) fn forget_count(&self) {
-        let mut state = self.shared.lock();
-        if let Count::Known(_) = state.count {
-            state.count = Count::Unknown;
-        }
+        self.shared.lock().count = Count::Unknown;
     }
 
     /// Takes out what the script has not read, and returns how many bytes there were. A pipe without a writing end gets one again.
@@ -316,10 +313,16 @@ impl WriterShared {
         state.awaits_room = false;
         if state.write.is_none() {
             drop(state);
-            let write = open_again(self.read.as_fd(), OFlags::WRONLY)?;
-            let write = Arc::new(self.read.writing(write));
+            let opened = open_again(self.read.as_fd(), OFlags::WRONLY);
+            let opened = opened.map(|write| Arc::new(self.read.writing(write)));
             state = self.lock();
-            state.write = Some(write);
+            match opened {
+                Ok(write) => state.write = Some(write),
+                Err(error) => {
+                    state.end_job();
+                    return Err(error);
+                }
+            }
         }
         state.end_job();
         Ok(taken? + waiting)
@@ -354,10 +357,13 @@ impl Transfer for WriterShared {
             state.awaits_room = !rest.is_empty();
             state.is_broken |= matches!(written, Written::Broken) && state.write.is_some();
             state.queue.splice(..0, rest);
-            if let Some(unread) = unread {
+            if let Some(unread) = unread
+                && state.count == Count::Wanted
+            {
                 state.count = Count::Known(unread + state.queue.len() as u64);
             }
-            if state.awaits_room {
+            // Somebody may have asked while the bytes were written.
+            if state.awaits_room && state.count != Count::Wanted {
                 return state.end_job();
             }
             bytes.clear();

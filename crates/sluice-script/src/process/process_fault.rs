@@ -68,6 +68,10 @@ pub(crate) enum Violation {
     Output(OutputFault),
     /// Output arrived before the script had read its request: it belongs to an earlier one, or the script does not read requests.
     BeforeRequest,
+    /// Output arrived while the script had not read all of its request from the pipe: it may belong to an earlier one.
+    WithinRequest,
+    /// The process has asked for its requests by the socket, and waits for one on CGIPLUSIN.
+    AwaitsOtherChannel,
     /// The script is made for the other mode; what to do about it.
     WrongMode(WrongMode, String),
     /// The process waits for its next request, and has not ended its reply.
@@ -231,6 +235,13 @@ impl Display for Violation {
             Violation::BeforeRequest => {
                 out.write_str("wrote to its mailbox before it had read the request (CGIPLUSIN)")
             }
+            Violation::WithinRequest => out.write_str(
+                "wrote to its mailbox before it had read all of the request (CGIPLUSIN), so that it is not known which request the output belongs to: read \
+                 up to the end of the variables first",
+            ),
+            Violation::AwaitsOtherChannel => out.write_str(
+                "waits for a request on CGIPLUSIN, and has asked for its requests by the socket (CGIPLUS: socket): they come by descriptor 5 (CGIPLUSSOCK)",
+            ),
             Violation::WrongMode(how, advice) => {
                 let what = match how {
                     WrongMode::AwaitsRequest => {

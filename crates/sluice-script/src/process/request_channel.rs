@@ -7,13 +7,17 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use crate::process::request_pipe::RequestPipe;
+use crate::process::request_pipe::{Reading, RequestPipe};
 use crate::process::request_socket::RequestSocket;
 
 /// The server's end of the channel for requests and answers.
 pub(crate) struct RequestChannel {
     pipe: RequestPipe,
     socket: Socket,
+    /// A callout of this exchange was answered.
+    has_answered: bool,
+    /// Answers could not be taken out.
+    problem: Option<io::Error>,
 }
 
 /// The socket for requests, if there is one.
@@ -30,8 +34,6 @@ struct Requests {
     record: Vec<u8>,
     /// Bytes of the record that have been sent.
     sent: usize,
-    /// A callout of this exchange was answered, by the pipe.
-    has_answered: bool,
 }
 
 impl RequestChannel {
@@ -40,6 +42,8 @@ impl RequestChannel {
         RequestChannel {
             pipe,
             socket: socket.map_or(Socket::None, Socket::Offered),
+            has_answered: false,
+            problem: None,
         }
     }
 
@@ -55,7 +59,13 @@ impl RequestChannel {
         RequestChannel {
             pipe: self.pipe.rebind(),
             socket,
+            ..self
         }
+    }
+
+    /// Whether requests come by the socket.
+    pub(crate) fn comes_by_socket(&self) -> bool {
+        matches!(self.socket, Socket::Chosen(_))
     }
 
     /// Whether the next request can come by the socket: within the first request, and if they do already.
@@ -70,7 +80,6 @@ impl RequestChannel {
                 socket,
                 record: Vec::new(),
                 sent: 0,
-                has_answered: false,
             }),
             Socket::Offered(_) => Socket::None,
             other => other,
@@ -79,20 +88,19 @@ impl RequestChannel {
 
     /// The buffer for a new request, which `flush` passes on. It is empty between exchanges.
     pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
+        self.has_answered = false;
         let buffer = self.pipe.begin();
         let Socket::Chosen(requests) = &mut self.socket else {
             return buffer;
         };
         requests.record.clear();
-        (requests.sent, requests.has_answered) = (0, false);
+        requests.sent = 0;
         &mut requests.record
     }
 
     /// Adds an answer. Fails if the script leaves too many unread.
     pub(crate) fn add(&mut self, answer: &[u8]) -> io::Result<()> {
-        if let Socket::Chosen(requests) = &mut self.socket {
-            requests.has_answered = true;
-        }
+        self.has_answered = true;
         self.pipe.add(answer)
     }
 
@@ -135,11 +143,12 @@ impl RequestChannel {
         }
     }
 
-    /// Whether nothing of the request waits or is in the channel: the script has read it. One system call.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// How much of the request the script has read. One system call at most; exact for the socket.
+    pub(crate) fn reading(&self) -> Reading {
         match &self.socket {
-            Socket::Chosen(requests) => requests.is_all_read(),
-            _ => self.pipe.is_empty(),
+            Socket::Chosen(requests) if requests.is_unread() => Reading::NotAll,
+            Socket::Chosen(_) => Reading::Begun,
+            _ => self.pipe.reading(),
         }
     }
 
@@ -154,13 +163,17 @@ impl RequestChannel {
     /// Whether the script has left answers unread that its library would take for those to later callouts: where requests come by the pipe, it finds them before
     /// the next one. One system call, if there were answers.
     pub(crate) fn has_stale_answers(&self) -> bool {
-        matches!(&self.socket, Socket::Chosen(requests) if requests.has_answered) && !self.pipe.is_all_read()
+        self.has_answered && self.can_use_socket() && !self.pipe.is_all_read()
     }
 
     /// Takes out the answers that the script has left unread.
     pub(crate) async fn discard_answers(&mut self) {
-        // If it fails, the pipe is locked, and the process is ended for that.
-        let _ = self.pipe.take_all().await;
+        self.problem = self.pipe.take_all().await.err();
+    }
+
+    /// Why it cannot be used for another request, if that is so.
+    pub(crate) fn take_problem(&mut self) -> Option<io::Error> {
+        self.problem.take()
     }
 
     /// Takes the request out of the channel again, so that the script can no longer read it. False if it has read any of it: then

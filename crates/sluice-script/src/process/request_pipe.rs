@@ -12,6 +12,17 @@ use crate::process::pipe_writer::PipeWriter;
 /// Bytes of unread answers beyond the pipe's capacity.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
+/// How much of its request a script has read at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Something: all of it, where it comes by the pipe.
+    Begun,
+    /// It is not known: a thread is writing the last bytes.
+    BeingWritten,
+    /// Not all of it, and perhaps nothing.
+    NotAll,
+}
+
 /// The writing end of CGIPLUSIN.
 pub(crate) struct RequestPipe {
     pipe: PipeWriter,
@@ -108,9 +119,14 @@ impl RequestPipe {
         unread >= self.delivered && (self.delivered == 0 || !self.pipe.is_all_read())
     }
 
-    /// Whether nothing of the request waits or is in the pipe: the script has read it. One system call.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.pipe.is_empty()
+    /// How much of the request the script has read, as far as poll(2) says it. One system call at most.
+    pub(crate) fn reading(&self) -> Reading {
+        match () {
+            () if !self.waiting.is_empty() => Reading::NotAll,
+            () if self.pipe.is_writing_last() => Reading::BeingWritten,
+            () if self.pipe.is_all_read() => Reading::Begun,
+            () => Reading::NotAll,
+        }
     }
 
     /// Whether the script has read all that was written since `begin`, and nothing waits to be written. One system call.

@@ -108,7 +108,7 @@ fn a_request_for_a_process_that_locks_cgiplusin_is_given_to_another_one() {
     // The first process only.
     let text = "first = not os.path.exists(os.environ['TEST_DIR'] + '/was')\nopen(os.environ['TEST_DIR'] + '/was', 'w')\n\
                 while variables := accept():\n    if first:\n        hold(os.open('/dev/fd/3', os.O_WRONLY))\n    put(HEAD + b'first' if first else HEAD + b'second')\n    finish()\n    \
-                events('done')";
+                events('done')\n    if first:\n        wait()";
     let server = python(setup, "holds", text).cgiplus("max = 1").start();
     assert_eq!(server.get("/cgiplus-bin/holds").text(), "first");
     assert_eq!(events.line(), "done");

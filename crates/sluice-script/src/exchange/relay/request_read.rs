@@ -17,6 +17,7 @@ use crate::exchange::pump::Pump;
 use crate::process::idle_timer::Expired;
 use crate::process::input::Input;
 use crate::process::process_fault::Violation;
+use crate::process::request_pipe::Reading;
 
 /// How long the answer to the question may take what a script has read.
 const READ_ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -24,8 +25,8 @@ const READ_ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The first output since the request was sent.
 pub(super) struct FirstOutput {
     pub(super) bytes: Bytes,
-    /// Whether the script had read everything when these bytes were taken. The mailbox is read first, then the pipe is asked.
-    pub(super) is_all_read: bool,
+    /// How much the script had read when these bytes were taken. The mailbox is read first, then the channel is asked.
+    pub(super) read: Reading,
 }
 
 /// The part of its request that the script had read when it wrote.
@@ -82,11 +83,14 @@ impl Relay {
         let Some(first) = &self.first_output else {
             return Poll::Ready(Ok(()));
         };
-        let read = if first.is_all_read {
+        let read = if first.read == Reading::Begun {
             RequestRead::BeforeOutput
         } else {
             match self.channels.cgiplusin.poll_is_unread(context) {
                 Poll::Ready(true) => RequestRead::Nothing,
+                Poll::Ready(false) if first.read == Reading::BeingWritten && self.channels.cgiplusin.is_all_read() => {
+                    RequestRead::BeforeOutput
+                }
                 Poll::Ready(false) => RequestRead::Perhaps,
                 // A script that keeps the pipe locked is ended.
                 Poll::Pending => {
@@ -115,7 +119,10 @@ impl Relay {
                 .process(|| "the script has read its request, and writes its reply".into());
         } else if !self.scanner.is_late_newline(bytes) {
             self.state = self.state.overtake();
-            return Err(self.fault(Violation::BeforeRequest));
+            return Err(self.fault(match read {
+                RequestRead::Perhaps => Violation::WithinRequest,
+                _ => Violation::BeforeRequest,
+            }));
         }
         Ok(())
     }

@@ -61,9 +61,10 @@ impl Relay {
     }
 
     /// The channels from which the script reads its request.
-    pub(super) fn input_channels(&self) -> [Option<ChannelId>; 2] {
+    pub(super) fn input_channels(&self) -> [Option<ChannelId>; 3] {
+        let cgiplusin = &self.channels.cgiplusin;
         let input = self.channels.input.as_ref().map(Input::as_fd);
-        [Some(self.channels.cgiplusin.as_fd()), input].map(|fd| fd.and_then(ChannelId::of))
+        [Some(cgiplusin.as_fd()), Some(cgiplusin.answers_fd()), input].map(|fd| fd.and_then(ChannelId::of))
     }
 
     /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
@@ -81,6 +82,9 @@ impl Relay {
                 (!self.state.has_head() && reads(Some(cgiplusin.as_fd()))).then_some(Violation::AwaitsNextRequest)
             }
             Delivery::Record(_) if self.state.is_unread() && cgiplusin.is_unread() => {
+                if cgiplusin.comes_by_socket() && found.is_alone && reads(Some(cgiplusin.answers_fd())) {
+                    return Some(Violation::AwaitsOtherChannel);
+                }
                 reads_input().then_some(Violation::AwaitsMoreInput)
             }
             _ if !found.is_alone => None,

@@ -102,6 +102,61 @@ fn requests_come_by_the_socket_after_the_first_one_if_the_script_asks_for_it_the
 }
 
 #[test]
+fn an_answer_that_is_left_in_the_first_request_is_taken_for_none_in_the_second() {
+    let text = CHANNELS.replace("way == b\"leave\"", "way == b\"leave\" or count == 1");
+    let server = Setup::new().cgiplus("max = 1").python("both", &text).start();
+    let ask = |query: &str| server.get(&format!("/cgiplus-bin/both?{query}")).text().to_owned();
+    let text = ask("ask");
+    assert!(text.starts_with("1 3 200 OK"), "{text}");
+    assert_eq!(ask("then"), "2 5 none|200 OK");
+}
+
+/// A script that writes its head as soon as it has read the first line of its request, which comes by the socket after the first one.
+const HASTY: &str = r#"
+count = 0
+while True:
+    requests = os.fdopen(int(os.environ["CGIPLUSSOCK"]) if count else 3, "rb", buffering=0, closefd=False)
+    if not requests.readline():
+        break
+    put(HEAD + b"%d" % requests.fileno())
+    while requests.readline() != b"\n":
+        pass
+    count += 1
+    if count == 1:
+        put(ESC + b"\n!CGIPLUS: socket\n" + EOT + b"\n")
+    finish()
+"#;
+
+#[test]
+fn a_script_may_write_before_it_has_read_all_of_its_request_from_the_socket() {
+    let server = Setup::new().cgiplus("max = 1").python("hasty", HASTY).start();
+    for number in [3, 5, 5, 5] {
+        assert_eq!(
+            server.get("/cgiplus-bin/hasty").text(),
+            number.to_string(),
+            "{}",
+            server.log()
+        );
+    }
+}
+
+/// A script that asks for the socket, and goes on with CGIPLUSIN.
+const MISTAKEN: &str = r#"
+requests = cgiplusin
+while read_request(requests):
+    put(ESC + b"\n!CGIPLUS: socket\n" + EOT + b"\n" + HEAD + b"once")
+    finish()
+"#;
+
+#[test]
+fn a_script_that_asks_for_the_socket_and_does_not_read_it_is_found_at_once() {
+    let server = Setup::new().cgiplus("max = 1").python("mistaken", MISTAKEN).start();
+    assert_eq!(server.get("/cgiplus-bin/mistaken").text(), "once");
+    assert_eq!(server.get("/cgiplus-bin/mistaken").status, 502);
+    server.log_line("has asked for its requests by the socket");
+}
+
+#[test]
 fn the_socket_is_closed_after_a_first_request_that_has_not_asked_for_it() {
     let server = Setup::new().cgiplus("max = 1").python("both", CHANNELS).start();
     let ask = |query: &str| server.get(&format!("/cgiplus-bin/both?{query}")).text().to_owned();

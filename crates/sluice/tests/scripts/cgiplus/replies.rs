@@ -43,8 +43,12 @@ while variables := accept():
             time.sleep(0.05)
 "#;
 
-/// Keys of a route: requests come by CGIPLUSIN, or by the socket.
-const CHANNELS: [&str; 2] = ["", ", environment = { BY_SOCKET = \"1\" }"];
+/// Keys of a route: requests come by CGIPLUSIN, or by the socket, and replies by a socket or a pipe.
+const CHANNELS: [&str; 3] = [
+    "",
+    ", environment = { BY_SOCKET = \"1\" }",
+    ", environment = { BY_SOCKET = \"1\" }, mailbox = \"pipe\"",
+];
 
 const WAYS: [&str; 9] = ["", "/twice", "", "/late", "", "/listed", "/often", "", "/child"];
 
@@ -158,6 +162,45 @@ fn assert_other_process_replies_by(channel: &str, request: &str) {
         "{line}"
     );
     assert_eq!(server.log_lines(1, "stopped, because it wrote").len(), 1);
+}
+
+#[test]
+fn output_between_two_requests_is_no_reply_whatever_the_mailbox_is() {
+    for mailbox in ["stream", "pipe", "record"] {
+        let keys = format!("max = 1, kill_grace = \"100ms\", mailbox = \"{mailbox}\"");
+        let text = "import subprocess\nwhile variables := accept():\n    who = variables['QUERY_STRING'].encode()\n    put(HEAD + b'page of ' + who + b'\\n')\n    finish()\n    \
+                    if who == b'late':\n        put(HEAD + b'page of late\\n')\n        finish()\n        report('written')\n";
+        let server = Setup::new().cgiplus(&keys).python("pages", text).start();
+        let written = server.setup().event_fifo("written");
+        assert_eq!(
+            server.get("/cgiplus-bin/pages?late").text(),
+            "page of late\n",
+            "{mailbox}"
+        );
+        written.line();
+        assert_eq!(
+            server.get("/cgiplus-bin/pages?next").text(),
+            "page of next\n",
+            "{mailbox}"
+        );
+    }
+}
+
+#[test]
+fn a_newline_that_follows_the_sentinel_late_is_no_output() {
+    for mailbox in ["stream", "pipe"] {
+        let keys = format!("max = 1, mailbox = \"{mailbox}\"");
+        let text = "while accept():\n    put(HEAD + b'%d' % os.getpid() + EOF)\n    wait_at('gate')\n    put(b'\\n')\n    report('written')\n";
+        let server = Setup::new().cgiplus(&keys).python("pages", text).start();
+        let (written, mut gate) = (server.setup().event_fifo("written"), server.setup().gate("gate"));
+        let ask = || server.get("/cgiplus-bin/pages").text().to_owned();
+        let first = ask();
+        gate.open();
+        written.line();
+        assert_eq!(ask(), first, "{mailbox}: {}", server.log());
+        gate.open();
+        written.line();
+    }
 }
 
 #[test]

@@ -232,6 +232,37 @@ fn an_engine_of_this_server_learns_that_a_client_has_left_within_its_body_and_st
     }
 }
 
+/// Waits at a gate of the test before it reads.
+const WAITS: &str = r#"
+report("begun")
+open(os.environ["TEST_DIR"] + "/gate").readline()
+length = int(variables["CONTENT_LENGTH"])
+report("got", "%d of %d" % (len(body(length)), length))
+put(HEAD + b"done")
+"#;
+
+#[test]
+fn a_body_that_has_arrived_reaches_an_engine_also_after_its_client_has_left() {
+    let server = setup("max = 1, client_grace = \"1m\"").file("rte/waits", WAITS).start();
+    let (begun, got) = (server.setup().event_fifo("begun"), server.setup().event_fifo("got"));
+    let mut gate = server.setup().gate("gate");
+    let first = ran(&server.get("/rte/a.test")).1;
+    // More than the pipe holds, and less than waits beside it.
+    for (exchanges, bytes) in [(2, 60_000), (4, 90_000)] {
+        let mut client = server.connect();
+        client.send(format!(
+            "POST /rte/waits HTTP/1.1\r\nHost: test\r\nContent-Length: {bytes}\r\n\r\n"
+        ));
+        begun.line();
+        client.send(vec![b'x'; bytes]);
+        drop(client);
+        server.access_lines(exchanges);
+        gate.open();
+        assert_eq!(got.line(), format!("{bytes} of {bytes}"));
+        assert_eq!(ran(&server.get("/rte/a.test")).1, first, "{}", server.log());
+    }
+}
+
 #[test]
 fn another_engine_whose_client_leaves_within_its_body_never_takes_a_part_for_all_of_it() {
     let server = setup("max = 1, client_grace = \"200ms\"")

@@ -21,6 +21,7 @@ my @identity;                   # device and inode of descriptors 1 and 2
 # The largest request, all its variables together. A server that sends more is broken.
 use constant RECORD_BYTES_MAX => 16 << 20;
 use constant BODY_AT_ONCE     => 65536;
+use constant PRIVATE_FROM     => 200;
 use constant PIPE_BYTES_MIN   => 4096;
 
 sub open_all {
@@ -67,8 +68,12 @@ sub open_for_library {
 # The server can send requests by a socket after the first one, if it is asked.
 sub open_socket {
     my $number = $ENV{CGIPLUSSOCK} // '';
-    return unless $number =~ /^[0-9]+$/ && open $socket, '<&=', $number;
-    fcntl $socket, 2, 1;
+    return unless $number =~ /^[0-9]+$/ && open my $given, '<&=', $number;
+    return unless -S $given;
+    # A high number, which scripts do not close by chance: F_DUPFD_CLOEXEC of Linux.
+    my $copy = fcntl($given, 1030, PRIVATE_FROM) || fcntl $given, 1030, 6;
+    $copy && open $socket, '<&=', $copy;
+    close $given;
 }
 
 # Appends what is there to `$pending`, and waits if nothing is. False at the end.
@@ -76,7 +81,9 @@ sub read_more {
     my ($from, $bytes) = @_;
     while (1) {
         my $count = sysread $from, $pending, $bytes, length $pending;
-        return $count if defined $count || !$!{EINTR};
+        return $count if $count;
+        next if !defined $count && $!{EINTR};
+        return defined $count ? 0 : undef;
     }
 }
 
@@ -89,7 +96,9 @@ sub next_record {
         return $record if $record;
         return if length $pending > RECORD_BYTES_MAX;
         if ($from) {
-            next if read_more($from, 65536);
+            my $count = read_more($from, 65536);
+            next if $count;
+            return if !defined $count; # the server gives the request to another process
             # The server has not heard of it: requests come by the pipe.
             undef $socket;
             undef $from;
