@@ -558,7 +558,7 @@ impl Relay {
                 self.channels.input = None;
             }
         } else if self.has_body
-            && let Some(input) = self.channels.input.as_mut().filter(|input| !input.is_settled())
+            && let Some(input) = self.channels.input.as_mut().filter(|input| !input.is_idle())
         {
             // The last bytes of the body may still be on their way, also when its client has left.
             let _ = input.poll_flushed(context);

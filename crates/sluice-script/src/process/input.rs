@@ -79,7 +79,7 @@ impl Input {
     }
 
     /// Whether all bytes are in the pipe, and it is not to end after them.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.pipe.is_flushed() && !self.pipe.is_truncated()
     }
 

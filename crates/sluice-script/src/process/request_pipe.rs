@@ -17,7 +17,7 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 pub(crate) enum Reading {
     /// Something: all of it, where it comes by the pipe.
     Begun,
-    /// It is not known: a thread is writing the last bytes.
+    /// Unknown: a thread is writing the last bytes.
     BeingWritten,
     /// Not all of it, and perhaps nothing.
     NotAll,
