@@ -69,36 +69,88 @@ const PREFIXES: [&str; 10] = [
 /// Names among `NAMES` that every program has, and that its server process makes. The ones of an owner belong to the launcher.
 const USUAL: [&str; 4] = ["PATH", "HOME", "USER", "LOGNAME"];
 
+/// By the first byte of a name: the lengths of the names in `NAMES` that begin with it, a bit for each. Most variables of a request are none of them by their length.
+const LENGTHS: [u32; 256] = {
+    let mut lengths = [0; 256];
+    let mut number = 0;
+    while number < NAMES.len() {
+        let name = NAMES[number].as_bytes();
+        assert!(name.len() < 32, "there is a bit for it");
+        lengths[name[0] as usize] |= 1 << name.len();
+        number += 1;
+    }
+    lengths
+};
+
+/// Whether a beginning in `PREFIXES` has this first byte.
+const IS_FIRST_OF_PREFIX: [bool; 256] = {
+    let mut first = [false; 256];
+    let mut number = 0;
+    while number < PREFIXES.len() {
+        first[PREFIXES[number].as_bytes()[0] as usize] = true;
+        number += 1;
+    }
+    first
+};
+
 /// Removes from an environment the variables that name code, except these entries `NAME=value`. Those that every program has stay unless it runs as
 /// the owner of a file.
 pub(crate) fn remove_code_variables(environment: &mut Vec<u8>, permitted: &[Vec<u8>], is_owner: bool) {
     let is_kept = |entry: &[u8]| {
-        let whole = entry.strip_suffix(b"\0").unwrap_or(entry);
-        let is_usual = || !is_owner && USUAL.iter().any(|usual| usual.as_bytes() == name_of(whole));
-        !names_code(whole) || is_usual() || permitted.iter().any(|permitted| permitted == whole)
+        let is_usual = || !is_owner && USUAL.iter().any(|usual| usual.as_bytes() == name_of(entry));
+        !names_code(entry) || is_usual() || permitted.iter().any(|permitted| permitted == entry)
     };
-    let entries = || environment.split_inclusive(|byte| *byte == 0);
-    if !entries().all(is_kept) {
-        let kept: Vec<&[u8]> = entries().filter(|entry| is_kept(entry)).collect();
-        *environment = kept.concat();
+    let mut kept = Vec::new();
+    let (mut begin, mut unchanged) = (0, 0);
+    while begin < environment.len() {
+        let length = memchr::memchr(0, &environment[begin..]).map_or(environment.len() - begin, |end| end + 1);
+        let entry = &environment[begin..begin + length];
+        if !is_kept(entry.strip_suffix(b"\0").unwrap_or(entry)) {
+            kept.extend_from_slice(&environment[unchanged..begin]);
+            unchanged = begin + length;
+        }
+        begin += length;
+    }
+    if unchanged > 0 {
+        kept.extend_from_slice(&environment[unchanged..]);
+        *environment = kept;
     }
 }
 
 /// Whether a variable names code, or directories with code, by its name or an entry `NAME=value`.
 #[must_use]
 pub fn names_code(entry: &[u8]) -> bool {
+    let Some(&first) = entry.first() else { return false };
+    if LENGTHS[usize::from(first)] == 0 && !IS_FIRST_OF_PREFIX[usize::from(first)] {
+        return false;
+    }
     let name = name_of(entry);
-    NAMES.iter().any(|known| known.as_bytes() == name)
-        || PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+    let has_length = name.len() < 32 && LENGTHS[usize::from(first)] & 1 << name.len() != 0;
+    has_length && NAMES.iter().any(|known| known.as_bytes() == name)
+        || IS_FIRST_OF_PREFIX[usize::from(first)] && PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
 }
 
 fn name_of(entry: &[u8]) -> &[u8] {
-    entry.split(|byte| *byte == b'=').next().unwrap_or_default()
+    &entry[..memchr::memchr(b'=', entry).unwrap_or(entry.len())]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_name_and_each_beginning_is_known() {
+        for name in NAMES.into_iter().chain(PREFIXES) {
+            assert!(names_code(name.as_bytes()), "{name}");
+            assert!(names_code(format!("{name}=value").as_bytes()), "{name}");
+            assert!(!names_code(format!("X{name}=value").as_bytes()), "{name}");
+        }
+        for name in NAMES {
+            let has_prefix = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            assert_eq!(names_code(format!("{name}_=value").as_bytes()), has_prefix, "{name}");
+        }
+        assert!(!names_code(b"") && !names_code(b"=value"));
+    }
 
     #[test]
     fn variables_that_name_code_come_from_the_configuration_alone() {
