@@ -114,7 +114,7 @@ impl Launcher {
 
     /// Starts the threads, and removes directories for temporary files that servers of the same user have left behind.
     ///
-    /// Call it early: each thread reserves five descriptor numbers permanently, and only if they are low does a start
+    /// Call it early: each thread reserves six descriptor numbers permanently, and only if they are low does a start
     /// cost the same however many connections are open.
     ///
     /// # Errors
