@@ -22,6 +22,7 @@ mod html;
 mod logs;
 mod machine;
 pub mod metrics;
+mod metrics_of_scripts;
 mod overview;
 pub mod prometheus;
 mod requests;

@@ -1,6 +1,6 @@
 //! The state of a server in the OpenMetrics text format, for Prometheus and others.
 //!
-//! Names have their unit at the end, counters `_total`; no label has values that clients choose. The dashboard in `packaging/grafana` and
+//! Names have their unit at the end, counters `_total`; no label has values that clients choose. Those of scripts are bounded in number (`metrics_of_scripts`). The dashboard in `packaging/grafana` and
 //! the alert rules in `packaging/prometheus` use these names, and tests compare them.
 
 use std::collections::HashMap;
@@ -14,8 +14,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use sluice_report::histogram::Times;
+use sluice_report::scripts::Scripts;
 use sluice_report::status::{CertificateStatus, Status};
 use sluice_report::traffic::Counts;
+
+use crate::metrics_of_scripts::{ScriptCounts, ScriptName, by_script};
 
 /// The media type of the text (OpenMetrics 1.0, "Protocol Negotiation").
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -39,6 +42,8 @@ const BOUNDS: [f64; 21] = {
 pub struct Measured {
     /// The state of the server.
     pub status: Status,
+    /// The script processes.
+    pub scripts: Scripts,
     /// The version of the program.
     pub version: &'static str,
     /// The resident memory of the server in bytes, without its script processes; `None` if it is unknown.
@@ -70,6 +75,7 @@ impl Collector for Families {
         let measured = self.0.lock().map_err(|_| fmt::Error)?;
         let mut out = Out(encoder);
         out.process(&measured)?;
+        out.scripts(&measured.scripts)?;
         out.status(&measured.status)
     }
 }
@@ -135,6 +141,61 @@ impl Out<'_> {
         for certificate in certificates {
             let labels = [("certificate", certificate.file.as_str())];
             metric.encode_family(&labels)?.encode_gauge(&certificate.expires)?;
+        }
+        Ok(())
+    }
+
+    fn scripts(&mut self, scripts: &Scripts) -> fmt::Result {
+        let counts = by_script(scripts);
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let labels_of = |[site, script, mode]: &ScriptName| {
+            [
+                ("site", site.clone()),
+                ("script", script.clone()),
+                ("mode", mode.clone()),
+            ]
+        };
+        for (name, help, value) in [
+            (
+                "sluice_script_pool_processes",
+                "Running processes of a script",
+                (|counts| counts.processes) as fn(&ScriptCounts) -> u64,
+            ),
+            (
+                "sluice_script_pool_waiting",
+                "Requests that wait for a process of a script",
+                |counts| counts.waiting,
+            ),
+        ] {
+            let mut metric = self.descriptor(name, help, None, MetricType::Gauge)?;
+            for (script, counts) in &counts {
+                metric.encode_family(&labels_of(script))?.encode_gauge(&value(counts))?;
+            }
+        }
+        let help = "Processes started for a script";
+        let mut metric = self.descriptor("sluice_script_pool_started", help, None, MetricType::Counter)?;
+        for (script, counts) in &counts {
+            let labels = labels_of(script);
+            let mut member = metric.encode_family(&labels)?;
+            member.encode_counter(&counts.started, None::<&NoExemplar<u64>>)?;
+        }
+        let help = "Requests for a script that got no process, by the reason";
+        let mut metric = self.descriptor("sluice_script_pool_refused", help, None, MetricType::Counter)?;
+        for (script, ScriptCounts { refused, .. }) in &counts {
+            for (reason, count) in [
+                ("queue_full", refused.queue_full),
+                ("timed_out", refused.timed_out),
+                ("no_room", refused.no_room),
+                ("client_share", refused.client_share),
+                ("backed_off", refused.backed_off),
+            ] {
+                let [site, script, mode] = labels_of(script);
+                let labels = [site, script, mode, ("reason", reason.to_owned())];
+                let mut member = metric.encode_family(&labels)?;
+                member.encode_counter(&count, None::<&NoExemplar<u64>>)?;
+            }
         }
         Ok(())
     }
@@ -274,6 +335,7 @@ mod tests {
 
     use super::*;
     use sluice_report::histogram::{BUCKETS, bucket_of};
+    use sluice_report::scripts::Pool;
     use sluice_report::traffic::Traffic;
 
     fn measured(micros: &[u64]) -> Measured {
@@ -296,6 +358,16 @@ mod tests {
                 }],
                 ..Status::default()
             },
+            scripts: Scripts {
+                pools: vec![Pool {
+                    script: "/s\"x".to_owned(),
+                    mode: "cgi".to_owned(),
+                    site: "a".to_owned(),
+                    started: 9,
+                    ..Pool::default()
+                }],
+                ..Scripts::default()
+            },
             version: "1.0",
             memory_bytes: Some(5),
             descriptors: None,
@@ -312,6 +384,9 @@ mod tests {
             "# UNIT sluice_process_resident_memory_bytes bytes",
             "sluice_process_resident_memory_bytes 5",
             "sluice_process_cpu_seconds_total 0.5",
+            "sluice_script_pool_started_total{site=\"a\",script=\"/s\\\"x\",mode=\"cgi\"} 9",
+            "sluice_script_pool_processes{site=\"a\",script=\"/s\\\"x\",mode=\"cgi\"} 0",
+            "sluice_script_pool_refused_total{site=\"a\",script=\"/s\\\"x\",mode=\"cgi\",reason=\"queue_full\"} 0",
             "sluice_info{version=\"1.0\"} 1",
             "sluice_certificate_expiry_time_seconds{certificate=\"/c.pem\"} 7",
             "# TYPE sluice_http_first_byte_seconds histogram",

@@ -28,6 +28,7 @@ fn respond(ask: Ask) -> PageResponse {
             let process = machine::process();
             metrics::encode(Measured {
                 status: state.status(),
+                scripts: state.resources.report(),
                 version: env!("CARGO_PKG_VERSION"),
                 memory_bytes: process.memory_bytes,
                 descriptors: process.descriptors,
