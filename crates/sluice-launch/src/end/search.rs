@@ -8,7 +8,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::end::pidfd;
 use crate::end::session::{Stat, all_processes, children, has_threads};
@@ -17,6 +17,9 @@ use crate::users::own_user::own_uid;
 
 /// Processes that are opened in one search, each of which needs a descriptor until it is killed.
 const OPENED_MAX: usize = 64;
+
+/// The time after which a search begins no further visits because others took too long.
+const VISITS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The signs by which all processes that a script has started are recognized.
 #[derive(Clone)]
@@ -101,7 +104,7 @@ impl Pass {
             others: families::running(),
             known,
         });
-        visit_trees(&search, unknown, user.unwrap_or_else(own_uid), |orphan, tree| {
+        let left = visit_trees(&search, unknown, user.unwrap_or_else(own_uid), |orphan, tree| {
             pass.is_conclusive &= tree.is_conclusive;
             pass.add(tree.members);
             zombies.extend(tree.zombies);
@@ -109,6 +112,7 @@ impl Pass {
                 judgement.remember(orphan, since);
             }
         });
+        pass.is_conclusive &= left.is_empty();
         pass
     }
 
@@ -140,15 +144,23 @@ impl Pass {
 }
 
 /// Visits orphans with all processes below them, in their order, on a thread of this user, and passes on what was found. Orphans that take too long are given up.
-fn visit_trees(search: &Arc<Search>, orphans: Vec<i32>, user: u32, mut pass_on: impl FnMut(i32, Tree)) {
+/// Returns those that are left because so many took too long.
+fn visit_trees(
+    search: &Arc<Search>,
+    orphans: Vec<i32>,
+    user: u32,
+    mut pass_on: impl FnMut(i32, Tree),
+) -> VecDeque<i32> {
+    let began = Instant::now();
     let mut left = VecDeque::from(orphans);
-    while !left.is_empty() {
+    while !left.is_empty() && began.elapsed() < VISITS_TIMEOUT {
         let trees = begin_visits(search, left.iter().copied().collect(), user);
         if trees.recv_timeout(slow_reads::TIMEOUT).is_err() {
             // There is no thread. This one waits at most for processes of the user whose script has ended.
-            return left
-                .into_iter()
-                .for_each(|orphan| pass_on(orphan, search.visit_tree(orphan)));
+            for orphan in left.drain(..) {
+                pass_on(orphan, search.visit_tree(orphan));
+            }
+            break;
         }
         while let Some(orphan) = left.pop_front() {
             let Ok(Some(tree)) = trees.recv_timeout(slow_reads::TIMEOUT) else {
@@ -158,6 +170,7 @@ fn visit_trees(search: &Arc<Search>, orphans: Vec<i32>, user: u32, mut pass_on: 
             pass_on(orphan, tree);
         }
     }
+    left
 }
 
 /// Begins to visit orphans. The first message says that it has begun; each further one is about an orphan.

@@ -69,7 +69,7 @@ impl fmt::Display for Survivors {
 /// that has `mark` in its environment or the sign of its descendants (`rlimit_mark`), by SIGTERM and SIGKILL, and waits for their end. The leader must have exited and must not be reaped yet. No other
 /// script may have the mark in its environment; an empty one marks nothing.
 ///
-/// Reads the process table and waits: not for an event loop. Returns within three seconds.
+/// Reads the process table and waits: not for an event loop. Returns within three seconds, or seven if somebody hinders it (`search`).
 ///
 /// # Errors
 /// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.

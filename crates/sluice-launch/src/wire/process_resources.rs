@@ -69,7 +69,7 @@ impl Belongings {
         may_have_left_processes(self.cgroup.as_ref())
     }
 
-    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for six
+    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for ten
     /// seconds at most.
     pub(crate) fn end_descendants(&self) -> Result<(), Survivors> {
         end_left_processes(self.cgroup.as_ref(), self.pid, &self.mark)

@@ -47,7 +47,7 @@ const MESSAGES_IN_A_TURN: usize = 64;
 /// Questions that are answered at once; further ones are answered with what is known without looking: nothing.
 const QUESTIONS_MAX: usize = 64;
 
-/// The threads for ends that take longer. A user has 64 of them: an end takes six seconds at most, unless a process of the user has the kernel wait.
+/// The threads for ends that take longer. A user has 64 of them: an end takes ten seconds at most, unless a process of the user has the kernel wait.
 /// Those that wait are as many as there are processes and questions.
 const ENDS: Bounds = Bounds {
     name: "launcher-end",
