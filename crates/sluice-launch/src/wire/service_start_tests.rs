@@ -213,8 +213,18 @@ fn starts_that_wait_are_bounded_in_number() {
     scene.service.join().unwrap().unwrap();
 }
 
-/// A process that traces others, and waits for none of them. `None` if it may not.
-fn tracer_of(pids: &[i32]) -> Option<std::process::Child> {
+/// A process that traces others, and waits for none of them, until this is dropped.
+struct Tracer(std::process::Child);
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A process that traces these. `None` if it may not.
+fn tracer_of(pids: &[i32]) -> Option<Tracer> {
     let pids = pids.to_owned();
     let seize = move || {
         const NOTHING: usize = 0;
@@ -228,7 +238,7 @@ fn tracer_of(pids: &[i32]) -> Option<std::process::Child> {
     let mut tracer = std::process::Command::new("/bin/sleep");
     // SAFETY: system calls, nothing else. A process goes on tracing after its exec.
     match unsafe { tracer.arg("1000").pre_exec(seize) }.spawn() {
-        Ok(tracer) => Some(tracer),
+        Ok(tracer) => Some(Tracer(tracer)),
         // The Yama security module (kernel.yama.ptrace_scope).
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
         Err(error) => panic!("{error}"),
@@ -244,7 +254,7 @@ fn processes_that_another_one_traces_are_bounded_and_reaped_when_it_has_gone() {
         scene.launch(number, &program(&["/bin/sleep", "1000"]));
         pids.push(scene.started(number).0);
     }
-    let Some(mut tracer) = tracer_of(&pids) else { return };
+    let Some(tracer) = tracer_of(&pids) else { return };
     let mut problems = Vec::new();
     for (number, pid) in (0..).zip(&pids) {
         // SAFETY: takes numbers only.
@@ -262,8 +272,7 @@ fn processes_that_another_one_traces_are_bounded_and_reaped_when_it_has_gone() {
         text.contains("8 processes of user ") && text.contains("(ptrace)"),
         "{text}"
     );
-    tracer.kill().unwrap();
-    tracer.wait().unwrap();
+    drop(tracer);
     let began = std::time::Instant::now();
     while pids.iter().any(|pid| is_alive(*pid)) {
         assert!(began.elapsed() < DEADLINE, "they are zombies");
