@@ -9,4 +9,6 @@ pub(crate) mod pidfd;
 pub(crate) mod proc_state;
 pub(crate) mod remove_tree;
 pub(crate) mod rlimit_mark;
+mod search;
 pub(crate) mod session;
+mod slow_reads;

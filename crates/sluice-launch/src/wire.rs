@@ -11,4 +11,5 @@ pub(crate) mod process_resources;
 pub(crate) mod program_wire;
 pub(crate) mod remote;
 pub(crate) mod service;
+pub(crate) mod traced;
 pub(crate) mod waiting;

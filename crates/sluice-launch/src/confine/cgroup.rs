@@ -136,8 +136,8 @@ impl CgroupLimits {
 }
 
 impl Cgroups {
-    /// Creates the cgroup of this server, and removes those that servers of the same user have left behind, with their
-    /// processes.
+    /// Creates the cgroup of this server, and removes those that servers of the same user have left behind, with their processes. Nobody else can open
+    /// it: whoever can open a directory can hold its lock (getdents64(2) into memory that does not answer), and nothing is created in it then.
     ///
     /// # Errors
     /// There is no cgroup of version 2, or the server may not create others below its own.
@@ -145,7 +145,7 @@ impl Cgroups {
         let base = base()?;
         remove_abandoned(&base);
         let failed = |error: io::Error| NoCgroups(format!("none can be created in {}: {error}", base.display()));
-        let own = OwnDirectory::create(&base, PREFIX, 0o755).map_err(failed)?;
+        let own = OwnDirectory::create(&base, PREFIX, 0o700).map_err(failed)?;
         Ok(Arc::new(Cgroups {
             base,
             own,

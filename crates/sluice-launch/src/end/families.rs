@@ -31,6 +31,8 @@ struct Verdict {
     since: Instant,
     /// One judgement may fall into an execve(2), when the environment cannot be read.
     is_sure: bool,
+    /// The judgement took too long: the orphan is not judged again.
+    is_given_up: bool,
 }
 
 /// A script runs from now on. `began` is the time before its process was created.
@@ -56,6 +58,17 @@ pub(crate) fn retain_unknown(orphans: &mut Vec<i32>, leader: i32) {
     orphans.retain(|orphan| families.is_unknown(*orphan, leader));
 }
 
+/// Leaves the orphans that were not given up.
+pub(crate) fn retain_readable(orphans: &mut Vec<i32>) {
+    let families = families();
+    orphans.retain(|orphan| !families.verdicts.get(orphan).is_some_and(|verdict| verdict.is_given_up));
+}
+
+/// The judgement of an orphan took too long: from now on it belongs to nobody. Called while no orphan is reaped.
+pub(crate) fn give_up(orphan: i32) {
+    families().give_up(orphan);
+}
+
 /// Remembers the script of an orphan, which was judged from this time on. Called while no orphan is reaped.
 pub(crate) fn remember(orphan: i32, leader: Option<i32>, since: Instant) {
     families().remember(orphan, leader, since);
@@ -75,7 +88,7 @@ impl Families {
     fn begin(&mut self, leader: i32, mark: &Arc<str>, began: Instant) {
         if self.last.is_some_and(|last| last >= began) {
             self.verdicts
-                .retain(|_, verdict| verdict.leader.is_some() || verdict.since < began);
+                .retain(|_, verdict| verdict.leader.is_some() || verdict.is_given_up || verdict.since < began);
             self.last = self.verdicts.values().map(|verdict| verdict.since).max();
         }
         self.running.insert(leader, Arc::clone(mark));
@@ -95,16 +108,35 @@ impl Families {
         }
     }
 
+    fn give_up(&mut self, orphan: i32) {
+        let verdict = Verdict {
+            leader: None,
+            since: Instant::now(),
+            is_sure: true,
+            is_given_up: true,
+        };
+        self.verdicts.insert(orphan, verdict);
+    }
+
     /// An orphan of nobody is judged twice.
     fn remember(&mut self, orphan: i32, leader: Option<i32>, since: Instant) {
         let before = self.verdicts.get(&orphan).copied();
+        if before.is_some_and(|verdict| verdict.is_given_up) {
+            return;
+        }
         let before = before.filter(|verdict| leader.is_none() && verdict.leader.is_none());
         let since = before.map_or(since, |verdict| verdict.since);
         if leader.is_none() {
             self.last = self.last.max(Some(since));
         }
         let is_sure = leader.is_some() || before.is_some();
-        self.verdicts.insert(orphan, Verdict { leader, since, is_sure });
+        let verdict = Verdict {
+            leader,
+            since,
+            is_sure,
+            is_given_up: false,
+        };
+        self.verdicts.insert(orphan, verdict);
     }
 }
 
@@ -131,6 +163,19 @@ mod tests {
         assert!(families.is_unknown(orphan, leader));
         families.end(leader);
         assert!(families.running.is_empty());
+    }
+
+    #[test]
+    fn an_orphan_that_was_given_up_is_not_judged_again_whichever_script_begins() {
+        let (orphan, leader) = (6, 7);
+        let mut families = Families::default();
+        let began = Instant::now();
+        families.give_up(orphan);
+        families.begin(leader, &Arc::from("mark"), began);
+        families.remember(orphan, Some(leader), began);
+        assert!(!families.is_unknown(orphan, leader));
+        families.end(leader);
+        assert!(!families.is_unknown(orphan, leader + 1));
     }
 
     #[test]

@@ -11,17 +11,20 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::end::pidfd::is_unreaped;
 use crate::end::{families, orphan_user};
 
 /// The list of the main thread's children, if this process is a subreaper.
 static CHILDREN: OnceLock<File> = OnceLock::new();
 
 /// Held while orphans are listed and reaped. No other code reaps children of the main thread, so the list only grows
-/// meanwhile, and each number in it stays that of the same process.
+/// meanwhile, and each number in it stays that of the same process. Nobody who holds it looks up a file of /proc/PID: any user can hold the lock of that
+/// directory (getdents64(2) into memory that does not answer), and the thread that serves everybody would wait.
 static REAPING: Mutex<()> = Mutex::new(());
 
 /// How long the end of all orphans may take: SIGKILL takes effect at once, except for one that waits for a disk.
@@ -61,11 +64,13 @@ pub(crate) fn are_listed() -> bool {
     CHILDREN.get().is_some()
 }
 
-/// Reaps the orphans that have exited. Blocks no longer than it takes to list the others. Called once a second, because
-/// an orphan may exit at any time.
+/// Reaps the orphans that have exited, unless another thread does so at this moment. Does not block. Called once a second, because an orphan may exit
+/// at any time.
 pub fn reap_orphans() {
-    if CHILDREN.get().is_some() {
-        let _ = list();
+    if let Some(children) = CHILDREN.get()
+        && let Ok(_reaping) = REAPING.try_lock()
+    {
+        let _ = reap_listed(children);
     }
 }
 
@@ -98,6 +103,11 @@ pub(crate) fn list() -> io::Result<Option<Orphans>> {
         return Ok(None);
     };
     let _reaping = keep_unreaped();
+    reap_listed(children).map(Some)
+}
+
+/// Does the work of `list` for a caller that holds `REAPING`.
+fn reap_listed(children: &File) -> io::Result<Orphans> {
     let mut pids = parse(&read_all(children)?);
     let listed = pids.len();
     pids.retain(|pid| {
@@ -109,11 +119,19 @@ pub(crate) fn list() -> io::Result<Option<Orphans>> {
         is_left
     });
     let has_reaped = pids.len() < listed;
-    Ok(Some(Orphans { pids, has_reaped }))
+    Ok(Orphans { pids, has_reaped })
+}
+
+/// Notes something under the number of an orphan, unless it has been reaped: its number may have passed to another process then.
+pub(crate) fn note_unreaped(orphan: BorrowedFd<'_>, note: impl FnOnce()) {
+    let _unreaped = keep_unreaped();
+    if is_unreaped(orphan) {
+        note();
+    }
 }
 
 /// Keeps the number of each orphan that of the same process, until it is dropped.
-pub(crate) fn keep_unreaped() -> MutexGuard<'static, ()> {
+fn keep_unreaped() -> MutexGuard<'static, ()> {
     REAPING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -107,22 +107,52 @@ pub fn kill_group(pid: i32, signal: Signal) -> io::Result<()> {
 /// # Errors
 /// `ESRCH`: it has been reaped. `EPERM`: it runs as a user whom the server may not signal.
 pub fn kill(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    send(pidfd, signal.number())
+}
+
+fn send(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> io::Result<()> {
     const INFO: usize = 0;
     const FLAGS: libc::c_uint = 0;
     // SAFETY: takes numbers and a null pointer, which stands for the information that kill(2) sends.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd.as_raw_fd(),
-            signal.number(),
-            INFO,
-            FLAGS,
-        )
-    };
+    let done = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, INFO, FLAGS) };
     if done < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Opens a process by its number. Waits for nothing.
+pub(crate) fn open(pid: i32) -> io::Result<OwnedFd> {
+    const FLAGS: libc::c_uint = 0;
+    // SAFETY: takes numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, FLAGS) };
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just created it; nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether a process has not been reaped, so that its number is still its own.
+pub(crate) fn is_unreaped(pidfd: BorrowedFd<'_>) -> bool {
+    const NO_SIGNAL: libc::c_int = 0;
+    match send(pidfd, NO_SIGNAL) {
+        // EPERM: it is there.
+        Err(error) => error.raw_os_error() != Some(libc::ESRCH),
+        Ok(()) => true,
+    }
+}
+
+/// The real user of a process (PIDFD_GET_INFO, Linux 6.13). Waits for nothing, other than a file of /proc. `None` if the kernel does not say.
+pub(crate) fn user_of(pidfd: BorrowedFd<'_>) -> Option<u32> {
+    // SAFETY: numbers, for which all zeros is a valid value.
+    let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+    let users = u64::from(libc::PIDFD_INFO_CREDS);
+    info.mask = users;
+    // SAFETY: `info` is valid for the kernel to read and write; its size is part of the number of the call.
+    let done = unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+    (done == 0 && info.mask & users != 0).then_some(info.ruid)
 }
 
 /// Reaps a child whose start failed. Waits for its exit, which follows at once.

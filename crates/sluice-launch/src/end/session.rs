@@ -6,14 +6,13 @@
 //! number is that of its leader. The kernel does not reuse a number while its process is an unreaped zombie, nor while a
 //! session of that number has a member. So the processes of a session are killed while its leader is a zombie.
 //!
-//! Here: finding and killing them. Not here: the usual case, in which there are none (`orphans::has_orphans`), and the
+//! Here: killing them. Not here: finding them (`search`), the usual case, in which there are none (`orphans::has_orphans`), and the
 //! process group, which kill(2) reaches (`pidfd`).
 
 use std::collections::HashSet;
 use std::fmt;
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -21,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::end::pidfd::{Signal, kill};
-use crate::end::rlimit_mark;
+use crate::end::pidfd::{Signal, kill, open};
+use crate::end::search::{Family, Member, Pass};
 use crate::end::{families, orphan_user, orphans};
 
 /// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits
@@ -44,9 +43,6 @@ const TERM_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// More processes than this get no SIGTERM: a script that starts so many could start more meanwhile.
 const TERM_PROCESSES_MAX: usize = 16;
-
-/// Processes killed in one round, each of which needs a descriptor.
-const ROUND_PROCESSES_MAX: usize = 64;
 
 /// Processes that a script has left behind and that cannot be ended.
 #[derive(Debug)]
@@ -73,34 +69,49 @@ impl fmt::Display for Survivors {
 /// that has `mark` in its environment or the sign of its descendants (`rlimit_mark`), by SIGTERM and SIGKILL, and waits for their end. The leader must have exited and must not be reaped yet. No other
 /// script may have the mark in its environment; an empty one marks nothing.
 ///
-/// Reads the process table and waits: not for an event loop. Returns within three seconds.
+/// Reads the process table and waits: not for an event loop. Returns within three seconds, or seven if somebody hinders it (`search`).
 ///
 /// # Errors
 /// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.
 pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
-    let family = Family { session: leader, mark };
+    let family = Family {
+        session: leader,
+        mark: Arc::from(mark),
+    };
     let began = Instant::now();
     let mut zombies = HashSet::new();
-    terminate(&Pass::of(family, &mut zombies).members, |pid| {
-        Stat::read(pid).is_some_and(|stat| family.has(pid, stat))
-    });
+    terminate_members(Pass::of(&family, &mut zombies).members);
     loop {
-        let pass = Pass::of(family, &mut zombies);
+        let pass = Pass::of(&family, &mut zombies);
         let waited = began.elapsed();
         if pass.members.is_empty() && (pass.is_conclusive || waited >= SEARCH_TIMEOUT) {
             return Ok(());
         }
         if waited >= END_TIMEOUT {
-            return Err(Survivors { pids: pass.members });
+            let pids = pass.members.iter().map(|member| member.pid).collect();
+            return Err(Survivors { pids });
         }
-        let round = pass.members.iter().take(ROUND_PROCESSES_MAX);
-        let killed: Vec<OwnedFd> = round.filter_map(|pid| kill_member(*pid, family)).collect();
-        if killed.is_empty() {
+        let pidfds: Vec<OwnedFd> = pass.members.into_iter().filter_map(|member| member.pidfd).collect();
+        for pidfd in &pidfds {
+            // Fails for a process that the server may not signal; it is a survivor then.
+            let _ = kill(pidfd.as_fd(), Signal::Kill);
+        }
+        if pidfds.is_empty() {
             // None was found, or there is no descriptor left.
             std::thread::sleep(PAUSE);
         }
-        wait_for_exits(&killed, ROUND_TIMEOUT);
+        wait_for_exits(&pidfds, ROUND_TIMEOUT);
     }
+}
+
+/// Sends SIGTERM to members of a session, as `terminate` does.
+fn terminate_members(members: Vec<Member>) {
+    if members.len() > TERM_PROCESSES_MAX {
+        return;
+    }
+    let mut pidfds: Vec<OwnedFd> = members.into_iter().filter_map(|member| member.pidfd).collect();
+    pidfds.retain(|pidfd| kill(pidfd.as_fd(), Signal::Terminate).is_ok());
+    wait_for_exits(&pidfds, TERM_TIMEOUT);
 }
 
 /// Sends SIGTERM to processes, if they are few, and waits until they have exited, no longer than `TERM_TIMEOUT`. `is_member` checks
@@ -165,10 +176,10 @@ const SEARCH_ALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The processes below a script process, and the orphans of all scripts with those below them.
 fn started_by(leader: i32) -> impl Iterator<Item = i32> {
-    let orphans = orphans::list()
-        .ok()
-        .flatten()
-        .map_or_else(Vec::new, |orphans| orphans.pids);
+    let listed = orphans::list().ok().flatten();
+    let mut orphans = listed.map_or_else(Vec::new, |orphans| orphans.pids);
+    families::retain_readable(&mut orphans);
+    orphan_user::retain_own(&mut orphans, leader);
     let mut unvisited: Vec<i32> = children(leader).into_iter().chain(orphans).collect();
     std::iter::from_fn(move || {
         let pid = unvisited.pop()?;
@@ -220,187 +231,13 @@ fn has_open(pid: i32, name: &Path) -> bool {
     })
 }
 
-/// The signs by which all processes that a script has started are recognized.
-#[derive(Clone, Copy)]
-struct Family<'a> {
-    session: i32,
-    mark: &'a str,
-}
-
-impl Family<'_> {
-    fn has(self, pid: i32, stat: Stat) -> bool {
-        stat.session == self.session || Signs::read(pid, stat).are_of(self)
-    }
-}
-
-/// The signs of a process that is in no session of a script.
-struct Signs {
-    session: i32,
-    /// The environment that it was started with.
-    environment: Vec<u8>,
-    leader: Option<i32>,
-}
-
-impl Signs {
-    fn read(pid: i32, stat: Stat) -> Signs {
-        Signs {
-            session: stat.session,
-            // Unreadable if it belongs to another user, or does not let itself be read (PR_SET_DUMPABLE, prctl(2)).
-            environment: fs::read(format!("/proc/{pid}/environ")).unwrap_or_default(),
-            leader: rlimit_mark::leader_of(pid),
-        }
-    }
-
-    fn are_of(&self, family: Family<'_>) -> bool {
-        let mark = family.mark.as_bytes();
-        let is_marked = || !mark.is_empty() && self.environment.windows(mark.len()).any(|bytes| bytes == mark);
-        self.session == family.session || self.leader == Some(family.session) || is_marked()
-    }
-}
-
-/// One search for the processes of a session.
-struct Pass {
-    /// The processes that have not exited.
-    members: Vec<i32>,
-    /// No process can have escaped the search. One that exits during it hands its children to the main thread, whose list was read before.
-    is_conclusive: bool,
-}
-
-impl Pass {
-    /// `zombies` are the zombies of the pass before, and then of this one: the children of such a process were handed on before this pass.
-    fn of(family: Family<'_>, zombies: &mut HashSet<i32>) -> Pass {
-        let since = Instant::now();
-        let listed = orphans::list().ok().flatten();
-        let are_all = listed.is_none();
-        let (mut first, has_reaped) = match listed {
-            Some(orphans) => (orphans.pids, orphans.has_reaped),
-            None => (all_processes(), false),
-        };
-        if !are_all {
-            families::retain_unknown(&mut first, family.session);
-            orphan_user::retain_own(&mut first, family.session);
-        }
-        let others = match first.is_empty() || are_all {
-            true => Vec::new(),
-            false => families::running(),
-        };
-        let known = std::mem::take(zombies);
-        let mut search = Search {
-            family,
-            others: &others,
-            known: &known,
-            zombies,
-            members: Vec::new(),
-            is_conclusive: !has_reaped,
-        };
-        for pid in first {
-            if are_all {
-                search.visit(pid);
-            } else if let Some(judgement) = search.visit_tree(pid) {
-                judgement.remember(pid, since);
-            }
-        }
-        Pass {
-            is_conclusive: search.is_conclusive || are_all,
-            members: search.members,
-        }
-    }
-}
-
-/// A search in progress.
-struct Search<'a> {
-    family: Family<'a>,
-    /// The other scripts that run.
-    others: &'a [(i32, Arc<str>)],
-    /// The zombies of the search before.
-    known: &'a HashSet<i32>,
-    zombies: &'a mut HashSet<i32>,
-    members: Vec<i32>,
-    is_conclusive: bool,
-}
-
-/// The findings about an orphan and all processes below it.
-struct Judgement {
-    /// When the orphan was started, so that another process of its number is noticed.
-    started: u64,
-    /// The other script that they belong to.
-    leader: Option<i32>,
-}
-
-/// The owner of a process.
-enum Owner {
-    /// The script that the search is for.
-    Family,
-    /// The script of this leader.
-    Other(i32),
-    Nobody,
-    /// The process has exited, or exits.
-    Gone,
-}
-
-impl Search<'_> {
-    /// Visits an orphan and all processes below it. The judgement, if they all go on and belong to another script or to none.
-    fn visit_tree(&mut self, orphan: i32) -> Option<Judgement> {
-        let started = Stat::read(orphan).map(|stat| stat.started);
-        let (mut unvisited, mut leader, mut is_clear) = (vec![orphan], None, true);
-        while let Some(pid) = unvisited.pop() {
-            // Before its state, because the list is known to be whole only if the process has not exited afterwards.
-            unvisited.extend(children(pid));
-            match self.visit(pid) {
-                Owner::Other(other) => leader = Some(other),
-                Owner::Nobody => {}
-                Owner::Family | Owner::Gone => is_clear = false,
-            }
-        }
-        let started = started.filter(|_| is_clear)?;
-        Some(Judgement { started, leader })
-    }
-
-    fn visit(&mut self, pid: i32) -> Owner {
-        let Some(stat) = Stat::read(pid) else {
-            self.is_conclusive = false;
-            return Owner::Gone;
-        };
-        if stat.is_zombie && !has_threads(pid) {
-            self.zombies.insert(pid);
-            self.is_conclusive &= self.known.contains(&pid);
-            return Owner::Gone;
-        }
-        let signs = Signs::read(pid, stat);
-        if signs.are_of(self.family) {
-            self.members.push(pid);
-            return Owner::Family;
-        }
-        let is_of = |(session, mark): &&(i32, Arc<str>)| {
-            signs.are_of(Family {
-                session: *session,
-                mark,
-            })
-        };
-        match self.others.iter().find(is_of) {
-            Some((leader, _)) => Owner::Other(*leader),
-            None => Owner::Nobody,
-        }
-    }
-}
-
-impl Judgement {
-    /// Remembers it, so that the orphan is not visited again at the end of each script.
-    fn remember(&self, orphan: i32, since: Instant) {
-        let _unreaped = orphans::keep_unreaped();
-        if Stat::read(orphan).is_some_and(|stat| stat.started == self.started) {
-            families::remember(orphan, self.leader, since);
-        }
-    }
-}
-
 /// Whether a process whose main thread has exited has others (pthread_exit(3)).
-fn has_threads(pid: i32) -> bool {
+pub(super) fn has_threads(pid: i32) -> bool {
     fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1)
 }
 
 /// The children of a process, as far as they are known: those that appear or end meanwhile may be missing.
-fn children(pid: i32) -> Vec<i32> {
+pub(super) fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
@@ -409,35 +246,11 @@ fn children(pid: i32) -> Vec<i32> {
     lists.flat_map(|list| orphans::parse(&list)).collect()
 }
 
-fn all_processes() -> Vec<i32> {
+pub(super) fn all_processes() -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
-}
-
-/// Kills a process if it belongs to the family. Returns its pidfd.
-fn kill_member(pid: i32, family: Family<'_>) -> Option<OwnedFd> {
-    let pidfd = open(pid).ok()?;
-    // The number may have passed to another process before it was opened. If it passes on later, the pidfd still refers to
-    // the earlier process, which has exited then.
-    if family.has(pid, Stat::read(pid)?) {
-        // Fails for a process that the server may not signal; it is a survivor then.
-        let _ = kill(pidfd.as_fd(), Signal::Kill);
-    }
-    Some(pidfd)
-}
-
-fn open(pid: i32) -> io::Result<OwnedFd> {
-    const FLAGS: libc::c_uint = 0;
-    // SAFETY: takes numbers only.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, FLAGS) };
-    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just created it; nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Waits until all have exited, no longer than this.
@@ -459,19 +272,17 @@ fn wait_for_exits(pidfds: &[OwnedFd], timeout: Duration) {
 
 /// The fields of /proc/PID/stat that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
-    session: i32,
-    is_zombie: bool,
+pub(super) struct Stat {
+    pub(super) session: i32,
+    pub(super) is_zombie: bool,
     /// The main thread is in exit(2), or a signal ends it.
     is_exiting: bool,
     is_kernel_thread: bool,
-    /// When it was started, in the unit of the kernel.
-    started: u64,
 }
 
 impl Stat {
     /// `None` if there is no such process.
-    fn read(pid: i32) -> Option<Stat> {
+    pub(super) fn read(pid: i32) -> Option<Stat> {
         Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
@@ -492,7 +303,6 @@ impl Stat {
             is_zombie: matches!(state, "Z" | "X"),
             is_exiting: flags & EXITING != 0,
             is_kernel_thread: flags & KERNEL_THREAD != 0,
-            started: fields.nth(12).and_then(|ticks| ticks.parse().ok()).unwrap_or(0),
         })
     }
 }
@@ -554,13 +364,7 @@ mod tests {
         );
         assert_ne!(search, Company::Alone, "it took too long");
         for grandchild in children(helped_pid) {
-            let _ = kill_member(
-                grandchild,
-                Family {
-                    session: Stat::read(grandchild).unwrap().session,
-                    mark: "",
-                },
-            );
+            kill(open(grandchild).unwrap().as_fd(), Signal::Kill).unwrap();
         }
         for child in [&mut alone, &mut helped, &mut stranger] {
             child.kill().unwrap();

@@ -435,6 +435,7 @@ fn failed(stage: Stage, error: &io::Error) -> LaunchError {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -503,6 +504,8 @@ mod tests {
             return;
         };
         let path = cgroups.path().to_owned();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "whoever opens it can hold its lock");
         let own = path.file_name().unwrap().to_str().unwrap().to_owned();
         let null = Arc::new(channels::open_null().unwrap());
         let means = Arc::new(Means {

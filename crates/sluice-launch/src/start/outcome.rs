@@ -51,6 +51,11 @@ pub enum LateCause {
         /// The number of those.
         hanging: u32,
     },
+    /// Too many processes of the same user have exited and cannot be reaped, because another process traces them.
+    Traced {
+        /// The number of those.
+        unreaped: u32,
+    },
 }
 
 /// The end of a script process, and of all that it has started.
@@ -139,6 +144,11 @@ impl fmt::Display for LateStart {
             LateCause::NoPlace { hanging } => write!(
                 out,
                 "{hanging} starts as {user} hang, so no other one begins until one of them has ended"
+            ),
+            LateCause::Traced { unreaped } => write!(
+                out,
+                "{unreaped} processes of {user} have exited, but a process that traces them (ptrace) does not wait for them, so no other one begins until \
+                 one of them can be reaped"
             ),
         }
     }

@@ -29,7 +29,7 @@ use crate::wire::program_wire::{self, PlainProgram};
 
 /// The version of these messages. `sluice upgrade` refuses a program with another one, because an old server process, which still ends its
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
-pub const MESSAGES_VERSION: u32 = 5;
+pub const MESSAGES_VERSION: u32 = 6;
 
 /// A message of the server.
 #[derive(Debug)]
@@ -300,6 +300,10 @@ mod tests {
             timeout: Duration::from_secs(1),
             cause: LateCause::NoPlace { hanging: 2 },
         };
+        let traced = LateStart {
+            cause: LateCause::Traced { unreaped: 2 },
+            ..late.clone()
+        };
         let end = End {
             exit: Exit::Signal(9),
             usage: Usage {
@@ -338,6 +342,7 @@ mod tests {
             pack_not_started(1, &failed),
             pack_not_started(1, &StartError::Refused(Refusal("r".to_owned()))),
             pack_not_started(1, &StartError::Late(late)),
+            pack_not_started(1, &StartError::Late(traced)),
             pack_ended(1, &end),
             pack_observed(1, Some(&observation)),
             pack_accompanied(1, Company::Unknown),
@@ -353,7 +358,7 @@ mod tests {
         });
         assert_eq!(
             (MESSAGES_VERSION, format!("{hash:016x}").as_str()),
-            (5, "7f55abf03ed698e9"),
+            (6, "22c6b670b5f05335"),
             "the messages have changed: raise MESSAGES_VERSION, and write both here"
         );
     }

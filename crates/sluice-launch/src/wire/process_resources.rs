@@ -14,6 +14,7 @@ use crate::end::session::Survivors;
 use crate::start::outcome::End;
 use crate::start::program::Started;
 use crate::wire::leftover_processes::{end_left_processes, may_have_left_processes};
+use crate::wire::traced::Traced;
 use crate::wire::waiting::await_exit;
 
 /// A script process with what it has outside of its own memory. It must be reaped before it is dropped.
@@ -23,7 +24,7 @@ pub(crate) struct Belongings {
     pub(crate) pid: i32,
     /// The number of its user.
     pub(crate) uid: u32,
-    pub(crate) pidfd: OwnedFd,
+    pub(crate) pidfd: Arc<OwnedFd>,
     /// Has all its descendants that have not left it, if there are cgroups.
     cgroup: Option<ScriptCgroup>,
     temporary: Option<TemporaryDirectory>,
@@ -44,7 +45,7 @@ impl Belongings {
         let belongings = Belongings {
             pid: started.pid,
             uid,
-            pidfd: started.pidfd,
+            pidfd: Arc::new(started.pidfd),
             cgroup: started.cgroup,
             temporary: started.temporary,
             mark,
@@ -68,7 +69,7 @@ impl Belongings {
         may_have_left_processes(self.cgroup.as_ref())
     }
 
-    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for six
+    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for ten
     /// seconds at most.
     pub(crate) fn end_descendants(&self) -> Result<(), Survivors> {
         end_left_processes(self.cgroup.as_ref(), self.pid, &self.mark)
@@ -76,7 +77,7 @@ impl Belongings {
 
     /// Kills the process with all that it has started, waits for its end until this moment, and reaps it. `None` if it has not ended: it waits for
     /// a disk.
-    pub(crate) fn end_now(&self, until: Option<Instant>) -> Option<End> {
+    pub(crate) fn end_now(&self, until: Option<Instant>, traced: &Traced) -> Option<End> {
         self.signal(Signal::Kill);
         if !await_exit(self.pidfd.as_fd(), until) {
             return None;
@@ -85,16 +86,18 @@ impl Belongings {
             true => self.end_descendants(),
             false => Ok(()),
         };
-        Some(self.reap(left))
+        Some(self.reap(left, traced))
     }
 
-    /// Reaps the process, which has exited. `left` is what remains of what it has started.
-    pub(crate) fn reap(&self, left: Result<(), Survivors>) -> End {
+    /// Reaps the process, which has exited. `left` is what remains of what it has started. If another process traces it (ptrace(2)), and has not waited for it,
+    /// it goes to `traced`; its end is then reported as one that is not known.
+    pub(crate) fn reap(&self, left: Result<(), Survivors>, traced: &Traced) -> End {
         families::end(self.pid);
         let (exit, usage, unreaped) = match reap_with_usage(self.pidfd.as_fd()) {
             Ok(Some((exit, usage))) => (exit, usage, None),
-            other => {
-                let problem = format!("it cannot be reaped: {other:?}");
+            Ok(None) => (Exit::Code(255), Usage::default(), traced.keep(self)),
+            Err(error) => {
+                let problem = format!("it cannot be reaped: {error}");
                 (Exit::Code(255), Usage::default(), Some(problem))
             }
         };

@@ -38,6 +38,7 @@ use crate::wire::message::{self, Request};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
 use crate::wire::pending_starts::PendingStarts;
 use crate::wire::process_resources::Belongings;
+use crate::wire::traced::Traced;
 use crate::wire::waiting::watch;
 
 /// Messages that are handled before the ends of processes are checked again.
@@ -46,7 +47,7 @@ const MESSAGES_IN_A_TURN: usize = 64;
 /// Questions that are answered at once; further ones are answered with what is known without looking: nothing.
 const QUESTIONS_MAX: usize = 64;
 
-/// The threads for ends that take longer. A user has 64 of them: an end takes six seconds at most, unless a process of the user has the kernel wait.
+/// The threads for ends that take longer. A user has 64 of them: an end takes ten seconds at most, unless a process of the user has the kernel wait.
 /// Those that wait are as many as there are processes and questions.
 const ENDS: Bounds = Bounds {
     name: "launcher-end",
@@ -103,6 +104,8 @@ struct Shared {
     gone: Condvar,
     /// The threads for ends that take longer, and for questions.
     ends: UserThreads,
+    /// Processes that have exited and cannot be reaped yet.
+    traced: Traced,
     /// Questions that are being answered.
     questions: AtomicUsize,
     /// The server is gone: nothing is started any more.
@@ -145,6 +148,7 @@ impl Service {
                 scripts: Mutex::default(),
                 gone: Condvar::new(),
                 ends: UserThreads::new(ENDS),
+                traced: Traced::default(),
                 questions: AtomicUsize::new(0),
                 is_closing: AtomicBool::new(false),
             }),
@@ -180,7 +184,7 @@ impl Service {
         loop {
             let timeout = if self.shared.pending.has_any() {
                 libc::c_int::try_from(CHECK_INTERVAL.as_millis()).unwrap_or(libc::c_int::MAX)
-            } else if self.shared.lock().is_empty() && !has_orphans() {
+            } else if self.shared.lock().is_empty() && !self.shared.traced.has_any() && !has_orphans() {
                 -1
             } else {
                 libc::c_int::from(REAP_MILLIS)
@@ -212,6 +216,7 @@ impl Service {
             }
             if reaped.elapsed() >= REAP_INTERVAL {
                 reap_orphans();
+                self.shared.traced.reap();
                 self.shared.ends.advance();
                 reaped = Instant::now();
             }
@@ -312,6 +317,9 @@ impl Shared {
         let mut uid = own_uid();
         let started = decided.map_err(StartError::Refused).and_then(|decided| {
             uid = decided.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
+            if let Some(unreaped) = self.traced.too_many_of(uid) {
+                return Err(self.late(&Share::User(uid), LateCause::Traced { unreaped }));
+            }
             program.credentials = decided.credentials;
             if let Some(variables) = &decided.variables {
                 let is_owner = matches!(program.run_as, RunAs::Owner(_));
@@ -360,7 +368,10 @@ impl Shared {
                 drop(scripts);
                 belongings.signal(Signal::Kill);
                 let until = Instant::now() + END_TIMEOUT;
-                return self.later(belongings.uid, move || drop(belongings.end_now(Some(until))));
+                let shared = Arc::clone(self);
+                return self.later(belongings.uid, move || {
+                    drop(belongings.end_now(Some(until), &shared.traced));
+                });
             }
             if self.is_closing() {
                 belongings.signal(Signal::Kill);
@@ -392,7 +403,7 @@ impl Shared {
             });
             return;
         }
-        let end = belongings.reap(Ok(()));
+        let end = belongings.reap(Ok(()), &self.traced);
         self.conclude(number, &end);
         if belongings.is_slow_to_drop() {
             self.later(belongings.uid, move || drop(belongings));
@@ -410,7 +421,7 @@ impl Shared {
 
     /// Kills a process with all that it has started, and waits for it until this moment.
     fn end_now(&self, number: u64, belongings: Belongings, until: Option<Instant>) {
-        match belongings.end_now(until) {
+        match belongings.end_now(until, &self.traced) {
             Some(end) => {
                 // Before its end is known: the next process may need the room.
                 drop(belongings);
@@ -422,7 +433,7 @@ impl Shared {
     }
 
     fn finish(&self, number: u64, belongings: Belongings, left: Result<(), Survivors>) {
-        let end = belongings.reap(left);
+        let end = belongings.reap(left, &self.traced);
         // Before its end is known: the next process may need the room.
         drop(belongings);
         self.conclude(number, &end);

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -210,6 +211,76 @@ fn starts_that_wait_are_bounded_in_number() {
     gate.open();
     drop(scene.socket);
     scene.service.join().unwrap().unwrap();
+}
+
+/// A process that traces others, and waits for none of them, until this is dropped.
+struct Tracer(std::process::Child);
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A process that traces these. `None` if it may not.
+fn tracer_of(pids: &[i32]) -> Option<Tracer> {
+    let pids = pids.to_owned();
+    let seize = move || {
+        const NOTHING: usize = 0;
+        // SAFETY: takes numbers only.
+        let is_seized = |pid: &i32| unsafe { libc::ptrace(libc::PTRACE_SEIZE, *pid, NOTHING, NOTHING) } == 0;
+        match pids.iter().all(is_seized) {
+            true => Ok(()),
+            false => Err(std::io::Error::last_os_error()),
+        }
+    };
+    let mut tracer = std::process::Command::new("/bin/sleep");
+    // SAFETY: system calls, nothing else. A process goes on tracing after its exec.
+    match unsafe { tracer.arg("1000").pre_exec(seize) }.spawn() {
+        Ok(tracer) => Some(Tracer(tracer)),
+        // The Yama security module (kernel.yama.ptrace_scope).
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn processes_that_another_one_traces_are_bounded_and_reaped_when_it_has_gone() {
+    const TRACED: u64 = 8;
+    let (scene, _) = Scene::start_with(settings(100));
+    let mut pids = Vec::new();
+    for number in 0..TRACED {
+        scene.launch(number, &program(&["/bin/sleep", "1000"]));
+        pids.push(scene.started(number).0);
+    }
+    let Some(tracer) = tracer_of(&pids) else { return };
+    let mut problems = Vec::new();
+    for (number, pid) in (0..).zip(&pids) {
+        // SAFETY: takes numbers only.
+        assert_eq!(unsafe { libc::kill(*pid, libc::SIGKILL) }, 0);
+        match scene.reply() {
+            Reply::Ended { number: ended, end } if ended == number => problems.extend(end.problem),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("a process that traces it"), "{problems:?}");
+    scene.launch(TRACED, &program(&["/bin/true"]));
+    let text = assert_late(scene.reply(), TRACED, LateCause::Traced { unreaped: 8 });
+    assert!(
+        text.contains("8 processes of user ") && text.contains("(ptrace)"),
+        "{text}"
+    );
+    drop(tracer);
+    let began = std::time::Instant::now();
+    while pids.iter().any(|pid| is_alive(*pid)) {
+        assert!(began.elapsed() < DEADLINE, "they are zombies");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    scene.launch(TRACED + 1, &program(&["/bin/true"]));
+    let (_, _ends) = scene.started(TRACED + 1);
+    assert_ended(&scene, TRACED + 1);
 }
 
 #[test]
