@@ -310,12 +310,16 @@ impl Shared {
     }
 
     /// A thread: does jobs until it is one too many.
-    fn run(&self) {
+    fn run(self: &Arc<Shared>) {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.take() {
                 let number = state.begin(&job, &self.kind);
-                drop(state);
+                match self.kind.object {
+                    Object::Pipe => drop(state),
+                    // It may take long, and the jobs behind it need not wait for the next turn.
+                    Object::Memory => self.see_to_threads(state),
+                }
                 job.work.run();
                 state = self.lock();
                 if state.end(number) {
