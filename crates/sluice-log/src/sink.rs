@@ -330,12 +330,13 @@ impl Sink {
 /// for every user. Does not wait for a program that reads a FIFO.
 fn open_append(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
-    let opened = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(NEW_FILE_MODE)
-        .custom_flags(flags)
-        .open(path);
+    let mut options = OpenOptions::new();
+    options.append(true).mode(NEW_FILE_MODE).custom_flags(flags);
+    // First one that is there: O_CREAT takes the lock of the directory, also when the file exists, and others can keep that.
+    let opened = match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => options.create(true).open(path),
+        opened => opened,
+    };
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NXIO) => io::Error::other("is a FIFO that no program reads, or a socket: name a regular file"),
         Some(Errno::ACCESS) => refused(path, error),

@@ -38,6 +38,8 @@ pub(crate) struct MemFile {
     allocated_bytes: u64,
     /// The drop releases the memory of the area as well.
     is_area_released: bool,
+    /// The drop releases no memory.
+    is_memory_kept: bool,
     /// The allocated bytes, in the budget of all memory buffers.
     reservation: Reservation,
 }
@@ -53,6 +55,7 @@ impl MemFile {
             size,
             allocated_bytes: 0,
             is_area_released: false,
+            is_memory_kept: false,
             reservation: Reservation::empty(budget),
         };
         file.set_length()?;
@@ -158,6 +161,17 @@ impl MemFile {
         self.is_area_released = true;
     }
 
+    /// Whether it has memory that its drop would release: more than the first page, which a script that still runs reads to learn that the
+    /// ring is closed.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.allocated_bytes > PAGE_BYTES || self.resident_bytes() > PAGE_BYTES
+    }
+
+    /// The drop releases no memory, and so does not wait for a write of the script.
+    pub(crate) fn keep_memory(&mut self) {
+        self.is_memory_kept = true;
+    }
+
     fn fallocate(&self, mode: libc::c_int, offset: u64, bytes: u64) -> io::Result<()> {
         let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
         let offset = libc::off_t::try_from(offset).map_err(too_large)?;
@@ -174,8 +188,7 @@ impl MemFile {
 
 impl Drop for MemFile {
     fn drop(&mut self) {
-        // Keeps the first page, because a script that still runs reads there that the ring is closed.
-        if self.allocated_bytes > PAGE_BYTES || self.is_area_released || self.resident_bytes() > PAGE_BYTES {
+        if !self.is_memory_kept && (self.is_area_released || self.has_memory()) {
             self.punch_from(PAGE_BYTES);
         }
     }

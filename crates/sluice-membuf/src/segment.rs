@@ -125,7 +125,7 @@ impl Segment {
     /// # Errors
     /// What memfd_create(2), ftruncate(2) or fcntl(2) says: no descriptors left, no memory.
     pub fn create(bytes_max: u64) -> io::Result<Segment> {
-        Segment::create_within(&Budget::new(u64::MAX), bytes_max, drop)
+        Segment::create_within(&Budget::new(u64::MAX), bytes_max, Arc::new(drop))
     }
 
     /// Creates a segment as [`Segment::create`] does, within the budget of all memory buffers, with a function that drops the memory on a thread
@@ -161,27 +161,41 @@ impl Segment {
         self.memory.fd()
     }
 
-    /// Whether [`Segment::begin_plain`] would return within some microseconds, because all memory is there. Otherwise
-    /// call that on a thread that may wait.
-    pub fn is_ready_for_plain(&mut self, bytes: u64) -> bool {
-        plain_capacity(bytes).is_ok_and(|capacity| self.is_ready(capacity))
+    /// Has another function drop the memory. Without effect while a buffer of it is held.
+    pub fn set_release(&mut self, release: Release) {
+        if let Some(memory) = Arc::get_mut(&mut self.memory) {
+            memory.set_release(release);
+        }
     }
 
-    /// Whether [`Segment::begin_ring`] is cheap, as [`Segment::is_ready_for_plain`] says for a plain buffer.
-    pub fn is_ready_for_ring(&mut self, bytes: u64) -> bool {
-        ring_total(bytes).is_ok_and(|total| self.is_ready(total))
+    /// Begins a plain buffer within some microseconds, if all memory is there. `None` if it is not: call [`Segment::begin_plain`] on a thread
+    /// that may wait then.
+    pub fn try_begin_plain(&mut self, bytes: u64) -> Option<Result<PlainBuffer, BeginError>> {
+        let capacity = plain_capacity(bytes).ok().filter(|capacity| self.is_ready(*capacity))?;
+        Some(self.begin_plain_prepared(capacity))
+    }
+
+    /// Begins a ring within some microseconds, as [`Segment::try_begin_plain`] does a plain buffer.
+    pub fn try_begin_ring(&mut self, bytes: u64) -> Option<Result<RingReader, BeginError>> {
+        let total = ring_total(bytes).ok().filter(|total| self.is_ready(*total))?;
+        Some(self.begin_ring_prepared(total))
     }
 
     /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page. Bytes of earlier
     /// exchanges read as zeros.
     ///
     /// The memory is allocated at once, so the time grows with the size (about 0.3 s for 1 GiB), and a write of the
-    /// script to the file delays it: see [`Segment::is_ready_for_plain`].
+    /// script to the file delays it: see [`Segment::try_begin_plain`].
     ///
     /// # Errors
     /// See [`BeginError`]; the segment remains usable.
     pub fn begin_plain(&mut self, bytes: u64) -> Result<PlainBuffer, BeginError> {
         let capacity = plain_capacity(bytes)?;
+        self.allocate(capacity)?;
+        self.begin_plain_prepared(capacity)
+    }
+
+    fn begin_plain_prepared(&mut self, capacity: u64) -> Result<PlainBuffer, BeginError> {
         self.prepare(capacity)?;
         Ok(PlainBuffer::new(Arc::clone(&self.memory), capacity))
     }
@@ -193,6 +207,11 @@ impl Segment {
     /// See [`BeginError`]; the segment remains usable.
     pub fn begin_ring(&mut self, bytes: u64) -> Result<RingReader, BeginError> {
         let total = ring_total(bytes)?;
+        self.allocate(total)?;
+        self.begin_ring_prepared(total)
+    }
+
+    fn begin_ring_prepared(&mut self, total: u64) -> Result<RingReader, BeginError> {
         let capacity = total - CONTROL_BYTES as u64;
         self.prepare(total)?.map_control()?.reset(capacity);
         Ok(RingReader::new(Arc::clone(&self.memory), capacity))
@@ -267,22 +286,32 @@ impl Segment {
 
     fn is_ready(&mut self, total_bytes: u64) -> bool {
         let is_free = !self.is_in_use();
-        let file = &self.memory.parts().file;
-        is_free && total_bytes <= KEPT_BYTES && file.has_all(total_bytes)
+        is_free && total_bytes <= KEPT_BYTES && !self.needs_allocation(total_bytes)
     }
 
-    /// Ensures that the first `total_bytes` of the file are allocated, mapped, and without bytes of earlier exchanges.
+    fn needs_allocation(&self, total_bytes: u64) -> bool {
+        self.stale_bytes > KEPT_BYTES || !self.memory.parts().file.has_all(total_bytes)
+    }
+
+    /// Ensures that the first `total_bytes` of the file are allocated. Waits for a write of the script to the file that is in progress.
+    fn allocate(&mut self, total_bytes: u64) -> Result<(), BeginError> {
+        if !self.needs_allocation(total_bytes) {
+            return Ok(());
+        }
+        let parts = Arc::get_mut(&mut self.memory).ok_or(BeginError::InUse)?.parts_mut();
+        if self.has_strays {
+            self.stale_bytes = self.stale_bytes.min(KEPT_BYTES);
+            parts.file.punch_from(self.stale_bytes);
+            self.has_strays = false;
+        }
+        parts.file.allocate_within_limits(total_bytes)
+    }
+
+    /// Ensures that the first `total_bytes` of the file, which are allocated, are mapped, and without bytes of earlier exchanges. Waits for
+    /// nobody.
     fn prepare(&mut self, total_bytes: u64) -> Result<&mut Parts, BeginError> {
         // get_mut, not strong_count, because it also orders the last holder's reads before the script's next writes.
         let parts = Arc::get_mut(&mut self.memory).ok_or(BeginError::InUse)?.parts_mut();
-        if self.stale_bytes > KEPT_BYTES || !parts.file.has_all(total_bytes) {
-            if self.has_strays {
-                self.stale_bytes = self.stale_bytes.min(KEPT_BYTES);
-                parts.file.punch_from(self.stale_bytes);
-                self.has_strays = false;
-            }
-            parts.file.allocate_within_limits(total_bytes)?;
-        }
         let stale = self.cleared_bytes..total_bytes.min(self.stale_bytes);
         if !stale.is_empty() {
             parts.clear(stale.start, stale.end)?;

@@ -6,20 +6,18 @@
 //!
 //! Not here: the order of allocating and mapping (segment.rs).
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::mapping::{Control, DataView, WritableData};
 use crate::mem_file::MemFile;
 use crate::output_regions::OutputRegions;
 
 /// Releases memory on a thread that may wait, by dropping it there.
-pub type Release = fn(Garbage);
-
-/// A file with no more memory than this, bytes, is released by the thread that drops it: that takes some microseconds.
-const SMALL_BYTES_MAX: u64 = 64 << 10;
+pub type Release = Arc<dyn Fn(Garbage) + Send + Sync>;
 
 /// The memfd and its mappings.
-#[derive(Debug)]
 pub(crate) struct SharedMemory {
     /// `None` only while it is dropped.
     parts: Option<Parts>,
@@ -59,6 +57,10 @@ impl SharedMemory {
         }
     }
 
+    pub(crate) fn set_release(&mut self, release: Release) {
+        self.release = release;
+    }
+
     pub(crate) fn parts(&self) -> &Parts {
         self.parts.as_ref().expect("the parts are taken only by drop")
     }
@@ -85,17 +87,23 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         let Some(mut parts) = self.parts.take() else { return };
-        // The script may have allocated memory without a callout.
-        let is_small = parts.file.allocated_bytes() == 0 && parts.file.resident_bytes() <= SMALL_BYTES_MAX;
         let regions = parts.regions.as_ref();
-        if regions.is_some_and(|regions| regions.can_be_released() && (regions.is_mapped() || !is_small)) {
+        let is_mapped = regions.is_some_and(OutputRegions::is_mapped);
+        // The script may have allocated memory without a callout. Asked once: it may also do that at this moment.
+        if !is_mapped && !parts.file.has_memory() {
+            // Only its descriptor and its mappings are given up, which waits for nobody.
+            parts.file.keep_memory();
+            return;
+        }
+        if regions.is_some_and(OutputRegions::can_be_released) {
             parts.file.release_area();
         }
-        let garbage = Garbage { _parts: parts };
-        if is_small {
-            drop(garbage);
-        } else {
-            (self.release)(garbage);
-        }
+        (self.release)(Garbage { _parts: parts });
+    }
+}
+
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts.fmt(out)
     }
 }

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sluice_http::elsewhere::drop_elsewhere;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::stored_body::BodyStorage;
+use sluice_launch::UNKNOWN_USER;
 use sluice_membuf::{Budget, OverBudget, Segment, memory_total_bytes};
 use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
@@ -19,7 +19,9 @@ use tokio::sync::Notify;
 use crate::pool::default_processes::default_processes;
 use crate::pool::pool_record::PoolRecords;
 use crate::pool::process_limit::ProcessLimit;
+use crate::process::buffer_memory::release;
 use crate::process::default_environment::default_environment;
+use crate::process::pipe_owner::PipeOwner;
 use crate::process::pipe_threads::PipeThreads;
 use crate::process::script_log::ScriptLogs;
 
@@ -36,6 +38,8 @@ pub struct Resources {
     pub(crate) processes: Arc<ProcessLimit>,
     /// The threads for the pipes of all script processes.
     pub(crate) pipes: PipeThreads,
+    /// The threads for their memory buffers.
+    pub(crate) buffers: PipeThreads,
     /// The bounds on the log lines of scripts.
     pub(crate) script_logs: ScriptLogs,
     /// The history of pools, for reports.
@@ -61,6 +65,7 @@ impl Resources {
             stored_bodies: BodyStorage::new(settings.limits.stored_bodies_bytes_max, spool_directory(settings)),
             processes,
             pipes: PipeThreads::new(),
+            buffers: PipeThreads::for_buffers(),
             script_logs: ScriptLogs::new(settings.limits.script_log_bytes_max),
             pool_records: PoolRecords::default(),
             wanted: Arc::default(),
@@ -111,12 +116,16 @@ impl Resources {
         self.processes.running()
     }
 
-    /// A memory buffer without memory, for buffers of up to `bytes_max` bytes.
+    /// A memory buffer without memory, for buffers of up to `bytes_max` bytes, whose process is not known yet.
     ///
     /// # Errors
     /// As of [`Segment::create_within`].
     pub(crate) fn segment(&self, bytes_max: u64) -> std::io::Result<Segment> {
-        Segment::create_within(&self.memory_buffers, bytes_max, drop_elsewhere)
+        Segment::create_within(
+            &self.memory_buffers,
+            bytes_max,
+            release(&PipeOwner::ending(UNKNOWN_USER), &self.buffers),
+        )
     }
 
     /// Logs the counts of lines that were not logged, once their interval is over. Any worker may call it at any time.
@@ -158,6 +167,7 @@ impl Resources {
 impl Drop for Resources {
     fn drop(&mut self) {
         self.pipes.close_all();
+        self.buffers.close_all();
         log_suppressed(self.lock_memory_refused().take());
     }
 }

@@ -50,7 +50,7 @@ impl Scripts {
     ) -> Scripts {
         Scripts {
             worker,
-            processes: Processes::new(launcher, resources.pipes.clone(), tasks),
+            processes: Processes::new(launcher, [resources.pipes.clone(), resources.buffers.clone()], tasks),
             open_files_max,
             resources,
             misbehaviour: MisbehaviourLog::default(),
@@ -74,6 +74,7 @@ impl Scripts {
         self.misbehaviour.advance();
         self.resources.advance();
         self.resources.pipes.advance();
+        self.resources.buffers.advance();
         log_suppressed(self.limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
     }
 

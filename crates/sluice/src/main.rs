@@ -13,6 +13,7 @@ mod exposed;
 mod first_process;
 mod launcher_role;
 mod link;
+mod log_files;
 #[cfg(test)]
 mod manual;
 mod rate;

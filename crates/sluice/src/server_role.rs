@@ -19,8 +19,9 @@ mod reload;
 mod report;
 mod supervised;
 
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_report::command::{Command, ServerReport};
@@ -38,6 +39,7 @@ use crate::certificates;
 use crate::certificates::Certificates;
 use crate::control::socket::Control;
 use crate::link::message::ToServer;
+use crate::log_files;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals};
 
@@ -226,7 +228,7 @@ impl<'a> Role<'a> {
                     link.give(command, report).await;
                     return None;
                 }
-                None => self.reopen_logs(&mut report),
+                None => self.reopen_logs(&mut report).await,
             },
             Command::Purge => match self.server.purge_cache() {
                 Some(counters) => report.info(&format!("cache purged: {counters}")),
@@ -267,7 +269,7 @@ impl<'a> Role<'a> {
             ToServer::ReopenLogs(cause) => {
                 let report = self.link.as_mut().map(|link| link.report_of(&[cause]));
                 if let Some(mut report) = report {
-                    self.reopen_logs(&mut report);
+                    self.reopen_logs(&mut report).await;
                     report.finish();
                 }
             }
@@ -280,16 +282,18 @@ impl<'a> Role<'a> {
     }
 
     /// Opens the logs again. A file that cannot be opened stays open under its new name.
-    fn reopen_logs(&self, report: &mut Report) {
-        let mut failures = Vec::new();
-        for path in self.settings.log_files() {
-            if let Err(error) = sluice_log::check_open(path) {
-                failures.push(format!(
-                    "log {}: {error}; the file opened before stays in use",
-                    path.display()
-                ));
-            }
-        }
+    async fn reopen_logs(&self, report: &mut Report) {
+        let paths: Vec<_> = self.settings.log_files().map(Path::to_owned).collect();
+        let check = || {
+            paths
+                .into_iter()
+                .filter_map(|path| Some(cannot_open(&path, &sluice_log::check_open(&path).err()?)))
+        };
+        let Some(failures) = log_files::do_elsewhere(move || check().collect::<Vec<_>>()).await else {
+            // The threads of the logs would wait, too, and then write nothing.
+            report.fail("the directory of a log does not answer, or somebody keeps it locked; the files opened before stay in use");
+            return;
+        };
         self.server.reopen_logs();
         self.logger.reopen();
         match failures.is_empty() {
@@ -440,4 +444,8 @@ async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut
         }
     }
     report.finish();
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> String {
+    format!("log {}: {error}; the file opened before stays in use", path.display())
 }

@@ -60,6 +60,8 @@ pub enum ServerFault {
     FilesBusy(usize),
     /// 503: scripts of the same user keep too many of their pipes locked.
     PipesLocked,
+    /// 503: too many memory buffers of scripts of the same user are kept locked.
+    BuffersLocked,
     /// 503: too many passwords wait to be verified.
     PasswordsBusy,
     /// 503: as many live reports are open as there may be.
@@ -144,6 +146,7 @@ impl ServerFault {
             | ServerFault::StoredBodiesFull(_)
             | ServerFault::FilesBusy(_)
             | ServerFault::PipesLocked
+            | ServerFault::BuffersLocked
             | ServerFault::PasswordsBusy
             | ServerFault::ReportsBusy
             | ServerFault::Missing(_)
@@ -165,7 +168,7 @@ impl ServerFault {
             ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
             ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
             ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
-            ServerFault::PipesLocked => Some(PIPES_RETRY_AFTER),
+            ServerFault::PipesLocked | ServerFault::BuffersLocked => Some(PIPES_RETRY_AFTER),
             ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
             ServerFault::Leased(_) => Some(LEASE_RETRY_AFTER),
             ServerFault::Unanswered(_) => Some(SILENT_RETRY_AFTER),
@@ -187,6 +190,9 @@ impl Display for ServerFault {
             ServerFault::PipesLocked => {
                 out.write_str("scripts of this user keep too many of their pipes locked (splice(2) and its like)")
             }
+            ServerFault::BuffersLocked => out.write_str(
+                "too many memory buffers of scripts of this user are kept locked (a write from memory that does not answer)",
+            ),
             ServerFault::PasswordsBusy => out.write_str("too many passwords wait to be verified"),
             ServerFault::ReportsBusy => out.write_str("as many live reports are open as there may be"),
             ServerFault::ListingsBusy(_) => out.write_str("listing: no turn came, too many are being made"),

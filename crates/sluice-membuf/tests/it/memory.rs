@@ -100,7 +100,8 @@ fn trim_keeps_a_ring_of_the_default_size_and_does_nothing_while_in_use() {
     segment.trim();
     assert_eq!(resident_bytes(&file), KEPT_BYTES);
     assert!(!segment.needs_trim());
-    assert!(segment.is_ready_for_ring(1 << 20) && !segment.is_ready_for_ring((1 << 20) + 1));
+    assert!(segment.try_begin_ring((1 << 20) + 1).is_none());
+    drop(segment.try_begin_ring(1 << 20).unwrap().unwrap());
     let _reader = segment.begin_ring(8 << 20).unwrap();
     assert_eq!(resident_bytes(&file), all, "the next begin allocates it again");
 }
@@ -169,9 +170,9 @@ fn begin_allocates_again_what_the_script_punched_out() {
     let mut segment = Segment::create(BYTES_MAX).unwrap();
     let script = left_behind(&segment);
     drop(segment.begin_ring(BYTES_MAX).unwrap());
-    assert!(segment.is_ready_for_ring(BYTES_MAX));
+    drop(segment.try_begin_ring(BYTES_MAX).unwrap().unwrap());
     punch(&script, 4096, 65536);
-    assert!(!segment.is_ready_for_ring(BYTES_MAX));
+    assert!(segment.try_begin_ring(BYTES_MAX).is_none());
     drop(segment.begin_ring(BYTES_MAX).unwrap());
     assert_eq!(resident_bytes(&script), BYTES_MAX + 4096);
 }
@@ -179,7 +180,7 @@ fn begin_allocates_again_what_the_script_punched_out() {
 #[test]
 fn all_segments_together_stay_within_their_budget() {
     let budget = Budget::new(3 << 20);
-    let create = || Segment::create_within(&budget, 8 << 20, drop).unwrap();
+    let create = || Segment::create_within(&budget, 8 << 20, Arc::new(drop)).unwrap();
     let (mut first, mut second) = (create(), create());
     let buffer = first.begin_plain(2 << 20).unwrap();
     assert!(matches!(second.begin_plain(2 << 20), Err(BeginError::OverBudget(_))));
@@ -208,12 +209,16 @@ fn all_segments_together_stay_within_their_budget() {
 fn last_holder_passes_memory_on_for_release() {
     static RELEASED: Mutex<Vec<Garbage>> = Mutex::new(Vec::new());
     let create = || {
-        Segment::create_within(&Budget::new(1 << 20), 1 << 20, |garbage| {
-            RELEASED.lock().unwrap().push(garbage);
-        })
+        let release = |garbage| RELEASED.lock().unwrap().push(garbage);
+        Segment::create_within(&Budget::new(1 << 20), 1 << 20, Arc::new(release))
     };
     drop(create().unwrap());
     assert!(RELEASED.lock().unwrap().is_empty(), "there was no memory");
+    // A script that has only written waits as well: its memory may be locked.
+    let written = create().unwrap();
+    left_behind(&written).write_all_at(b"two pages", 4090).unwrap();
+    drop(written);
+    assert!(RELEASED.lock().unwrap().pop().is_some());
     let mut segment = create().unwrap();
     let file = left_behind(&segment);
     let part = segment.begin_plain(1 << 20).unwrap().slice(0, 10, || ()).unwrap();

@@ -23,13 +23,18 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferKind};
 use sluice_membuf::{BeginError, PlainBuffer, RingFault, RingReader, Segment};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Sleep, sleep};
+
+use crate::process::buffer_memory::{BufferMemory, Done};
 
 /// The name of the buffer for scripts: the descriptor that they inherit.
 const NAME: &str = "/dev/fd/4";
 
 /// The answer to BUFFER-BEGIN after a mistake in the server.
 const NO_SEGMENT: &str = "the memory buffer is lost";
+
+/// The answer to BUFFER-BEGIN of a script whose user keeps too many buffers locked.
+const LOCKED: &str = "too many memory buffers of this user are kept locked, try again later";
 
 /// The answer to BUFFER-BEGIN on a route without memory buffers.
 const NOT_ALLOWED: &str = "memory buffers are not allowed here (memory_buffer_max = 0)";
@@ -58,7 +63,9 @@ enum Kind {
     Closed,
     /// A thread allocates and clears the memory, and holds the segment.
     Beginning {
-        task: JoinHandle<(Segment, Result<Opened, BeginError>)>,
+        task: Done<Result<Opened, BeginError>>,
+        /// When nobody waits for it any longer.
+        limit: Pin<Box<Sleep>>,
         answering: Answering,
     },
     Plain {
@@ -152,7 +159,7 @@ impl Buffer {
     /// is `None` until then. An error of the segment is one for the script.
     pub(crate) fn begin(
         &mut self,
-        segment: &mut Option<Segment>,
+        segment: &mut Option<BufferMemory>,
         request: BeginRequest,
     ) -> Option<Result<Answer, BeginError>> {
         if self.is_open() {
@@ -170,20 +177,21 @@ impl Buffer {
         let Some(mut held) = segment.take() else {
             return Some(Ok(Answer::new(500, NO_SEGMENT)));
         };
-        let is_ready = match kind {
-            BufferKind::Plain => held.is_ready_for_plain(bytes),
-            BufferKind::Ring => held.is_ready_for_ring(bytes),
+        let at_once = match kind {
+            BufferKind::Plain => held.try_begin_plain(bytes).map(|begun| begun.map(Opened::Plain)),
+            BufferKind::Ring => held.try_begin_ring(bytes).map(|begun| begun.map(Opened::Ring)),
         };
-        if is_ready {
-            let begun = allocate(&mut held, kind, bytes);
+        if let Some(begun) = at_once {
             *segment = Some(held);
             return Some(begun.map(|begun| self.open(begun)));
         }
+        if held.is_refused() {
+            *segment = Some(held);
+            return Some(Ok(Answer::new(503, LOCKED)));
+        }
         self.kind = Kind::Beginning {
-            task: spawn_blocking(move || {
-                let begun = allocate(&mut held, kind, bytes);
-                (held, begun)
-            }),
+            limit: Box::pin(sleep(held.time_limit(bytes))),
+            task: held.perform(bytes, move |segment| allocate(segment, kind, bytes)),
             answering: request.answering,
         };
         None
@@ -194,17 +202,25 @@ impl Buffer {
         matches!(self.kind, Kind::Beginning { .. })
     }
 
-    /// Ready with the result of BUFFER-BEGIN, and whether the script waits for it; the segment is back then.
+    /// Ready with the result of BUFFER-BEGIN, and whether the script waits for it; the segment is back then, unless it was kept locked.
     pub(crate) fn poll_begun(
         &mut self,
-        segment: &mut Option<Segment>,
+        segment: &mut Option<BufferMemory>,
         context: &mut Context<'_>,
     ) -> Poll<(Result<Answer, BeginError>, Answering)> {
-        let Kind::Beginning { task, answering } = &mut self.kind else {
+        let Kind::Beginning { task, limit, answering } = &mut self.kind else {
             return Poll::Ready((Ok(Answer::new(400, "there is no memory buffer")), Answering::Unwanted));
         };
         let answering = *answering;
-        let ended = ready!(Pin::new(task).poll(context));
+        let ended = match Pin::new(task).poll(context) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => {
+                ready!(limit.as_mut().poll(context));
+                // The segment is lost, and its process is of no more use.
+                self.kind = Kind::Closed;
+                return Poll::Ready((Ok(Answer::new(503, LOCKED)), answering));
+            }
+        };
         self.kind = Kind::Closed;
         // A panic, which its hook has logged, has dropped the segment.
         let Ok((held, begun)) = ended else {

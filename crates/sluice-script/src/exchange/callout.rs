@@ -15,9 +15,10 @@ use sluice_gateway::{
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
-use sluice_membuf::{BeginError, Segment};
+use sluice_membuf::BeginError;
 
 use crate::exchange::buffer::{Answering, BeginRequest, Buffer};
+use crate::process::buffer_memory::BufferMemory;
 use crate::process::line_source::LineSource;
 use crate::process::script_process::Process;
 use crate::resources::Resources;
@@ -90,7 +91,7 @@ impl Callouts {
     }
 
     /// Carries out a callout. `None` if no answer is wanted, or if it comes later, from the memory buffer.
-    pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Option<Segment>) -> Option<Answer> {
+    pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Option<BufferMemory>) -> Option<Answer> {
         let CalloutRequest { wants_answer, request } = request;
         let answering = if wants_answer {
             Answering::Wanted
@@ -159,7 +160,7 @@ impl Callouts {
     /// Ready when a memory buffer has begun, with the answer if one is wanted; the segment is back then.
     pub(crate) fn poll_begun(
         &mut self,
-        segment: &mut Option<Segment>,
+        segment: &mut Option<BufferMemory>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Answer>> {
         let (begun, answering) = ready!(self.buffer.poll_begun(segment, context));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
-use sluice_membuf::{REGION_BYTES, Segment};
+use sluice_membuf::REGION_BYTES;
 use sluice_watch::Stage;
 
 use crate::exchange::conversation::Conversation;
@@ -213,7 +213,7 @@ pub(crate) fn begin(
     let segment = channels.segment.as_ref();
     let region = segment
         .filter(|_| engine.is_none_or(|engine| engine.uses_regions()))
-        .and_then(Segment::free_region);
+        .and_then(|segment| segment.free_region());
     if let Some(region) = region {
         variables.add_region(region.offset, REGION_BYTES);
     }

@@ -24,7 +24,7 @@ use sluice_http::fault::{Culprit, Fault};
 use sluice_http::tasks::yield_now;
 use sluice_launch::Exit;
 use sluice_membuf::Segment;
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::sync::oneshot::error::RecvError;
 
 use crate::exchange::body_filter::BodyFilter;
 use crate::exchange::conversation::{Conversation, Link};
@@ -397,19 +397,19 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
 
 /// Whether the process has memory that an idle process does not keep.
 fn needs_trim(idle: &IdleProcess) -> bool {
-    idle.channels.segment.as_ref().is_some_and(Segment::needs_trim)
+    idle.channels
+        .segment
+        .as_ref()
+        .is_some_and(|segment| segment.needs_trim())
 }
 
 /// Has a thread release the memory that an idle process does not keep. Fails if the segment is lost.
-async fn trim_segment(idle: &mut IdleProcess) -> Result<(), JoinError> {
+async fn trim_segment(idle: &mut IdleProcess) -> Result<(), RecvError> {
     if needs_trim(idle)
-        && let Some(mut segment) = idle.channels.segment.take()
+        && let Some(segment) = idle.channels.segment.take()
     {
-        let trimmed = spawn_blocking(move || {
-            segment.trim();
-            segment
-        });
-        idle.channels.segment = Some(trimmed.await?);
+        let (segment, ()) = segment.perform(0, Segment::trim).await?;
+        idle.channels.segment = Some(segment);
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ pub(crate) enum EndCause {
     Misbehaved,
     /// The process keeps one of its pipes locked.
     LocksPipe,
+    LocksBuffer,
     /// The server could not use the process.
     Unusable,
     /// The server ends.
@@ -40,6 +41,7 @@ impl fmt::Display for EndCause {
             EndCause::RequestEnded => out.write_str("its request was ended by the administrator"),
             EndCause::Misbehaved => out.write_str("it broke the protocol after its reply"),
             EndCause::LocksPipe => out.write_str("it kept one of its pipes locked"),
+            EndCause::LocksBuffer => out.write_str("its memory buffer was kept locked"),
             EndCause::Unusable => out.write_str("the server could not use it"),
             EndCause::Shutdown => out.write_str("the server ends"),
         }

@@ -18,6 +18,7 @@
 //! ```
 
 pub(crate) mod blocked_read;
+pub(crate) mod buffer_memory;
 pub(crate) mod default_environment;
 pub(crate) mod end_cause;
 mod escalation;
@@ -30,7 +31,7 @@ pub(crate) mod memory_use;
 pub(crate) mod misbehaviour;
 pub(crate) mod observed_process;
 mod pipe_end;
-mod pipe_owner;
+pub(crate) mod pipe_owner;
 mod pipe_reader;
 pub(crate) mod pipe_threads;
 mod pipe_writer;

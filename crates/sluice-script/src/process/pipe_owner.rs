@@ -25,6 +25,15 @@ type EndProcess = dyn Fn(Blocked, Duration) + Send + Sync;
 pub(crate) struct Blocked {
     pub verb: &'static str,
     pub channel: &'static str,
+    pub object: Object,
+}
+
+/// The kind of object that is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Object {
+    Pipe,
+    /// A memory buffer.
+    Memory,
 }
 
 impl PipeOwner {
@@ -69,6 +78,12 @@ impl PipeOwner {
     /// Ends the process, because it keeps one of its pipes locked.
     pub(crate) fn end_process(&self, blocked: Blocked, waited: Duration) {
         (self.end)(blocked, waited);
+    }
+}
+
+impl fmt::Debug for PipeOwner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a process of {}", self.user())
     }
 }
 

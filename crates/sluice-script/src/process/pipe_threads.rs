@@ -1,4 +1,5 @@
-//! The threads that touch the pipes of script processes: the only ones of the server that read, write, ask and close them.
+//! The threads that touch the pipes of script processes: the only ones of the server that read, write, ask and close them. Others of the same kind allocate
+//! and release their memory buffers (`buffer_memory`).
 //!
 //! A script can hold the lock of a pipe for as long as it likes: by splice(2) from a socket that is silent, by write(2) from the memory of a file system
 //! that does not answer. Everybody else who uses the pipe, or closes it, waits then, and no signal ends that. poll(2) and epoll(7) take no lock, so the event
@@ -9,12 +10,13 @@
 //!      ▲                                                      │
 //!      └────────────── wakes the task that waits ─────────────┘
 //! ```
-//! A thread that does not come back is left to its pipe, and another is started for the other jobs. A job that takes longer than `HUNG` ends its script process. Jobs
+//! A thread that does not come back is left to its pipe, and another is started for the other jobs. A job that takes too long ends its script process. Jobs
 //! of one user run `RUNNING_OF_USER_MAX` at once, further ones wait; a user whose jobs all hang gets no new process. Not here: the jobs themselves
 //! (`pipe_reader`, `pipe_writer`), and whose process it is (`pipe_owner`).
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, OsStr};
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -26,9 +28,9 @@ use std::time::{Duration, Instant};
 
 use sluice_launch::RunAs;
 
-use crate::process::pipe_owner::{Blocked, PipeOwner};
+use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
 
-/// Threads that are kept. Each job takes some microseconds.
+/// Threads that are kept.
 const THREADS: usize = 2;
 
 /// Threads at once, most of which hang: those of so many users as there can hardly be.
@@ -40,8 +42,40 @@ pub(crate) const RUNNING_OF_USER_MAX: usize = 8;
 /// A job that takes longer does not count among those for which the others wait: another thread takes those.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// A job that takes longer ends its script process.
-const HUNG: Duration = Duration::from_secs(1);
+/// The differences between the threads for pipes and those for memory.
+struct Kind {
+    object: Object,
+    /// The name of each thread.
+    name: &'static str,
+    /// Threads that are busy shortly, before others wait for them.
+    threads: usize,
+    /// A job that takes longer ends its script process.
+    hung: Duration,
+    /// The objects that are locked, in messages.
+    locked: &'static str,
+}
+
+const PIPES: Kind = Kind {
+    object: Object::Pipe,
+    name: "script-pipes",
+    // Each job takes some microseconds.
+    threads: THREADS,
+    hung: Duration::from_secs(1),
+    locked: "pipes are free that its scripts keep locked (splice(2) and its like)",
+};
+
+const BUFFERS: Kind = Kind {
+    object: Object::Memory,
+    name: "script-buffers",
+    // An allocation takes milliseconds, and several processors share them.
+    threads: 16,
+    // The system may have to free memory first.
+    hung: Duration::from_secs(3),
+    locked: "memory buffers are free that are kept locked (a write from memory that does not answer)",
+};
+
+/// Time for each byte that is allocated, before a job counts as hung: ten times what it takes.
+const NANOSECONDS_OF_BYTE: u64 = 4;
 
 /// Descriptors that wait to be closed at the next turn of a thread, before one is woken for them.
 const CLOSINGS_MAX: usize = 16;
@@ -54,6 +88,7 @@ const STACK_BYTES: usize = 256 << 10;
 pub(crate) struct PipeThreads(Arc<Shared>);
 
 struct Shared {
+    kind: Kind,
     state: Mutex<State>,
     work: Condvar,
     /// Jobs that hang.
@@ -87,6 +122,12 @@ pub(crate) enum Work {
     Transfer(Arc<dyn Transfer>),
     /// Something rare.
     Call(Box<dyn FnOnce() + Send>),
+    /// Memory is allocated or released.
+    Memory {
+        /// The most bytes that are allocated.
+        bytes: u64,
+        call: Box<dyn FnOnce() + Send>,
+    },
     Close(OwnedFd),
 }
 
@@ -103,15 +144,27 @@ pub(crate) trait Transfer: Send + Sync {
 struct Running {
     number: u64,
     since: Instant,
+    /// If it takes longer, it ends its script process.
+    time_limit: Duration,
     owner: Arc<PipeOwner>,
     blocked: Blocked,
     is_hung: bool,
 }
 
 impl PipeThreads {
-    /// The threads of a server; none is started before there is a job.
+    /// The threads of a server for pipes; none is started before there is a job.
     pub(crate) fn new() -> PipeThreads {
+        PipeThreads::of(PIPES)
+    }
+
+    /// The threads of a server for memory buffers.
+    pub(crate) fn for_buffers() -> PipeThreads {
+        PipeThreads::of(BUFFERS)
+    }
+
+    fn of(kind: Kind) -> PipeThreads {
         PipeThreads(Arc::new(Shared {
+            kind,
             state: Mutex::default(),
             work: Condvar::new(),
             hung: AtomicUsize::new(0),
@@ -154,21 +207,22 @@ impl PipeThreads {
         }
         let (now, mut hung) = (Instant::now(), Vec::new());
         for running in &mut state.running {
-            if !running.is_hung && now.duration_since(running.since) >= HUNG {
+            if !running.is_hung && now.duration_since(running.since) >= running.time_limit {
                 running.is_hung = true;
-                hung.push((Arc::clone(&running.owner), running.blocked));
+                hung.push((Arc::clone(&running.owner), running.blocked, running.time_limit));
             }
         }
         self.0.hung.fetch_add(hung.len(), Ordering::Relaxed);
         let refused = state.newly_refused();
         self.0.see_to_threads(state);
-        for (owner, blocked) in hung {
-            owner.end_process(blocked, HUNG);
+        for (owner, blocked, time_limit) in hung {
+            owner.end_process(blocked, time_limit);
         }
         for owner in refused {
             tracing::error!(
-                "scripts of {} get no new process until some of the {RUNNING_OF_USER_MAX} pipes are free that its scripts keep locked (splice(2) and its like)",
-                owner.user()
+                "scripts of {} get no new process until some of the {RUNNING_OF_USER_MAX} {}",
+                owner.user(),
+                self.0.kind.locked
             );
         }
     }
@@ -193,6 +247,17 @@ impl PipeThreads {
                 .iter()
                 .filter(has_user)
                 .any(|running| is_refused(&running.owner.uid()))
+    }
+
+    /// Whether too many jobs for the user of a process hang.
+    pub(crate) fn refuses_owner(&self, owner: &PipeOwner) -> bool {
+        // Relaxed: it says only whether to look.
+        self.0.hung.load(Ordering::Relaxed) >= RUNNING_OF_USER_MAX && self.0.lock().refused.contains(&owner.uid())
+    }
+
+    /// How long an allocation of `bytes` bytes may take before it counts as hung.
+    pub(crate) fn time_limit(&self, bytes: u64) -> Duration {
+        self.0.kind.hung + time_of(bytes)
     }
 
     /// Ends the threads once there is nothing more to do.
@@ -224,7 +289,7 @@ impl Shared {
             return;
         }
         let is_one_coming = state.threads > state.running.len();
-        if is_one_coming || state.threads >= THREADS_MAX || state.busy_shortly() >= THREADS {
+        if is_one_coming || state.threads >= THREADS_MAX || state.busy_shortly() >= self.kind.threads {
             return;
         }
         state.threads += 1;
@@ -232,25 +297,29 @@ impl Shared {
         if let Err(error) = self.start_thread() {
             // The next turn tries again.
             self.lock().threads -= 1;
-            tracing::error!("no thread for the pipes of scripts: {error}");
+            tracing::error!("no thread {}: {error}", self.kind.name);
         }
     }
 
     fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
         let shared = Arc::clone(self);
         let thread = thread::Builder::new()
-            .name("script-pipes".into())
+            .name(self.kind.name.into())
             .stack_size(STACK_BYTES);
         thread.spawn(move || shared.run()).map(drop)
     }
 
     /// A thread: does jobs until it is one too many.
-    fn run(&self) {
+    fn run(self: &Arc<Shared>) {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.take() {
-                let number = state.begin(&job);
-                drop(state);
+                let number = state.begin(&job, &self.kind);
+                match self.kind.object {
+                    Object::Pipe => drop(state),
+                    // It may take long, and the jobs behind it need not wait for the next turn.
+                    Object::Memory => self.see_to_threads(state),
+                }
                 job.work.run();
                 state = self.lock();
                 if state.end(number) {
@@ -285,15 +354,17 @@ impl State {
         self.running.iter().filter(|running| running.owner.uid() == uid).count()
     }
 
-    fn begin(&mut self, job: &Job) -> u64 {
+    fn begin(&mut self, job: &Job, kind: &Kind) -> u64 {
         self.number += 1;
         self.running.push(Running {
             number: self.number,
             since: Instant::now(),
+            time_limit: kind.hung + job.work.duration(),
             owner: Arc::clone(&job.owner),
             blocked: Blocked {
                 verb: job.work.verb(),
                 channel: job.channel,
+                object: kind.object,
             },
             is_hung: false,
         });
@@ -360,7 +431,7 @@ impl Work {
     fn run(self) {
         match self {
             Work::Transfer(pipe) => pipe.transfer(),
-            Work::Call(call) => call(),
+            Work::Call(call) | Work::Memory { call, .. } => call(),
             Work::Close(end) => drop(end),
         }
     }
@@ -369,8 +440,28 @@ impl Work {
         match self {
             Work::Transfer(pipe) => pipe.verb(),
             Work::Call(_) => "empty",
+            Work::Memory { .. } => "allocate or release",
             Work::Close(_) => "close",
         }
+    }
+
+    /// The time that it takes by its size.
+    fn duration(&self) -> Duration {
+        match self {
+            Work::Memory { bytes, .. } => time_of(*bytes),
+            Work::Transfer(_) | Work::Call(_) | Work::Close(_) => Duration::ZERO,
+        }
+    }
+}
+
+/// The time that is granted for an allocation by its size.
+fn time_of(bytes: u64) -> Duration {
+    Duration::from_nanos(bytes.saturating_mul(NANOSECONDS_OF_BYTE))
+}
+
+impl fmt::Debug for PipeThreads {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0.kind.name)
     }
 }
 

@@ -40,7 +40,7 @@ fn await_with(threads: &PipeThreads, begun: &Receiver<()>) {
 /// Makes jobs look as old as those that hang.
 fn age(threads: &PipeThreads) {
     for running in &mut threads.0.lock().running {
-        running.since -= HUNG;
+        running.since -= running.time_limit;
     }
     threads.advance();
 }

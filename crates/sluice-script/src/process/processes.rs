@@ -22,6 +22,8 @@ pub(crate) struct Processes {
     pub(crate) launcher: Arc<RemoteLauncher>,
     /// The threads for the pipes of all processes.
     pub(crate) pipes: PipeThreads,
+    /// The threads for their memory buffers.
+    pub(crate) buffers: PipeThreads,
     /// The tasks of the worker.
     pub(crate) tasks: Tasks,
     by_pid: RefCell<HashMap<i32, Weak<Process>>>,
@@ -31,10 +33,15 @@ pub(crate) struct Processes {
 
 impl Processes {
     /// An empty list.
-    pub(crate) fn new(launcher: Arc<RemoteLauncher>, pipes: PipeThreads, tasks: Tasks) -> Rc<Processes> {
+    pub(crate) fn new(
+        launcher: Arc<RemoteLauncher>,
+        [pipes, buffers]: [PipeThreads; 2],
+        tasks: Tasks,
+    ) -> Rc<Processes> {
         Rc::new(Processes {
             launcher,
             pipes,
+            buffers,
             tasks,
             by_pid: RefCell::default(),
             is_stopping: Cell::new(false),

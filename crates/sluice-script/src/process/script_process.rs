@@ -37,6 +37,7 @@ use sluice_settings::ScriptLimits;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use crate::process::buffer_memory::BufferMemory;
 use crate::process::end_cause::{EndCause, EndedProcess, Reason};
 use crate::process::input::Input;
 use crate::process::limit_reached::limit_reached;
@@ -44,7 +45,7 @@ use crate::process::line_source::LineSource;
 use crate::process::mailbox::Mailbox;
 use crate::process::observed_process::time_text;
 use crate::process::pipe_end::{PipeEnd, Side};
-use crate::process::pipe_owner::{Blocked, PipeOwner};
+use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
 use crate::process::pipe_writer::PipeWriter;
 use crate::process::process_fault::{ProcessState, launch_fault};
 use crate::process::processes::Processes;
@@ -146,7 +147,7 @@ pub(crate) struct Channels {
     pub mailbox: Mailbox,
     pub cgiplusin: RequestChannel,
     /// `None` if the route allows no memory buffer, and while a thread prepares one.
-    pub segment: Option<Segment>,
+    pub segment: Option<BufferMemory>,
 }
 
 /// Starts a process and its reaper. The reaper calls `ended` after it has reaped the process; if no process was started, or
@@ -168,6 +169,10 @@ pub(crate) async fn start(
     let (run_as, pipes) = (program.run_as.clone(), processes.pipes.clone());
     if pipes.refuses(&run_as) {
         return Err(ServerFault::PipesLocked.into());
+    }
+    let buffers = &processes.buffers;
+    if buffers.refuses(&run_as) {
+        return Err(ServerFault::BuffersLocked.into());
     }
     let threads = pipes.clone();
     processes.launcher.launch(program, &mark, move |result| {
@@ -223,25 +228,34 @@ pub(crate) async fn start(
         input: input.map(Input::new),
         mailbox: mailbox.map_err(unusable)?,
         cgiplusin: RequestChannel::new(RequestPipe::new(cgiplusin), requests),
-        segment,
+        segment: segment.map(|segment| BufferMemory::new(segment, &owner, buffers)),
     });
     Ok((process, channels))
 }
 
-/// Ends a process that keeps one of its pipes locked. If it has ended already, another process has the lock.
+/// Ends a process that keeps one of its pipes, or its memory buffer, locked. If it has ended already, another process has the lock.
 fn end_locking(process: &Weak<Process>, blocked: Blocked, waited: Duration) {
     let Some(process) = process.upgrade() else { return };
-    let Blocked { verb, channel } = blocked;
+    let Blocked { verb, channel, object } = blocked;
+    let (why, cause) = match object {
+        Object::Pipe => (
+            "a system call of the script keeps this pipe locked (splice(2), sendfile(2), or a read or write of memory that does not answer)",
+            EndCause::LocksPipe,
+        ),
+        Object::Memory => (
+            "a process that has its descriptor keeps this memory locked (a write to it from memory that does not answer)",
+            EndCause::LocksBuffer,
+        ),
+    };
     let (Process { site, pid, .. }, script, seconds) = (&*process, process.script(), waited.as_secs());
     tracing::warn!(
         target: "script",
         site,
         script = &*script,
         pid,
-        "the server cannot {verb} its {channel} for more than {seconds} s, because a system call of the script keeps this pipe locked (splice(2), sendfile(2), or a read or \
-         write of memory that does not answer); it is stopped"
+        "the server cannot {verb} its {channel} for more than {seconds} s, because {why}; it is stopped"
     );
-    process.stop(EndCause::LocksPipe);
+    process.stop(cause);
 }
 
 impl Channels {

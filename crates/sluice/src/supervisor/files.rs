@@ -16,6 +16,8 @@ use sluice_log::activity::FILE_NAME as STATE_FILE;
 use sluice_settings::{Settings, User};
 use sluice_tools::control::place;
 
+use crate::log_files;
+
 /// The user of the server process, and what that process finds in its environment.
 #[derive(Clone, Debug)]
 pub(super) struct ServerUser {
@@ -51,6 +53,13 @@ impl ServerUser {
         variables
     }
 
+    /// Makes files on a thread that may be lost, and waits for it a few seconds.
+    pub(super) async fn do_elsewhere(self, make: impl FnOnce(&ServerUser) + Send + 'static) {
+        if log_files::do_elsewhere(move || make(&self)).await.is_none() {
+            tracing::error!("files of logs: their directory does not answer, or somebody keeps it locked");
+        }
+    }
+
     /// Makes the files of the logs, and the directory for what is kept. What cannot be made is reported by the server process, which then
     /// cannot open it.
     pub(super) fn make_files(&self, settings: &Settings) {
@@ -74,10 +83,19 @@ impl ServerUser {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let mut options = OpenOptions::new();
         options.append(true).mode(MODE).custom_flags(flags);
-        match options.clone().create_new(true).open(&path) {
+        // First one that is there: only making it needs the lock of the directory, which others can keep.
+        let found = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            found => Some(found?),
+        };
+        let made = match &found {
+            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            None => options.clone().create_new(true).open(&path),
+        };
+        match made {
             Ok(made) => self.give(&made),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = options.open(&path)?;
+                let found = found.map_or_else(|| options.open(&path), Ok)?;
                 let about = found.metadata()?;
                 // An earlier server of root has made it, or one with another user.
                 match about.is_file() && about.nlink() == 1 && !self.may_write(&about) {
@@ -104,6 +122,9 @@ impl ServerUser {
         let Some(path) = in_directory_of_root(directory) else {
             return Ok(());
         };
+        if path.symlink_metadata().is_ok() {
+            return self.take_over_directory(&path);
+        }
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => chown(&path, Some(self.user.credentials.uid), Some(self.user.credentials.gid)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.take_over_directory(&path),

@@ -273,17 +273,23 @@ impl Supervisor<'_> {
     }
 
     async fn reopen_logs(&mut self, cause: Cause) {
-        self.make_files();
+        self.make_files().await;
         self.send(&ToServer::ReopenLogs(cause)).await;
     }
 
     /// Makes the files of the settings in force that the server process cannot make: a program such as logrotate may have renamed them.
-    pub(super) fn make_files(&self) {
-        let Some(user) = &self.user else { return };
-        match settings_of(&self.file, &self.bundle) {
+    pub(super) async fn make_files(&self) {
+        let Some(user) = self.user.clone() else { return };
+        let bundle = match self.bundle.try_clone() {
+            Ok(bundle) => bundle,
+            Err(error) => return tracing::error!("files of logs: {error}"),
+        };
+        let file = self.file.clone();
+        user.do_elsewhere(move |user| match settings_of(&file, &bundle) {
             Ok(settings) => user.make_files(&settings),
             Err(error) => tracing::error!("files of logs: {error}"),
-        }
+        })
+        .await;
     }
 
     /// Has server processes that were replaced end at once.

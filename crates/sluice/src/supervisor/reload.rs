@@ -58,14 +58,15 @@ fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
 
 impl Supervisor<'_> {
     /// Reads the configuration again, and finds or binds its sockets.
-    pub(super) fn prepare(&mut self) -> Result<Prepared, String> {
+    pub(super) async fn prepare(&mut self) -> Result<Prepared, String> {
         let read =
             read(&self.file).map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
         users::check(&settings, true).map_err(|text| format!("{text}; nothing has changed"))?;
-        if let Some(user) = &self.user {
-            user.make_files(&settings);
+        if let Some(user) = self.user.clone() {
+            let settings = settings.clone();
+            user.do_elsewhere(move |user| user.make_files(&settings)).await;
         }
         let plan = self.sockets.plan(&settings, &mut self.activated);
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
@@ -84,7 +85,7 @@ impl Supervisor<'_> {
         if is_served {
             self.notifier.reloading();
         }
-        let prepared = match self.prepare() {
+        let prepared = match self.prepare().await {
             Ok(prepared) => prepared,
             Err(text) => {
                 self.refuse(causes, &text).await;

@@ -17,6 +17,7 @@ use sluice_server::LauncherPlan;
 
 use crate::certificates::Certificates;
 use crate::link::message::{Start, ToServer};
+use crate::log_files;
 
 /// The name in the process table of a program that is only tried.
 pub(crate) const TRIAL_NAME: &str = "sluice: trial";
@@ -50,6 +51,12 @@ impl Supervisor<'_> {
     /// Starts the program that is now at the path of this one, to see whether it could take over.
     pub(super) async fn try_program(&mut self) -> Option<LifeEvent> {
         let shown = self.program.display().to_string();
+        if log_files::is_waiting() {
+            // execve(2) waits for every thread of this process.
+            let text = "a thread of the supervisor still waits for the directory of a log".to_owned();
+            self.conclude_upgrade(Err(text)).await;
+            return Some(LifeEvent::UpgradeOver);
+        }
         let started = start_process(&mut self.children, &self.program, TRIAL_NAME, None);
         match started {
             Ok(process) => {
@@ -104,7 +111,7 @@ impl Supervisor<'_> {
 
     /// Starts a server process of this program beside the one of the program before.
     pub(super) async fn start_candidate(&mut self) {
-        let prepared = match self.prepare() {
+        let prepared = match self.prepare().await {
             Ok(prepared) => prepared,
             Err(text) => {
                 self.conclude_upgrade(Err(text)).await;
@@ -114,7 +121,10 @@ impl Supervisor<'_> {
         self.certificates = Certificates::of(&prepared.settings);
         let user = ServerUser::of(&prepared.settings);
         // It may be another one than that of the server process that runs.
-        user.iter().for_each(|user| user.make_files(&prepared.settings));
+        if let Some(user) = user.clone() {
+            let settings = prepared.settings.clone();
+            user.do_elsewhere(move |user| user.make_files(&settings)).await;
+        }
         let bound = self.sockets.of_plan(&prepared.plan);
         let mut start = self.start_message(bound.iter().map(|bound| bound.sockets().len()).collect());
         start.replaces = true;
@@ -210,7 +220,7 @@ impl Supervisor<'_> {
             Ok(text) => CommandResult::done_with(&text),
             Err(text) => {
                 // They may have been given to another user.
-                self.make_files();
+                self.make_files().await;
                 CommandResult::refused(&format!("{text}\nthe server goes on as it was"))
             }
         };

@@ -5,6 +5,7 @@
 
 mod hanging;
 mod isolation;
+mod locked_logs;
 mod owners;
 mod permissions;
 

@@ -2,10 +2,11 @@
 //!
 //! Here: the answers to BUFFER-BEGIN, -WRITE and -END. Submodules: transfers through the plain buffer (`plain`) and
 //! the ring (`ring`), clients that leave or are slow (`clients`), scripts that violate the ring protocol (`violations`),
-//! the memory itself (`lifetime`), and the output regions behind it (`regions`).
+//! the memory itself (`lifetime`), memory that stays locked (`locked`), and the output regions behind it (`regions`).
 
 mod clients;
 mod lifetime;
+mod locked;
 mod plain;
 mod regions;
 mod ring;

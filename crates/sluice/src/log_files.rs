@@ -1,0 +1,48 @@
+//! Operations on the files of logs, without waiting for them: on a thread that may be lost.
+//!
+//! A local user who may read a directory can keep its lock for as long as he likes: by getdents64(2) into memory that never comes (FUSE, userfaultfd). Whoever
+//! makes, renames or removes a file in it waits then, and no signal ends that. Here: the thread, and how long somebody waits for it. Not here: the
+//! opening (`sluice_log`), and the files that root makes (`supervisor::files`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sluice_launch::{look_elsewhere, note_silence};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// How long a command waits. A disk that is busy answers in this time.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The share of the threads for lookups: not that of a user or a file system.
+const SHARE: u64 = u64::MAX;
+
+/// Operations that run.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Does something with files of logs on another thread, which goes on with it if nobody waits any longer. `None` if it is not done after some seconds, or not begun because
+/// earlier ones wait.
+pub(crate) async fn do_elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (send, done) = oneshot::channel();
+    let begun = look_elsewhere(SHARE, move || {
+        // Relaxed: the count publishes no other data.
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        // Fails if nobody waits.
+        let _ = send.send(result);
+    });
+    begun.ok()?;
+    match timeout(TIMEOUT, done).await {
+        Ok(result) => result.ok(),
+        Err(_) => {
+            note_silence(SHARE);
+            None
+        }
+    }
+}
+
+/// Whether a thread of this process waits for a directory of logs. execve(2) would wait for it, too.
+pub(crate) fn is_waiting() -> bool {
+    RUNNING.load(Ordering::Relaxed) > 0
+}
