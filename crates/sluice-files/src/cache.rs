@@ -102,6 +102,11 @@ impl Cache {
         self.tally.counters(files, bytes)
     }
 
+    /// Takes back what the decision of the calling thread has counted.
+    pub(crate) fn uncount_decision(&self) {
+        self.tally.uncount_decision();
+    }
+
     /// All entries, in no order.
     pub(crate) fn list(&self) -> Vec<CacheEntry> {
         let now = self.now();

@@ -24,7 +24,7 @@ use sluice_settings::permission::Use;
 use sluice_settings::rule::Wildcard;
 
 use crate::foreign::served_file::ServedFile;
-use crate::foreign::{Question, answered, leaves, leaves_path, left};
+use crate::foreign::{Question, answered, has_left, leaves, leaves_path, left};
 use crate::links;
 use crate::missing_directory::Missing;
 use crate::open_directory::OpenDirectory;
@@ -211,7 +211,7 @@ impl Directory {
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
     pub(crate) fn open_below(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
         answered(Question::Open, self.id.0, relative, again, || {
-            self.open_as(relative, READ)
+            self.open_as(relative, READ).map_err(or_left)
         })
     }
 
@@ -220,7 +220,7 @@ impl Directory {
     /// # Errors
     /// As of `open_below`.
     pub(crate) fn metadata_below(&self, relative: &str) -> io::Result<Metadata> {
-        let open = || self.open_as(relative, OFlags::PATH);
+        let open = || self.open_as(relative, OFlags::PATH).map_err(or_left);
         Ok(answered(Question::Metadata, self.id.0, relative, again, open)?.1)
     }
 
@@ -464,6 +464,11 @@ impl Directory {
 /// The name of a file without the suffix of its compression; `None` if it has none.
 pub fn without_coding(name: &str) -> Option<&str> {
     COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix))
+}
+
+/// The error of a lookup, or that it was left.
+fn or_left(error: io::Error) -> io::Error {
+    if has_left() { left() } else { error }
 }
 
 /// A second answer of the same meaning, for `answered`.

@@ -45,6 +45,11 @@ impl FileCache {
         }
     }
 
+    /// Takes back what the last decision of the calling thread has counted, because it left a lookup (`foreign::here`), and will be repeated.
+    pub fn uncount_decision(&self) {
+        self.cache.uncount_decision();
+    }
+
     /// Removes all entries.
     pub fn clear(&self) {
         self.cache.clear();

@@ -1,8 +1,8 @@
 //! Lookups in file systems that another process or machine serves (FUSE, NFS), which may answer nothing for as long as it likes.
 //!
-//! An event loop never enters one. It looks up what the kernel knows without asking anybody: below an open directory of a local file system and
-//! without crossing a mount (RESOLVE_NO_XDEV), or in the kernel's cache of names (RESOLVE_CACHED). Where that is not enough the lookup is left: the
-//! whole decision is made once more by a thread that may be lost (`elsewhere`), which notes the answers that the event loop could not get; then
+//! An event loop never enters one. It looks up what the kernel has in its cache of names (RESOLVE_CACHED), below an open directory of a local file
+//! system and without crossing a mount (RESOLVE_NO_XDEV). A name that is not in the cache is looked up in its directory, which any process that may
+//! read it can hold locked: by getdents64(2) into memory that does not answer. Where the cache is not enough the lookup is left: the whole decision is made once more by a thread that may be lost (`elsewhere`), which notes the answers that the event loop could not get; then
 //! the event loop repeats the decision with these answers. So the code of a decision is the same on both, and local files cost nothing more.
 //!
 //! ```text
@@ -15,14 +15,14 @@ pub(crate) mod file_system;
 pub(crate) mod served_file;
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_launch::{look_elsewhere, note_silence};
+use sluice_launch::{look_elsewhere, note_silence, prepare_lookups};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -38,8 +38,10 @@ enum Manner {
     Waits,
     /// Leaves the lookup to another thread.
     Leaves,
-    /// Waits, and notes the answers for an event loop.
+    /// Waits, and notes the answers for an event loop. For the share of a directory only for local file systems.
     Notes,
+    /// Waits for local file systems, and leaves lookups elsewhere.
+    WaitsLocally,
 }
 
 /// A kind of question, of which each has a type of answers.
@@ -75,8 +77,6 @@ struct State {
     answers: Answers,
     /// The share of the first lookup that was left.
     left: Option<Share>,
-    /// Whether the lookup in progress needs another thread than an event loop.
-    is_foreign: bool,
     /// The share for which this thread notes answers.
     share: Share,
 }
@@ -87,10 +87,26 @@ thread_local! {
             manner: Manner::Waits,
             answers: Answers(Vec::new()),
             left: None,
-            is_foreign: false,
             share: Share::UNKNOWN,
         })
     };
+}
+
+thread_local! {
+    /// The events that the file cache has counted in the decision in progress, by number, because a decision that leaves a lookup is repeated.
+    static COUNTED: Cell<[u16; 8]> = const { Cell::new([0; 8]) };
+}
+
+/// Notes that an event was counted, by its number.
+pub(crate) fn note_counted(event: usize) {
+    let mut counts = COUNTED.get();
+    counts[event] = counts[event].saturating_add(1);
+    COUNTED.set(counts);
+}
+
+/// The events that the calling thread has counted since the last call or the beginning of a decision.
+pub(crate) fn take_counted() -> [u16; 8] {
+    COUNTED.take()
 }
 
 /// The error of a lookup that was left to another thread.
@@ -107,12 +123,14 @@ impl std::error::Error for Left {}
 
 /// Has the calling thread, an event loop, leave each lookup that may wait for another process or machine.
 pub fn never_wait() {
+    prepare_lookups();
     STATE.with_borrow_mut(|state| state.manner = Manner::Leaves);
 }
 
 /// Makes a decision without waiting for another process or machine, with answers that a thread has noted. The share says that a lookup was left,
 /// so that the result is worthless.
 pub fn here<T>(answers: Answers, decide: impl FnOnce() -> T) -> (T, Option<Share>) {
+    take_counted();
     let scope = Scope::begin(Manner::Leaves, answers, Share::UNKNOWN);
     let decided = decide();
     let State { answers, left, .. } = scope.end();
@@ -120,11 +138,40 @@ pub fn here<T>(answers: Answers, decide: impl FnOnce() -> T) -> (T, Option<Share
     (decided, left)
 }
 
-/// Makes a decision on a thread that may be lost; the result is the answers that an event loop could not get.
-pub fn noting<T>(share: Share, decide: impl FnOnce() -> T) -> Answers {
+/// Does something that waits for local file systems only; otherwise as `here`.
+pub(crate) fn locally<T>(job: impl FnOnce() -> T) -> (T, Option<Share>) {
+    let scope = Scope::begin(Manner::WaitsLocally, Answers::default(), Share::UNKNOWN);
+    let done = job();
+    (done, scope.end().left)
+}
+
+/// Makes a decision on a thread that may be lost; the result is the answers that an event loop could not get. A thread of a directory may leave a
+/// lookup to a thread of another share.
+fn noting<T>(share: Share, decide: impl FnOnce() -> T) -> (Answers, Option<Share>) {
     let scope = Scope::begin(Manner::Notes, Answers::default(), share);
     drop(decide());
-    scope.end().answers
+    let State { answers, left, .. } = scope.end();
+    (answers, left)
+}
+
+/// Has threads that may be lost make a decision, whose answers an event loop could not get. `make` copies the question.
+///
+/// # Errors
+/// As of `elsewhere`.
+pub async fn noted<T, J: FnOnce() -> T + Send + 'static>(
+    share: Share,
+    what: &str,
+    make: impl Fn() -> J,
+) -> Result<Answers, Fault> {
+    let mut share = share;
+    loop {
+        let job = make();
+        match elsewhere(share, what, move || noting(share, job)).await? {
+            (answers, None) => return Ok(answers),
+            // That thread leaves nothing.
+            (_, Some(other)) => share = other,
+        }
+    }
 }
 
 /// Does something on a thread that may be lost, and waits for it. `what` is looked up or read.
@@ -149,7 +196,7 @@ pub(crate) struct ForeignJob<T> {
 /// Begins something on a thread that may be lost.
 pub(crate) fn begin<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> ForeignJob<T> {
     let (sender, receiver) = oneshot::channel();
-    let begun = look_elsewhere(share.number(), move || {
+    let begun = look_elsewhere(share.threads(), move || {
         // Nobody waits any more if those before it took too long.
         if !sender.is_closed() {
             let scope = Scope::begin(Manner::Waits, Answers::default(), share);
@@ -169,7 +216,7 @@ impl<T> ForeignJob<T> {
         match timeout(ANSWER_TIMEOUT, answer).await {
             Ok(answer) => answer.map_err(|_| silent()),
             Err(_) => {
-                note_silence(self.share.number());
+                note_silence(self.share.threads());
                 Err(silent())
             }
         }
@@ -179,7 +226,7 @@ impl<T> ForeignJob<T> {
 /// Does something as `elsewhere` does, and keeps the calling thread, which is no event loop, waiting for it. `None` if there was no answer in time.
 pub fn await_elsewhere<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    let begun = look_elsewhere(share.number(), move || {
+    let begun = look_elsewhere(share.threads(), move || {
         let scope = Scope::begin(Manner::Waits, Answers::default(), share);
         // Nobody waits any more if it took too long.
         let _ = sender.send(job());
@@ -198,16 +245,13 @@ pub fn answered<T: Send + 'static>(
     stand_in: fn(&T) -> T,
     answer: impl FnOnce() -> T,
 ) -> T {
-    let manner = STATE.with_borrow_mut(|state| {
-        state.is_foreign = false;
-        state.manner
-    });
-    match manner {
-        Manner::Waits => answer(),
+    match manner() {
+        Manner::Waits | Manner::WaitsLocally => answer(),
         Manner::Leaves => take(question, of, name).unwrap_or_else(answer),
         Manner::Notes => {
             let found = answer();
-            if !STATE.with_borrow(|state| state.is_foreign) {
+            // An event loop asks again, and leaves it to a thread of another share.
+            if has_left() {
                 return found;
             }
             let again = stand_in(&found);
@@ -232,21 +276,35 @@ fn take<T: 'static>(question: Question, of: u64, name: &str) -> Option<T> {
     })
 }
 
-/// Whether the calling thread leaves a lookup, which may wait for another process or machine. `share` says whose it is.
+/// Whether the calling thread leaves a lookup, which may wait for another process or machine, or for a directory that a process holds. `share` says
+/// whose it is. A thread of a directory leaves what is none of a directory, so that file systems that do not answer take no such thread.
 pub(crate) fn leaves(share: impl FnOnce() -> Share) -> bool {
-    let manner = STATE.with_borrow_mut(|state| {
-        state.is_foreign = true;
-        state.manner
-    });
-    if manner != Manner::Leaves {
+    let (manner, own, has_left) = STATE.with_borrow(|state| (state.manner, state.share, state.left.is_some()));
+    let leaves_local = match manner {
+        Manner::Waits => return false,
+        Manner::Notes if !own.is_local() => return false,
+        Manner::Notes | Manner::WaitsLocally => false,
+        Manner::Leaves if has_left => return true,
+        Manner::Leaves => true,
+    };
+    // May make system calls.
+    let share = share();
+    if !leaves_local && share.is_local() {
         return false;
     }
-    if STATE.with_borrow(|state| state.left.is_none()) {
-        // May make system calls.
-        let share = share();
+    if !has_left {
         STATE.with_borrow_mut(|state| state.left = Some(share));
     }
     true
+}
+
+fn manner() -> Manner {
+    STATE.with_borrow(|state| state.manner)
+}
+
+/// Whether the calling thread, an event loop, leaves what the kernel does not have in its cache.
+fn leaves_uncached() -> bool {
+    manner() == Manner::Leaves
 }
 
 /// Whether the calling thread leaves what needs a path of the whole machine, such as an explanation of a refusal.
@@ -256,7 +314,7 @@ pub fn leaves_path(path: &Path) -> bool {
 
 /// Whether the calling thread waits without noting anything.
 fn just_waits() -> bool {
-    STATE.with_borrow(|state| state.manner == Manner::Waits)
+    manner() == Manner::Waits
 }
 
 /// Whether the decision in progress has left a lookup, so that nothing may be concluded from its answer.
@@ -293,7 +351,6 @@ impl Scope {
             manner,
             answers,
             left: None,
-            is_foreign: false,
             share,
         };
         Scope {
@@ -306,7 +363,6 @@ impl Scope {
             manner: Manner::Leaves,
             answers: Answers::default(),
             left: None,
-            is_foreign: false,
             share: Share::UNKNOWN,
         });
         STATE.replace(before)
@@ -345,7 +401,7 @@ mod tests {
             assert_eq!(text(&directory, "ostype").unwrap(), "Linux\n");
             assert_eq!(text(&directory, "none").unwrap_err().kind(), io::ErrorKind::NotFound);
         };
-        let answers = noting(share, look);
+        let answers = noting(share, look).0;
         let ((), left) = here(answers, look);
         assert_eq!(left, None);
         assert_eq!(
@@ -367,7 +423,11 @@ mod tests {
         let (found, left) = here(Answers::default(), || text(&directory, "a"));
         assert_eq!((found.unwrap().as_str(), left), ("a", None));
         let (_, left) = here(Answers::default(), || text(&directory, "b"));
-        let answers = noting(left.unwrap(), || text(&directory, "b"));
+        // The kernel cannot say from its cache that a link leaves.
+        let (_, left) = noting(left.unwrap(), || text(&directory, "b"));
+        assert!(!left.unwrap().is_local());
+        let (answers, left) = noting(left.unwrap(), || text(&directory, "b"));
+        assert_eq!(left, None);
         let (found, left) = here(answers, || text(&directory, "b"));
         assert_eq!((found.unwrap().as_str(), left), ("b", None));
     }

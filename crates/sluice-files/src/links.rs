@@ -6,30 +6,33 @@
 //! with Apache's SymLinksIfOwnerMatch, and could write a script there as well. Not here: links that stay inside, and which files are never
 //! sent (`directory`).
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
+use rustix::process::{Pid, getpid};
 use sluice_http::fault::{Absent, LinkProblem, RefusedLink};
 use sluice_settings::FollowLinks;
 
 use crate::directory::Directory;
-use crate::foreign::file_system::name;
+use crate::foreign::file_system::{OPENS_MAX, Share, name, open_below, retry};
 use crate::foreign::{self, Links, leaves_path, left};
 
 /// Links that are followed on one path, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// Attempts to open a file that is replaced each time.
-const OPENS_MAX: usize = 16;
-
 /// The end of the path of a file that was removed (proc(5)).
 const DELETED: &[u8] = b" (deleted)";
+
+/// Links to the open files of this process (proc(5)).
+const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 
 /// Names a step of a path: opens nothing, follows nothing.
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -67,7 +70,8 @@ fn metadata_behind_links(directory: &Path, below: &Path, follow: FollowLinks) ->
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let within = resolve | ResolveFlags::NO_XDEV;
-    match retry(|| openat2(&descriptor, below, path, FileMode::empty(), within)) {
+    let share = || Share::of_path(&directory.join(below));
+    match open_below(&descriptor, below, path, within, share) {
         Err(Errno::XDEV | Errno::ACCESS) => {}
         other => return File::from(other?).metadata(),
     }
@@ -136,8 +140,13 @@ pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
         return Ok(file);
     }
     // This link of /proc leads to the open file itself, whatever happens to its path (proc(5)).
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(openat(CWD, own, access | OFlags::CLOEXEC, FileMode::empty())?.into())
+    let flags = access | OFlags::CLOEXEC;
+    let number = file.as_raw_fd();
+    let opened = match own_descriptors() {
+        Some(own) => openat(own, number.to_string(), flags, FileMode::empty()),
+        None => openat(CWD, format!("{OWN_DESCRIPTORS}/{number}"), flags, FileMode::empty()),
+    };
+    Ok(opened?.into())
 }
 
 /// The path of an open file, without symbolic links.
@@ -146,7 +155,7 @@ pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
 /// `StaleNetworkFileHandle` (ESTALE) if the file has no path any more: it was removed or replaced after it was opened. The path would
 /// then end with " (deleted)" (proc(5)), so that it could not be compared with those of scripts and logs.
 pub(crate) fn real_path(file: &File) -> io::Result<PathBuf> {
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let path = named_path(file)?;
     if path.as_os_str().as_bytes().ends_with(DELETED) {
         let (own, found) = (file.metadata()?, foreign::metadata(&path, Links::Shown));
         // A file may have such a name.
@@ -155,6 +164,29 @@ pub(crate) fn real_path(file: &File) -> io::Result<PathBuf> {
         }
     }
     Ok(path)
+}
+
+/// The path of an open file, as the kernel says it.
+pub(crate) fn named_path(file: &File) -> io::Result<PathBuf> {
+    let number = file.as_raw_fd();
+    let Some(own) = own_descriptors() else {
+        return std::fs::read_link(format!("{OWN_DESCRIPTORS}/{number}"));
+    };
+    let path = readlinkat(own, number.to_string(), Vec::new())?;
+    Ok(OsString::from_vec(path.into_bytes()).into())
+}
+
+/// The directory of the descriptors of this process, open because others may hold the directories above it, but not this one. `None` if it
+/// cannot be opened.
+pub(crate) fn own_descriptors() -> Option<BorrowedFd<'static>> {
+    static OWN: LazyLock<Option<(Pid, OwnedFd)>> = LazyLock::new(|| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Some((getpid(), openat(CWD, OWN_DESCRIPTORS, flags, FileMode::empty()).ok()?))
+    });
+    // It is not that of a child.
+    OWN.as_ref()
+        .filter(|(process, _)| *process == getpid())
+        .map(|(_, own)| own.as_fd())
 }
 
 /// Opens a path again if what it leads to was replaced meanwhile.
@@ -169,19 +201,6 @@ pub(crate) fn open_unreplaced<T>(mut open: impl FnMut() -> io::Result<T>) -> io:
         }
     }
     Err(io::ErrorKind::NotFound.into())
-}
-
-/// Calls again what fails because of a signal, or because of a concurrent rename, so that the kernel could not be sure (EAGAIN of openat2(2)).
-/// A file on which another process holds a lease gives EAGAIN, too, for as long as that process likes (F_SETLEASE in fcntl(2)).
-pub(crate) fn retry(call: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
-    let mut opened = call();
-    for _ in 1..OPENS_MAX {
-        match opened {
-            Err(Errno::AGAIN | Errno::INTR) => opened = call(),
-            other => return other,
-        }
-    }
-    opened
 }
 
 /// A walk along a path, step by step, that compares the owner of each link with that of what it leads to.

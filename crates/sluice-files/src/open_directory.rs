@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode as FileMode, OFlags, ResolveFlags, fstat};
+use rustix::fs::{Mode as FileMode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 use sluice_http::path_text::{path_of, text_of_path};
 use sluice_settings::permission::{self, Use};
 
-use crate::foreign::file_system::{Share, cached_below, learn};
+use crate::foreign::file_system::{Share, cached_below, learn, open_below};
 use crate::foreign::served_file::ServedFile;
 use crate::foreign::{self, Links, leaves, leaves_path, left};
 use crate::links;
@@ -49,6 +49,8 @@ pub(crate) struct PrivateDirectory {
 
 impl OpenDirectory {
     pub(crate) fn open(path: &Path) -> io::Result<OpenDirectory> {
+        // Before requests need it.
+        links::own_descriptors();
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(&path, flags, FileMode::empty())?;
@@ -85,10 +87,11 @@ impl OpenDirectory {
     }
 
     pub(crate) fn open_with(&self, name: &str, access: OFlags, more: ResolveFlags) -> Result<OwnedFd, Errno> {
-        let flags = access | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
         let path = path_of(name);
-        links::retry(|| rustix::fs::openat2(&self.descriptor, &*path, flags, FileMode::empty(), resolve))
+        open_below(&self.descriptor, &path, access, resolve, || {
+            self.share_of_uncached(&path)
+        })
     }
 
     /// Opens a path as `open_with` does, but enters no other file system (EXDEV).
@@ -147,6 +150,28 @@ impl OpenDirectory {
             }
         }
         Share::of(owner, &self.path.join(place))
+    }
+
+    /// The share of a lookup of a name that is not in the kernel's cache: that of the last directory on the path that is; or of the link there.
+    fn share_of_uncached(&self, path: &Path) -> Share {
+        let identity = |status: Stat| (status.st_dev, status.st_ino);
+        let named = |place: &Path, more| {
+            let resolve =
+                ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
+            let flags = OFlags::PATH | OFlags::CLOEXEC | more;
+            let named = openat2(&self.descriptor, place, flags, FileMode::empty(), resolve);
+            named.and_then(fstat).map(identity).ok()
+        };
+        let mut last = fstat(&self.descriptor).map(identity).ok();
+        let (mut place, mut parts) = (PathBuf::new(), path.components().take(SHARE_PARTS_MAX).peekable());
+        while let Some(part) = parts.next() {
+            place.push(part);
+            match parts.peek().and_then(|_| named(&place, OFlags::DIRECTORY)) {
+                Some(directory) => last = Some(directory),
+                None => return Share::local((last, named(&place, OFlags::NOFOLLOW))),
+            }
+        }
+        Share::local((last, None::<(u64, u64)>))
     }
 
     pub(crate) fn is_in(&self, inside: &Path, private: &PrivateDirectory) -> bool {

@@ -26,6 +26,7 @@ use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
 use crate::cache::{Cache, has_reliable_mtime};
 use crate::file_events::note;
+use crate::foreign::has_left;
 use crate::foreign::served_file::ServedFile;
 use crate::found::{Found, Opened};
 use crate::records::attempts::Attempts;
@@ -127,6 +128,7 @@ impl Records {
                 name: name.to_owned(),
                 format: self.settings.format,
             }),
+            Err(_) if has_left() => None,
             Err(error) => {
                 if self.rewritten.note(name, metadata) {
                     tracing::warn!("file {name:?}: not rewritten: its directory: {error}");

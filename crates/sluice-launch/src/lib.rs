@@ -39,7 +39,8 @@ pub use end::pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, re
 pub use end::proc_state::{Observation, ObservedChild, ObservedFile};
 pub use end::session::{Company, Survivors, company, end_session, is_exiting};
 pub use foreign::elsewhere::{
-    Silent, UNKNOWN_USER, close_elsewhere, close_file_elsewhere, do_elsewhere, look_elsewhere, note_silence,
+    LookupShare, Silent, UNKNOWN_USER, close_elsewhere, close_file_elsewhere, do_elsewhere, look_elsewhere,
+    note_silence, prepare_lookups,
 };
 pub use foreign::received::{ForeignDescriptors, Received, close_socket_elsewhere, receive};
 pub use foreign::refuse::{Passing, passing, refuse_descriptors};

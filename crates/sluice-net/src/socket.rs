@@ -41,6 +41,7 @@ pub(crate) struct Socket {
     state: State,
     /// Bytes that the kernel has taken to send; wraps around.
     sent: u32,
+    is_unix: bool,
     /// The client of a unix socket on which descriptors can arrive.
     peer: Option<Box<UnixPeer>>,
 }
@@ -58,14 +59,17 @@ enum State {
 }
 
 impl Socket {
-    /// Wraps an accepted socket, which must not block.
+    /// Wraps an accepted socket of TCP, which must not block.
     pub(crate) fn new(socket: StdStream) -> Socket {
-        Socket::with_peer(socket, None)
+        let mut tcp = Socket::with_peer(socket, None);
+        tcp.is_unix = false;
+        tcp
     }
 
-    /// Wraps an accepted socket, which must not block, and on which descriptors can arrive if there is a `peer`.
+    /// Wraps an accepted unix socket, which must not block, and on which descriptors can arrive if there is a `peer`.
     pub(crate) fn with_peer(socket: StdStream, peer: Option<UnixPeer>) -> Socket {
         Socket {
+            is_unix: true,
             state: State::Direct {
                 socket,
                 is_drained: false,
@@ -169,6 +173,11 @@ impl Socket {
             let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
             Ok(sendmsg(socket, chunks, &mut SendAncillaryBuffer::default(), flags)?)
         })
+    }
+
+    /// Whether `poll_send_file` waits for nobody. On a unix socket it takes a lock of the client's socket (before Linux 6.5), which the client may hold.
+    pub(crate) fn sends_files(&self) -> bool {
+        !self.is_unix
     }
 
     /// Writes a part of a file. Its contents must not change, because the kernel may read them after this returns.

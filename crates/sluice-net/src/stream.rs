@@ -405,7 +405,8 @@ impl ClientStream {
         chunks: &[IoSlice<'_>],
         sealed: Option<&Arc<SealedMemfd>>,
     ) -> Poll<io::Result<usize>> {
-        if let (Some(sealed), Transport::Clear(_)) = (sealed, &self.transport)
+        if let (Some(sealed), Transport::Clear(socket)) = (sealed, &self.transport)
+            && socket.sends_files()
             && let Some(SplitAtSealed { before, part }) = split_at_sealed(chunks, sealed)
         {
             return self.poll_measured(context, |transport, context| match before {

@@ -31,6 +31,7 @@
 
 mod client;
 mod fifo;
+mod held_directory;
 mod kit;
 mod lease;
 mod lines;
@@ -49,6 +50,7 @@ use std::time::{Duration, Instant};
 
 pub use client::Client;
 pub use fifo::{FifoReader, Gate};
+pub use held_directory::HeldDirectory;
 pub use kit::{KIT, python};
 pub use lease::Leases;
 pub use lines::warnings_and_errors;

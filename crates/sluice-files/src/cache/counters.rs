@@ -7,6 +7,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::foreign::{note_counted, take_counted};
+
 /// Sets of counters. If there are more threads, some share a set.
 const STRIPES: usize = 16;
 
@@ -79,8 +81,17 @@ struct Stripe([AtomicU64; 8]);
 impl Tally {
     /// Counts an event. Returns how many of them there were before, among those of this thread.
     pub(super) fn count(&self, event: Event) -> u64 {
+        note_counted(event as usize);
         // Relaxed: nothing else depends on the numbers.
         self.0[stripe()].0[event as usize].fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes back what the calling thread has counted in the last decision (`foreign::here`).
+    pub(super) fn uncount_decision(&self) {
+        let counts = take_counted();
+        for (counter, count) in self.0[stripe()].0.iter().zip(counts) {
+            counter.fetch_sub(count.into(), Ordering::Relaxed);
+        }
     }
 
     fn sum(&self, event: Event) -> u64 {

@@ -107,7 +107,7 @@ impl Fill {
         match share {
             None => drop(runtime.spawn_blocking(fill)),
             // Not done while others wait in vain.
-            Some(share) => drop(look_elsewhere(share.number(), fill)),
+            Some(share) => drop(look_elsewhere(share.threads(), fill)),
         }
     }
 }

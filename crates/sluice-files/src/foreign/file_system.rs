@@ -8,14 +8,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FsWord, Mode as FileMode, OFlags, ResolveFlags, Statx, StatxFlags, fstatfs, openat2, statx,
 };
 use rustix::io::Errno;
+use sluice_launch::LookupShare;
 
-use crate::foreign::{just_waits, leaves, left};
+use crate::foreign::{just_waits, leaves, leaves_uncached, left};
 
 /// The types of file systems that the kernel serves from its own disks and memory (statfs(2), `linux/magic.h`). A type that is not here is taken
 /// for one of another process or machine: its files are served by threads, which is slower, and never wrong. So is proc, because a read of
@@ -60,6 +62,9 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// STATX_MNT_ID_UNIQUE (Linux 6.8): a number that no later mount gets.
 const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
+/// Attempts to open a file that is replaced each time.
+pub(crate) const OPENS_MAX: usize = 16;
+
 /// Directories above a file that are asked for their owner.
 const ANCESTORS_MAX: usize = 16;
 
@@ -72,32 +77,52 @@ pub enum Links {
     Shown,
 }
 
-/// A number for whoever can keep lookups from being answered: a user, or a file system of the administrator. The threads that may be lost are
-/// bounded for each.
+/// A number for whoever can keep lookups from being answered: a user, a file system of the administrator, or a directory that somebody holds. The
+/// threads that may be lost are bounded for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share(u64);
+pub struct Share(LookupShare);
 
 impl Share {
     /// Nobody is known.
-    pub(crate) const UNKNOWN: Share = Share(u32::MAX as u64);
+    pub(crate) const UNKNOWN: Share = Share(LookupShare::UNKNOWN);
 
     /// The share of what lies at `place` in a directory of this user. What root and the server's user have made are different shares, because they
     /// harm only themselves.
     pub(crate) fn of(user: u32, place: &Path) -> Share {
         if user != 0 && user != rustix::process::geteuid().as_raw() {
-            return Share(user.into());
+            return Share(LookupShare::Foreign(user.into()));
         }
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
-        Share(hasher.finish() | 1 << 63)
+        Share(LookupShare::Foreign(hasher.finish() | 1 << 63))
     }
 
-    /// The share of a path of the whole machine: by the nearest directory above it in a local file system.
+    /// The share of a directory of a local file system, or of a link in it, in which a name is looked up.
+    pub(crate) fn local(place: impl Hash) -> Share {
+        let mut hasher = DefaultHasher::new();
+        place.hash(&mut hasher);
+        Share(LookupShare::Local(hasher.finish()))
+    }
+
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self.0, LookupShare::Local(_))
+    }
+
+    pub(crate) fn threads(self) -> LookupShare {
+        self.0
+    }
+
+    /// The share of a path of the whole machine: that of the nearest directory above it that is known to be in a local file system; or of its owner,
+    /// if what follows is not known to be.
     pub(crate) fn of_path(path: &Path) -> Share {
-        let mut place = path;
-        for above in path.ancestors().skip(1).take(ANCESTORS_MAX) {
-            if let Ok(Some((_, status))) = cached(above, Links::Followed) {
-                return Share::of(status.stx_uid, place);
+        let (mut place, mut is_local) = (path, true);
+        for above in path.ancestors().take(ANCESTORS_MAX) {
+            match cached(above, Links::Followed) {
+                Ok(Cached::Local(..)) if above == path => {}
+                Ok(Cached::Local(_, found)) if is_local => return Share::local(found.identity),
+                Ok(Cached::Local(_, found)) => return Share::of(found.user, place),
+                Ok(Cached::Unknown) => is_local = false,
+                Ok(Cached::No) | Err(_) => {}
             }
             place = above;
         }
@@ -105,7 +130,7 @@ impl Share {
     }
 
     pub(crate) fn number(self) -> u64 {
-        self.0
+        self.0.number()
     }
 }
 
@@ -148,8 +173,24 @@ fn mount_of(status: &Statx) -> Option<u64> {
     })
 }
 
-/// Looks up a path in the kernel's cache. `None` if the kernel would have to ask a file system, or that is not known to be local.
-fn cached(path: &Path, links: Links) -> io::Result<Option<(OwnedFd, Statx)>> {
+/// The owner and the identity of a directory or file.
+struct CachedStatus {
+    user: u32,
+    identity: (u32, u32, u64),
+}
+
+/// A path as the kernel has it in its cache.
+enum Cached {
+    /// A path in a file system that is known to be local.
+    Local(OwnedFd, CachedStatus),
+    /// A path in another file system.
+    Unknown,
+    /// The kernel would have to ask a file system.
+    No,
+}
+
+/// Looks up a path in the kernel's cache.
+fn cached(path: &Path, links: Links) -> io::Result<Cached> {
     let mut flags = OFlags::PATH | OFlags::CLOEXEC;
     if links == Links::Shown {
         flags |= OFlags::NOFOLLOW;
@@ -157,12 +198,65 @@ fn cached(path: &Path, links: Links) -> io::Result<Option<(OwnedFd, Statx)>> {
     match openat2(CWD, path, flags, FileMode::empty(), ResolveFlags::CACHED) {
         Ok(named) => {
             let status = status_of(&named).filter(|status| mount_of(status).is_some_and(is_known));
-            Ok(status.map(|status| (named, status)))
+            Ok(status.map_or(Cached::Unknown, |status| {
+                let place = CachedStatus {
+                    user: status.stx_uid,
+                    identity: (status.stx_dev_major, status.stx_dev_minor, status.stx_ino),
+                };
+                Cached::Local(named, place)
+            }))
         }
         Err(error @ (Errno::NOENT | Errno::NOTDIR)) => Err(error.into()),
         // EAGAIN: it is not in the cache. EINVAL: Linux before 5.12.
-        Err(_) => Ok(None),
+        Err(_) => Ok(Cached::No),
     }
+}
+
+/// Opens a path below an open directory; an event loop leaves what is not in the kernel's cache, for `share`. Then the error is EAGAIN, as for a file on
+/// which another process holds a lease.
+pub(crate) fn open_below(
+    directory: impl AsFd,
+    path: &Path,
+    flags: OFlags,
+    resolve: ResolveFlags,
+    share: impl FnOnce() -> Share,
+) -> Result<OwnedFd, Errno> {
+    let open = |resolve| openat2(&directory, path, flags | OFlags::CLOEXEC, FileMode::empty(), resolve);
+    if !leaves_uncached() || !has_cached() {
+        return retry(|| open(resolve));
+    }
+    match open(resolve | ResolveFlags::CACHED) {
+        Err(error @ (Errno::AGAIN | Errno::INTR)) => {
+            leaves(share);
+            Err(error)
+        }
+        opened => opened,
+    }
+}
+
+/// Calls again, on a thread that may wait, what fails because of a signal, or because of a concurrent rename, so that the kernel could not be sure (EAGAIN of openat2(2)).
+/// A file on which another process holds a lease gives EAGAIN, too, for as long as that process likes (F_SETLEASE in fcntl(2)).
+pub(crate) fn retry(call: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    let mut opened = call();
+    for _ in 1..OPENS_MAX {
+        match opened {
+            Err(Errno::AGAIN | Errno::INTR) => opened = call(),
+            other => return other,
+        }
+    }
+    opened
+}
+
+/// Whether the kernel has RESOLVE_CACHED (Linux 5.12).
+fn has_cached() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        !matches!(
+            openat2(CWD, "/", flags, FileMode::empty(), ResolveFlags::CACHED),
+            Err(Errno::INVAL)
+        )
+    });
+    *HAS
 }
 
 /// Looks up a path below an open directory in the kernel's cache. `None` if the kernel would have to ask a file system, or that is not known to be
@@ -191,7 +285,7 @@ pub(crate) fn name(path: &Path, links: Links) -> io::Result<OwnedFd> {
         flags |= OFlags::NOFOLLOW;
     }
     if !just_waits() {
-        if let Some((named, _)) = cached(path, links)? {
+        if let Cached::Local(named, _) = cached(path, links)? {
             return Ok(named);
         }
         if leaves(|| Share::of_path(path)) {

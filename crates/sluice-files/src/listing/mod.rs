@@ -5,7 +5,7 @@
 //! no second set of rules that could differ. Not here: order, links and text of a listing (`page`).
 //!
 //! ```text
-//! respond (worker) ──▶ make (blocking thread) ──▶ read: names ──▶ entry ──▶ page: HTML or JSON
+//! respond (worker) ──▶ make (thread that may be lost) ──▶ read: names ──▶ entry ──▶ page: HTML or JSON
 //! ```
 
 pub mod page;
@@ -13,7 +13,8 @@ pub mod page;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Response, header};
@@ -24,13 +25,12 @@ use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::path_text::text_of;
 use sluice_settings::template::Template;
 use sluice_watch::Tracer;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{sleep, timeout};
 
 use crate::directory::Directory;
 use crate::file_events;
-use crate::foreign::{self, Answers};
+use crate::foreign::{self, ANSWER_TIMEOUT, Share};
 use crate::found::open_fault;
 use page::{ListingRequest, Page};
 
@@ -50,7 +50,7 @@ const README_NAMES: [&str; 3] = ["README.md", "README.txt", "README"];
 /// Names that WATCH is shown as left out of a listing.
 const NOTES_MAX: usize = 100;
 
-/// Listings that are made at once, for all workers together, because each occupies a blocking thread.
+/// Listings that are made at once, for all workers together, because each occupies a processor.
 static PERMITS: Semaphore = Semaphore::const_new(4);
 
 /// Longest wait for a permit. After it the response is 503.
@@ -113,9 +113,9 @@ pub(crate) struct Readme {
     pub is_truncated: bool,
 }
 
-/// Makes a listing in a blocking thread, because a directory may be large and its disk slow: 10,000 entries take about 50 ms
-/// even in memory, which would delay the other connections of a worker. If an entry lies in a file system that may not answer, the listing is made
-/// once more by a thread that may be lost, because a listing that hangs would keep its permit. `path` is that of the directory, for messages.
+/// Makes a listing in another thread, because a directory may be large and its disk slow: 10,000 entries take about 50 ms
+/// even in memory, which would delay the other connections of a worker. The thread may be lost: any process that may read a directory can hold it. If
+/// an entry lies in a file system that may not answer, the listing is made once more by a thread for that. `path` is that of the directory.
 ///
 /// # Errors
 /// The server's fault: too many listings are being made (503), or a file system does not answer (503), or the fault of `make`.
@@ -127,14 +127,21 @@ pub async fn respond(
     let Ok(Ok(permit)) = timeout(PERMIT_TIMEOUT, PERMITS.acquire()).await else {
         return Err(ServerFault::ListingsBusy(PERMIT_TIMEOUT).into());
     };
-    // The thread holds the permit, because it goes on if the client disconnects.
-    let make = Arc::new(make);
+    // The thread holds the permit, because it goes on if the client disconnects; but not for ever.
+    let permit = Arc::new(Mutex::new(Some(permit)));
+    let (held, make) = (Arc::clone(&permit), Arc::new(make));
     let local = Arc::clone(&make);
-    let made = spawn_blocking(move || {
-        let _permit = permit;
-        foreign::here(Answers::default(), || local())
+    let made = foreign::begin(Share::local(path), move || {
+        let made = catch_unwind(AssertUnwindSafe(|| foreign::locally(|| local())));
+        release(&held);
+        made
     });
-    let page = match made.await.map_err(|error| ServerFault::Listing(Arc::new(error)))? {
+    tokio::spawn(async move {
+        sleep(ANSWER_TIMEOUT).await;
+        release(&permit);
+    });
+    let panicked = |_| ServerFault::Listing(Arc::new(io::Error::other("its thread has panicked")));
+    let page = match made.wait(path).await?.map_err(panicked)? {
         (page, None) => page?,
         (_, Some(share)) => foreign::elsewhere(share, path, move || make()).await??,
     };
@@ -146,6 +153,10 @@ pub async fn respond(
     // There are no validators, because the mtime of a directory does not change when a file in it grows.
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
+}
+
+fn release(permit: &Mutex<Option<SemaphorePermit<'static>>>) {
+    drop(permit.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 
 /// Makes the listing of the directory `below` in `directory`. Waits for the disk.
@@ -340,6 +351,7 @@ mod tests {
         assert_eq!(fault.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(fault.retry_after(), Some(PERMIT_TIMEOUT.as_secs()));
         drop(all);
+        tokio::time::resume();
         let fault = respond(&Tracer::NONE, "/", || Err(Fault::unexpected("made")))
             .await
             .err()

@@ -14,7 +14,6 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{File, FileTimes, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
@@ -24,6 +23,7 @@ use rustix::io::Errno;
 use sluice_settings::record_format::RecordFormat;
 
 use crate::foreign::{self, Links};
+use crate::links::named_path;
 use crate::records::decoder::{Decoder, Malformed};
 
 /// The suffix that is added to the name of a file to name its original.
@@ -107,8 +107,7 @@ pub fn rewrite_path(path: &Path, format: RecordFormat) -> Result<Rewritten, Rewr
 /// Uses the real name of the file, independent of the links through which it was opened. The kernel reports that name without
 /// a race; a removed file has none.
 pub(crate) fn has_original(file: &File, metadata: &Metadata) -> bool {
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let beside = std::fs::read_link(link).map(|path| original_of(path.as_os_str()));
+    let beside = named_path(file).map(|path| original_of(path.as_os_str()));
     beside
         .and_then(|path| foreign::metadata(Path::new(&path), Links::Shown))
         .is_ok_and(|beside| beside.is_file() && !is_same_file(&beside, metadata))

@@ -218,7 +218,7 @@ impl Display for ServerFault {
             ),
             ServerFault::Unanswered(what) => write!(
                 out,
-                "{}: its file system, which another process or machine serves (FUSE, NFS), does not answer",
+                "{}: its file system does not answer, or a process holds its directory",
                 Quoted(what)
             ),
             ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),

@@ -16,6 +16,7 @@ const READS: Bounds = Bounds {
     at_once: 64,
     waiting_max: usize::MAX,
     threads_max: 1024,
+    kept: 0,
 };
 
 /// The time that reading about an orphan, and all processes below it, may take. Usually it takes some tens of microseconds for each process.

@@ -15,6 +15,7 @@ const CLOSINGS: Bounds = Bounds {
     at_once: 4,
     waiting_max: 4096,
     threads_max: 128,
+    kept: 0,
 };
 
 /// A file system of another machine that answers needs several at once, because each waits for the network.
@@ -23,6 +24,17 @@ const LOOKUPS: Bounds = Bounds {
     at_once: 8,
     waiting_max: 256,
     threads_max: 128,
+    kept: 0,
+};
+
+/// A directory of a local file system answers at once, unless somebody holds it: then its threads are lost, and there may be as many such directories
+/// as processes. So each has few threads, and there are many threads.
+const LOCAL_LOOKUPS: Bounds = Bounds {
+    name: "local-lookups",
+    at_once: 2,
+    waiting_max: 4096,
+    threads_max: 1024,
+    kept: 2,
 };
 
 /// The number of a user that is not known.
@@ -33,6 +45,38 @@ static CLOSING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(CLOSIN
 
 /// The threads that look up and read files.
 static LOOKING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOOKUPS));
+
+/// The threads that look up files in directories of local file systems.
+static LOOKING_LOCALLY: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOCAL_LOOKUPS));
+
+/// A number for those who can keep a lookup from being answered, and the threads for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupShare {
+    /// A directory of a local file system.
+    Local(u64),
+    /// A user, or a file system of another process or machine.
+    Foreign(u64),
+}
+
+impl LookupShare {
+    /// The share of lookups of which nobody is known.
+    pub const UNKNOWN: LookupShare = LookupShare::Foreign(UNKNOWN_USER as u64);
+
+    /// The number. Those of both kinds are different only within a kind.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        match self {
+            LookupShare::Local(number) | LookupShare::Foreign(number) => number,
+        }
+    }
+
+    fn threads(self) -> &'static UserThreads {
+        match self {
+            LookupShare::Local(_) => &LOOKING_LOCALLY,
+            LookupShare::Foreign(_) => &LOOKING,
+        }
+    }
+}
 
 /// Does something for a user on another thread, because it may wait for a process of that user. Never waits.
 ///
@@ -47,7 +91,7 @@ pub fn do_elsewhere(user: u32, operation: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Closes a file on another thread, because its file system may not answer. `share` is as for `look_elsewhere`. Never waits.
+/// Closes a file on another thread, because its file system may not answer. `share` is the number of a user or file system. Never waits.
 pub fn close_file_elsewhere(share: u64, file: OwnedFd) {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !is_begun(share, Box::new(move || drop(file))) && !IS_REPORTED.swap(true, Ordering::Relaxed) {
@@ -69,19 +113,27 @@ fn is_begun(share: u64, operation: Operation) -> bool {
     }
 }
 
-/// Looks up or reads a file on another thread, because its file system may be served by a process or machine that does not answer. `share` is
-/// a number for those who can keep it from answering: a user, or a file system. Never waits.
+/// Looks up or reads a file on another thread, because its file system may be served by a process or machine that does not answer, or its
+/// directory may be held by a process. Never waits.
 ///
 /// # Errors
 /// It is not done: too many of this share wait, or all its threads have waited in vain (`note_silence`).
-pub fn look_elsewhere(share: u64, operation: impl FnOnce() + Send + 'static) -> Result<(), Silent> {
-    LOOKING.begin(share, Box::new(operation)).map_err(|_| Silent)
+pub fn look_elsewhere(share: LookupShare, operation: impl FnOnce() + Send + 'static) -> Result<(), Silent> {
+    share
+        .threads()
+        .begin(share.number(), Box::new(operation))
+        .map_err(|_| Silent)
+}
+
+/// Starts threads for lookups in directories of local file systems that stay, because the system may refuse new ones later.
+pub fn prepare_lookups() {
+    LOOKING_LOCALLY.prepare();
 }
 
 /// Notes that somebody has waited in vain for a lookup of a share. While all its threads are occupied, others are refused at once, until one
 /// of them ends.
-pub fn note_silence(share: u64) {
-    LOOKING.note_silence(share);
+pub fn note_silence(share: LookupShare) {
+    share.threads().note_silence(share.number());
 }
 
 /// The error that an operation is not done, because those before it wait.

@@ -29,6 +29,8 @@ pub(crate) struct Bounds {
     pub(crate) waiting_max: usize,
     /// Threads, whatever the number of shares.
     pub(crate) threads_max: usize,
+    /// Threads that stay without an operation, because the system may refuse new ones (RLIMIT_NPROC).
+    pub(crate) kept: usize,
 }
 
 /// Threads that are started when there is something to do.
@@ -94,6 +96,21 @@ impl UserThreads {
         Ok(())
     }
 
+    /// Starts the threads that stay.
+    pub(crate) fn prepare(&self) {
+        loop {
+            let mut state = self.0.lock();
+            if state.threads >= self.0.bounds.kept {
+                return;
+            }
+            state.threads += 1;
+            drop(state);
+            if !self.0.start_thread() {
+                return;
+            }
+        }
+    }
+
     /// Notes that somebody has waited in vain for an operation of a share. While all its threads are occupied, others are refused at once, until one
     /// of them ends.
     pub(crate) fn note_silence(&self, share: u64) {
@@ -133,15 +150,22 @@ impl Shared {
         }
         state.threads += 1;
         drop(state);
+        self.start_thread();
+    }
+
+    /// Starts a thread that is counted already. False if the system refuses it; then it is no longer counted.
+    fn start_thread(self: &Arc<Shared>) -> bool {
         let shared = Arc::clone(self);
         let thread = thread::Builder::new()
             .name(self.bounds.name.to_owned())
             .stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(move || shared.work()) {
+        let started = thread.spawn(move || shared.work());
+        if let Err(error) = &started {
             // What waits is done when another thread is free, or with the next operation.
             tracing::warn!("a thread {}: {error}", self.bounds.name);
             self.lock().threads -= 1;
         }
+        started.is_ok()
     }
 
     /// The work of a thread.
@@ -169,7 +193,7 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner);
             state = again;
             state.free -= 1;
-            if waited.timed_out() && state.next.is_empty() {
+            if waited.timed_out() && state.next.is_empty() && state.threads > self.bounds.kept {
                 state.threads -= 1;
                 return None;
             }
@@ -210,6 +234,7 @@ mod tests {
         at_once: 2,
         waiting_max: 5,
         threads_max: 5,
+        kept: 0,
     };
 
     /// Begins operations that last until the sender is dropped; returns when as many as may run have begun.

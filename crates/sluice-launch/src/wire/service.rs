@@ -54,6 +54,7 @@ const ENDS: Bounds = Bounds {
     at_once: 64,
     waiting_max: usize::MAX,
     threads_max: 1024,
+    kept: 0,
 };
 
 /// How often orphans are reaped while there may be any.

@@ -16,7 +16,7 @@ use sluice_http::endpoints::Endpoints;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
-use sluice_launch::{UNKNOWN_USER, look_elsewhere};
+use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_watch::Tracer;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -136,7 +136,7 @@ async fn is_gone(file: PathBuf) -> bool {
         // Nobody waits any more if it has taken too long.
         let _ = found.send(is_gone);
     };
-    look_elsewhere(UNKNOWN_USER.into(), look).is_ok() && matches!(timeout(FIND_TIMEOUT, finding).await, Ok(Ok(true)))
+    look_elsewhere(LookupShare::UNKNOWN, look).is_ok() && matches!(timeout(FIND_TIMEOUT, finding).await, Ok(Ok(true)))
 }
 
 /// Starts a process, asks it these questions, and returns it to its pool.

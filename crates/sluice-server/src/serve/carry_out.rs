@@ -55,6 +55,7 @@ pub(crate) fn answer(
         true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.tracer)),
     });
     if let Some(share) = left {
+        asked.cache.inspect(|cache| cache.uncount_decision());
         return Err(Wait::for_lookup(share, Lookup::Decision));
     }
     exchange.tracer.stage(Stage::Checking);
@@ -106,7 +107,10 @@ fn send_named(
         tracer: &exchange.tracer,
     };
     match foreign::here(answers, || file.find(&context)) {
-        (_, Some(share)) => Err(Wait::for_lookup(share, Lookup::SendFile(file))),
+        (_, Some(share)) => {
+            context.cache.inspect(|cache| cache.uncount_decision());
+            Err(Wait::for_lookup(share, Lookup::SendFile(file)))
+        }
         (found, None) => Ok(file.serve(&context, found, &request.method, &request.fields)?),
     }
 }

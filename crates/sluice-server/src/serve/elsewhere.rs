@@ -27,18 +27,20 @@ pub(crate) async fn answers(
     request: &Request,
 ) -> Result<(Lookup, Answers), Fault> {
     let LeftLookup { share, lookup } = left;
-    let site = Arc::clone(request.site());
-    let question = OwnedQuestion::of(exchange, request);
-    let job: Box<dyn FnOnce() + Send> = match &lookup {
-        Lookup::Decision => Box::new(move || drop(decide(&site, &question.question(), &mut ()))),
-        Lookup::Held(file) => {
-            let file = file.clone();
-            Box::new(move || drop(file.look_up(&site, &question.question())))
+    let make = || -> Box<dyn FnOnce() + Send> {
+        let site = Arc::clone(request.site());
+        let question = OwnedQuestion::of(exchange, request);
+        match &lookup {
+            Lookup::Decision => Box::new(move || drop(decide(&site, &question.question(), &mut ()))),
+            Lookup::Held(file) => {
+                let file = file.clone();
+                Box::new(move || drop(file.look_up(&site, &question.question())))
+            }
+            Lookup::SendFile(file) => Box::new(file.lookup()),
         }
-        Lookup::SendFile(file) => Box::new(file.lookup()),
     };
-    let noted = foreign::elsewhere(share, request.path(), move || foreign::noting(share, job));
-    Ok((lookup, noted.await?))
+    let noted = foreign::noted(share, request.path(), make).await?;
+    Ok((lookup, noted))
 }
 
 /// A copy of the question to the routes.

@@ -63,13 +63,16 @@ pub(crate) fn prepare(config: &HeldConfig, resources: &Resources, lookups: &Rc<L
 fn look_up(share: Share, config: &HeldConfig, place: (usize, usize), lookups: &Rc<Lookups>) {
     lookups.0.borrow_mut().insert(place, None);
     let (config, lookups) = (config.shared(), Rc::clone(lookups));
-    let look = move || {
-        let site = config.site(place.0);
-        let route = &site.routes[place.1];
-        route.script().map(|script| prepared_scripts(site, route, script))
+    let make = move || {
+        let config = config.clone();
+        move || {
+            let site = config.site(place.0);
+            let route = &site.routes[place.1];
+            route.script().map(|script| prepared_scripts(site, route, script))
+        }
     };
     tokio::task::spawn_local(async move {
-        let noted = foreign::elsewhere(share, WHAT, move || foreign::noting(share, look)).await;
+        let noted = foreign::noted(share, WHAT, make).await;
         // A configuration that has replaced this one asks other questions.
         lookups.0.borrow_mut().insert(place, Some(noted.unwrap_or_default()));
     });

@@ -1,9 +1,10 @@
-//! File systems that another process serves, and that answer nothing: requests for their files are refused after a while, and delay nothing else.
+//! File systems that another process serves, and that answer nothing, and directories that a process holds: requests for their files are refused after a
+//! while, and delay nothing else.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sluice_testing::{Client, Response, Server, Setup, SilentFuse, Tmpfs, wait_until};
+use sluice_testing::{Client, HeldDirectory, Response, Server, Setup, SilentFuse, Tmpfs, wait_until};
 
 /// Much less than the time for which a request waits (5 s).
 const AT_ONCE: Duration = Duration::from_secs(3);
@@ -166,11 +167,11 @@ fn a_file_that_is_open_when_its_file_system_falls_silent_delays_nothing() {
     assert!(wait_until(|| server.get("/silent/large").body.len() == 20_000_000));
 }
 
-/// The threads of a process that look up files.
-fn lookup_threads(pid: u32) -> usize {
+/// The threads of a process with this name.
+fn threads(pid: u32, name: &str) -> usize {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.trim() == "lookups").count()
+    names.filter(|own| own.trim() == name).count()
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn many_requests_into_a_silent_file_system_take_few_threads_and_later_ones_are_r
     for mut other in others {
         assert_refused(&other.response());
     }
-    let threads = lookup_threads(server.server_pid());
+    let threads = threads(server.server_pid(), "lookups");
     assert!((1..=9).contains(&threads), "{threads}");
     let begun = Instant::now();
     assert_refused(&server.get("/silent/d.txt"));
@@ -226,4 +227,79 @@ fn files_and_scripts_of_another_local_file_system_below_a_root_are_served() {
         assert!(server.get("/").text().contains("disk"));
     }
     std::fs::remove_dir_all(server.path("htdocs/disk/d")).unwrap();
+}
+
+#[test]
+fn names_that_are_looked_up_in_a_held_directory_are_refused_and_delay_nothing() {
+    let setup = setup()
+        .file("held/known.txt", "known")
+        .file("held/d/index.html", "index")
+        .file("other/a.txt", "a");
+    let server = setup.start();
+    assert_eq!(server.get("/held/known.txt").text(), "known");
+    assert_eq!(server.get("/held/d/").text(), "index");
+    let Some(held) = HeldDirectory::hold(&server.path("htdocs/held"), &server.path("memory")) else {
+        return;
+    };
+    let mut waiting: Vec<Client> = (0..5).map(|_| server.connect()).collect();
+    for (number, client) in waiting.iter_mut().enumerate() {
+        client.get(&format!("/held/none{number}"));
+    }
+    assert_others_are_answered(&server);
+    let begun = Instant::now();
+    for (path, status) in [
+        ("/held/known.txt", 200),
+        ("/held/d/", 200),
+        ("/held/d/none", 404),
+        ("/none", 404),
+        ("/other/none", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    assert!(begun.elapsed() < AT_ONCE);
+    for mut client in waiting {
+        assert_refused(&client.response());
+    }
+    let begun = Instant::now();
+    assert_refused(&server.get("/held/later"));
+    assert!(begun.elapsed() < AT_ONCE);
+    let threads = threads(server.server_pid(), "local-lookups");
+    assert!((2..=4).contains(&threads), "{threads}");
+    drop(held);
+    assert!(wait_until(|| server.get("/held/later").status == 404));
+}
+
+#[test]
+fn a_script_and_a_listing_in_a_held_directory_are_refused_and_delay_nothing() {
+    let setup = setup()
+        .site("listing = true")
+        .file("l/a.txt", "a")
+        .file("other/a.txt", "a");
+    let server = setup.start();
+    assert!(server.get("/l/").text().contains("a.txt"));
+    assert_eq!(server.get("/cgi-bin/local").text(), "local");
+    let hold = |directory: &str, memory: &str| HeldDirectory::hold(&server.path(directory), &server.path(memory));
+    let Some(listed) = hold("htdocs/l", "memory") else {
+        return;
+    };
+    let scripts = hold("htdocs/cgi-bin", "also").expect("as the first one");
+    // More than there are permits for listings.
+    let mut waiting: Vec<Client> = (0..6).map(|_| server.connect()).collect();
+    for listing in &mut waiting {
+        listing.get("/l/");
+    }
+    waiting.push(server.connect());
+    waiting.last_mut().unwrap().get("/cgi-bin/none");
+    let begun = Instant::now();
+    assert_eq!(server.get("/local.txt").text(), "local");
+    assert!(begun.elapsed() < AT_ONCE);
+    for mut client in waiting {
+        assert_refused(&client.response());
+    }
+    assert!(server.get("/other/").text().contains("a.txt"));
+    drop(listed);
+    drop(scripts);
+    assert!(wait_until(
+        || server.get("/l/").status == 200 && server.get("/cgi-bin/none").status == 404
+    ));
 }

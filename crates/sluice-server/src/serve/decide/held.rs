@@ -101,7 +101,10 @@ impl HeldFile {
     /// The fault of the lookup, or that it is left to another thread.
     pub(crate) fn answer(self, site: &Site, asked: &RouteQuestion<'_>, answers: Answers) -> Result<Answer, HeldUp> {
         match foreign::here(answers, || self.look_up(site, asked)) {
-            (_, Some(share)) => Err(HeldUp::Left(share, self)),
+            (_, Some(share)) => {
+                asked.cache.inspect(|cache| cache.uncount_decision());
+                Err(HeldUp::Left(share, self))
+            }
             (found, None) => found.map_err(HeldUp::Refused),
         }
     }
