@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sluice_launch::{look_elsewhere, note_silence};
+use sluice_launch::{LookupShare, look_elsewhere, note_silence};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The share of the threads for lookups: not that of a user or a file system.
-const SHARE: u64 = u64::MAX;
+const SHARE: LookupShare = LookupShare::Foreign(u64::MAX);
 
 /// Operations that run.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
