@@ -35,6 +35,7 @@ use crate::pool::pool_note::release_text;
 use crate::pool::pure::Release;
 use crate::process::end_cause::EndCause;
 use crate::process::input::Input;
+use crate::process::memory_use::measure;
 use crate::process::misbehaviour::Output;
 use crate::process::observed_process::time_text;
 use crate::process::process_fault::Violation;
@@ -307,20 +308,15 @@ pub(crate) async fn reclaim(mut conversation: Box<Conversation>) -> Option<(Idle
 }
 
 /// Returns a process to its pool, ready for its next request; stops it if it cannot be made ready.
-fn return_to_pool(scripts: &Scripts, relay: Box<Relay>, lease: Lease) {
+fn return_to_pool(scripts: &Rc<Scripts>, relay: Box<Relay>, lease: Lease) {
     let Some(restored) = restore(scripts, relay, lease) else {
         return;
     };
-    if needs_trim(&restored.idle) {
-        scripts.tasks().spawn(trim(restored));
+    if needs_trim(&restored.idle) || restored.lease.bounds_memory() {
+        scripts.tasks().spawn(trim_and_measure(Rc::clone(scripts), restored));
         return;
     }
-    let Restored { idle, lease, events } = restored;
-    let process = events.is_on().then(|| Arc::clone(&idle.process));
-    let released = release(lease, idle, &events);
-    if let (Some(process), Release::Retire(_)) = (process, released) {
-        note_end(scripts, &process, &events);
-    }
+    release(scripts, restored, None);
 }
 
 /// Makes a process ready for its next request; stops it if that is not possible.
@@ -414,26 +410,28 @@ async fn trim_segment(idle: &mut IdleProcess) -> Result<(), RecvError> {
     Ok(())
 }
 
-/// Returns a process to its pool after a thread has released the memory that an idle process does not keep. A write of the
+/// Returns a process to its pool after a thread has released the memory that an idle process does not keep, and has measured the rest, if that is bounded. A write of the
 /// script to that memory delays the thread, and so the script's own process.
-async fn trim(restored: Restored) {
-    let Restored {
-        mut idle,
-        lease,
-        events,
-    } = restored;
-    match trim_segment(&mut idle).await {
+async fn trim_and_measure(scripts: Rc<Scripts>, mut restored: Restored) {
+    match trim_segment(&mut restored.idle).await {
         Ok(()) => {
-            release(lease, idle, &events);
+            let memory_bytes = match restored.lease.bounds_memory() {
+                true => measure(restored.idle.process.pid).await,
+                false => None,
+            };
+            release(&scripts, restored, memory_bytes);
         }
-        Err(_) => idle.process.stop(EndCause::Unusable),
+        Err(_) => restored.idle.process.stop(EndCause::Unusable),
     }
 }
 
 /// Returns a process to its pool, and notes what becomes of it.
-fn release(lease: Lease, idle: IdleProcess, events: &ScriptEvents) -> Release {
-    let pid = idle.process.pid;
-    let release = lease.release(idle);
-    events.process(|| release_text(release, pid));
-    release
+fn release(scripts: &Scripts, restored: Restored, memory_bytes: Option<u64>) {
+    let Restored { idle, lease, events } = restored;
+    let process = Arc::clone(&idle.process);
+    let release = lease.release(idle, memory_bytes);
+    events.process(|| release_text(release, process.pid));
+    if let Release::Retire(_) = release {
+        note_end(scripts, &process, &events);
+    }
 }

@@ -113,11 +113,15 @@ impl Lease {
         Arc::clone(&self.pool).start_waiting();
     }
 
-    /// Returns the process, which has replied completely and can serve again. What becomes of it.
-    pub(crate) fn release(mut self, idle: IdleProcess) -> Release {
+    /// Whether the memory of its process is to be measured before `release`.
+    pub(crate) fn bounds_memory(&self) -> bool {
+        self.pool.bounds_memory()
+    }
+
+    /// Returns the process, which has replied completely and can serve again. What becomes of it. `memory_bytes` is its memory, if that is bounded.
+    pub(crate) fn release(mut self, idle: IdleProcess, memory_bytes: Option<u64>) -> Release {
         self.state = LeaseState::Returned;
         let claim = self.pool.limits.claim(|| self.pool.member());
-        let memory_bytes = self.pool.measured_bytes(idle.process.pid);
         let time = self.pool.measured_time(idle.process.pid);
         let mut state = self.pool.lock();
         if let Some(time) = time {

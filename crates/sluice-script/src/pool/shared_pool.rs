@@ -30,7 +30,6 @@ use crate::pool::pure::{
 };
 use crate::pool::recent_scripts::ScriptId;
 use crate::process::end_cause::Reason;
-use crate::process::memory_use::private_bytes;
 use crate::process::script_events::ScriptEvents;
 use crate::process::script_process::Process;
 use crate::program::script::Script;
@@ -271,9 +270,9 @@ impl SharedPool {
         Some(TimeUse { used, max })
     }
 
-    /// The memory of a process between two requests, if it is bounded.
-    pub(crate) fn measured_bytes(&self, pid: i32) -> Option<u64> {
-        self.settings.memory_bytes_max.and_then(|_| private_bytes(pid))
+    /// Whether the memory of its processes is bounded, so that it is measured between two requests.
+    pub(crate) fn bounds_memory(&self) -> bool {
+        self.settings.memory_bytes_max.is_some()
     }
 
     /// The state, for WATCH.

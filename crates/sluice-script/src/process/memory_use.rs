@@ -1,12 +1,41 @@
 //! The memory that a process has for itself: what grows when it leaks.
 //!
-//! Not here: what follows from it (`pool`).
+//! The kernel looks up the name of the process in `/proc` for it, which somebody can keep waiting who holds that directory. So a thread does it that may be lost. Not here: what follows from it
+//! (`pool`).
 
 use std::fs;
+use std::time::Duration;
+
+use sluice_launch::{LookupShare, look_elsewhere, note_silence};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// The threads that read `/proc`, all processes together.
+const SHARE: LookupShare = LookupShare::Foreign(u64::MAX - 1);
+
+/// How long a process waits for its measurement. It goes on without it then.
+const MEASURING_MAX: Duration = Duration::from_secs(1);
+
+/// The memory of a process, as `private_bytes` says it. `None` also if the kernel does not answer in time.
+pub(crate) async fn measure(pid: i32) -> Option<u64> {
+    let (sender, measured) = oneshot::channel();
+    let read = move || {
+        // Nobody waits for it any more if it comes late.
+        let _ = sender.send(private_bytes(pid));
+    };
+    look_elsewhere(SHARE, read).ok()?;
+    match timeout(MEASURING_MAX, measured).await {
+        Ok(measured) => measured.ok()?,
+        Err(_) => {
+            note_silence(SHARE);
+            None
+        }
+    }
+}
 
 /// Resident memory of a process without what it shares with others, bytes: its libraries and its memory buffer do not count
-/// (RssAnon of `/proc/PID/status`, proc(5)). The kernel has this number at hand, so nothing waits. `None` if the process has ended.
-pub(crate) fn private_bytes(pid: i32) -> Option<u64> {
+/// (RssAnon of `/proc/PID/status`, proc(5)). `None` if the process has ended.
+fn private_bytes(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     anonymous_bytes(&text)
 }
