@@ -9,6 +9,7 @@ use std::path::Path;
 use sluice_launch::{NamedUser, OwnerPolicy, ScriptUsers};
 use sluice_settings::{OwnerSettings, ScriptUserSettings};
 
+pub use crate::process::default_environment::search_path_of_another_user;
 use crate::script_programs;
 
 /// The policy for the launcher. `open_files_max` is the limit of scripts whose route says none: that with which the server was started.

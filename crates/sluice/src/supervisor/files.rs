@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use sluice_launch::Credentials;
 use sluice_log::activity::FILE_NAME as STATE_FILE;
+use sluice_script::script_users::search_path_of_another_user;
 use sluice_settings::{Settings, User};
 use sluice_tools::control::place;
 
@@ -47,6 +48,7 @@ impl ServerUser {
             ("HOME", home.into_os_string()),
             ("USER", login.clone().into()),
             ("LOGNAME", login.into()),
+            ("PATH", search_path_of_another_user()),
         ];
         let state = self.state_directory.clone().map(PathBuf::into_os_string);
         variables.extend(state.map(|directory| (place::STATE_VARIABLE, directory)));

@@ -117,6 +117,21 @@ fn a_server_of_root_runs_as_its_user_without_any_privilege() {
 }
 
 #[test]
+fn scripts_of_another_user_have_no_directories_of_the_one_who_has_started_the_server_in_their_path() {
+    if !is_root() {
+        return;
+    }
+    let server = open_setup()
+        .server(&format!("user = \"{SERVER}:{SERVER}\""))
+        .environment("HOME", "/root")
+        .environment("PATH", "/root/bin:/usr/bin:/root/.cargo/bin:.:/bin")
+        .script("path", "printf 'Content-Type: text/plain\\n\\n%s' \"$PATH\"")
+        .start();
+    assert_eq!(server.get("/cgi-bin/path").text(), "/usr/bin:/bin");
+    server.stop();
+}
+
+#[test]
 fn files_of_root_are_read_and_made_for_the_server() {
     if !is_root() {
         return;
