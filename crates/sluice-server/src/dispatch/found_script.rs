@@ -31,8 +31,7 @@ pub(crate) fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) ->
         return None;
     };
     let below = capture.of(path);
-    let number = std::ptr::from_ref(*route).addr() as u64;
-    let located = answered(Question::Script, number, path, Option::clone, || {
+    let located = answered(Question::Script, route.number, path, Option::clone, || {
         match kind.programs() {
             Some((directory, programs)) => programs.locate(directory, route.pattern.prefix(), below),
             None => Some(locate(site, route, kind.script()?, path, below)),

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 use sluice_files::directory::Directory;
@@ -31,6 +32,8 @@ use crate::dispatch::suffix_scripts::SuffixScripts;
 
 /// A route of a site, ready for use.
 pub(crate) struct Route {
+    /// Different for each route that this process has opened, before a reload and after it.
+    pub number: u64,
     /// The place in the configuration.
     pub origin: String,
     /// The administrator's comment.
@@ -104,6 +107,7 @@ impl Capture {
 impl Route {
     /// Opens what the settings name; `site` is the name of the site for the log. An error is the administrator's.
     pub(crate) fn open(settings: &RouteSettings, site: &str) -> Result<Route, OpenError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let action = match &settings.action {
             Action::Rewrite(to) => RouteAction::Rewrite(to.clone()),
             Action::Pass => RouteAction::Pass,
@@ -128,6 +132,8 @@ impl Route {
             })),
         };
         Ok(Route {
+            // Relaxed: the number publishes no other data.
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             origin: settings.origin.clone(),
             comment: settings.comment.clone(),
             blocks: settings.blocks.clone(),

@@ -100,8 +100,7 @@ fn prepared_scripts(site: &Site, route: &Route, script: &Arc<ScriptRoute>) -> Ve
     match &script.settings.source {
         ScriptSource::File(_) | ScriptSource::App { .. } => {
             let path = route.pattern.begin().unwrap_or(ROOT);
-            let number = std::ptr::from_ref(route).addr() as u64;
-            let located = answered(Question::Script, number, path, Result::clone, || {
+            let located = answered(Question::Script, route.number, path, Result::clone, || {
                 locate(site, route, script, path, "")
             });
             match located {
