@@ -61,20 +61,22 @@ enum State {
 impl Socket {
     /// Wraps an accepted socket of TCP, which must not block.
     pub(crate) fn new(socket: StdStream) -> Socket {
-        let mut tcp = Socket::with_peer(socket, None);
-        tcp.is_unix = false;
-        tcp
+        Socket::wrap(socket, false, None)
     }
 
     /// Wraps an accepted unix socket, which must not block, and on which descriptors can arrive if there is a `peer`.
     pub(crate) fn with_peer(socket: StdStream, peer: Option<UnixPeer>) -> Socket {
+        Socket::wrap(socket, true, peer)
+    }
+
+    fn wrap(socket: StdStream, is_unix: bool, peer: Option<UnixPeer>) -> Socket {
         Socket {
-            is_unix: true,
             state: State::Direct {
                 socket,
                 is_drained: false,
             },
             sent: 0,
+            is_unix,
             peer: peer.map(Box::new),
         }
     }
