@@ -246,10 +246,9 @@ impl Directory {
         if !metadata.is_dir() && (self.is_withheld_name(path) || self.withheld.has(&metadata) || is_executable()) {
             return Err(withheld());
         }
-        let metadata = match access.contains(OFlags::PATH) {
-            true => metadata,
-            false => file.read_ahead(metadata),
-        };
+        if !access.contains(OFlags::PATH) {
+            file.read_ahead(&metadata);
+        }
         Ok((file, metadata))
     }
 

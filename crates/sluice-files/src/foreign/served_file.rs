@@ -51,8 +51,8 @@ impl ServedFile {
         }
     }
 
-    /// Reads a small file of another process or machine now, so that nobody has to wait for it later. The result is its metadata.
-    pub(crate) fn read_ahead(&mut self, metadata: Metadata) -> Metadata {
+    /// Reads a small file of another process or machine now, so that nobody has to wait for it later.
+    pub(crate) fn read_ahead(&mut self, metadata: &Metadata) {
         if let (Some(foreign), Some(file)) = (&mut self.foreign, &self.file)
             && metadata.is_file()
             && metadata.len() <= WHOLE_BYTES_MAX
@@ -62,7 +62,6 @@ impl ServedFile {
         {
             foreign.content = Some(content.into());
         }
-        metadata
     }
 
     /// Another descriptor of the same open file.
