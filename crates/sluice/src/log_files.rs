@@ -14,9 +14,6 @@ use tokio::time::timeout;
 /// How long a command waits. A disk that is busy answers in this time.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The share of the threads for lookups: not that of a user or a file system.
-const SHARE: LookupShare = LookupShare::Foreign(u64::MAX);
-
 /// Operations that run.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
@@ -24,7 +21,7 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// earlier ones wait.
 pub(crate) async fn do_elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (send, done) = oneshot::channel();
-    let begun = look_elsewhere(SHARE, move || {
+    let begun = look_elsewhere(LookupShare::LOGS, move || {
         // Relaxed: the count publishes no other data.
         RUNNING.fetch_add(1, Ordering::Relaxed);
         let result = work();
@@ -36,7 +33,7 @@ pub(crate) async fn do_elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + S
     match timeout(TIMEOUT, done).await {
         Ok(result) => result.ok(),
         Err(_) => {
-            note_silence(SHARE);
+            note_silence(LookupShare::LOGS);
             None
         }
     }

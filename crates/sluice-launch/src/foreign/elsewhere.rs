@@ -62,6 +62,12 @@ impl LookupShare {
     /// The share of lookups of which nobody is known.
     pub const UNKNOWN: LookupShare = LookupShare::Foreign(UNKNOWN_USER as u64);
 
+    /// The share of the files of logs.
+    pub const LOGS: LookupShare = LookupShare::Foreign(u64::MAX);
+
+    /// The share of reads about processes below /proc.
+    pub const PROCESSES: LookupShare = LookupShare::Foreign(u64::MAX - 1);
+
     /// The number. Those of both kinds are different only within a kind.
     #[must_use]
     pub fn number(self) -> u64 {

@@ -10,9 +10,6 @@ use sluice_launch::{LookupShare, look_elsewhere, note_silence};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// The threads that read `/proc`, all processes together.
-const SHARE: LookupShare = LookupShare::Foreign(u64::MAX - 1);
-
 /// How long a process waits for its measurement. It goes on without it then.
 const MEASURING_MAX: Duration = Duration::from_secs(1);
 
@@ -23,11 +20,11 @@ pub(crate) async fn measure(pid: i32) -> Option<u64> {
         // Nobody waits for it any more if it comes late.
         let _ = sender.send(private_bytes(pid));
     };
-    look_elsewhere(SHARE, read).ok()?;
+    look_elsewhere(LookupShare::PROCESSES, read).ok()?;
     match timeout(MEASURING_MAX, measured).await {
         Ok(measured) => measured.ok()?,
         Err(_) => {
-            note_silence(SHARE);
+            note_silence(LookupShare::PROCESSES);
             None
         }
     }
