@@ -277,7 +277,7 @@ fn take<T: 'static>(question: Question, of: u64, name: &str) -> Option<T> {
 }
 
 /// Whether the calling thread leaves a lookup, which may wait for another process or machine, or for a directory that a process holds. `share` says
-/// whose it is. A thread of a directory leaves what is none of a directory, so that file systems that do not answer take no such thread.
+/// whose it is. A thread of the share of a local directory leaves a lookup of any other kind, because a foreign file system that does not answer would take that thread.
 pub(crate) fn leaves(share: impl FnOnce() -> Share) -> bool {
     let (manner, own, has_left) = STATE.with_borrow(|state| (state.manner, state.share, state.left.is_some()));
     let leaves_local = match manner {

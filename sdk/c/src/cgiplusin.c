@@ -17,7 +17,7 @@
 
 static struct {
     int descriptor; /* 0: not opened yet; -1: there is none */
-    int socket;     /* that of requests; 0: not looked for yet; -1: there is none, or it is closed */
+    int socket;     /* of requests; 0: not looked for yet; -1: the server has passed no socket, or it is closed */
     int uses_socket; /* the next read is from the socket */
     size_t start, end;
     char bytes[32 * 1024];

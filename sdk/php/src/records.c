@@ -59,7 +59,7 @@ static void *grown(void *at, size_t bytes)
 
 /* By it requests come after the first one, if the server was asked for it within that. */
 static struct {
-    int descriptor; /* -1: there is none, or it is closed */
+    int descriptor; /* -1: the server has passed no socket, or the socket is closed */
     bool is_read;   /* the next read is from it */
 } requests = {.descriptor = -1};
 

@@ -212,8 +212,8 @@ fn cached(path: &Path, links: Links) -> io::Result<Cached> {
     }
 }
 
-/// Opens a path below an open directory; an event loop leaves what is not in the kernel's cache, for `share`. Then the error is EAGAIN, as for a file on
-/// which another process holds a lease.
+/// Opens a path below an open directory. An event loop opens it only if the kernel has the path in its cache. If not, the error is EAGAIN, and a thread of `share`
+/// opens it later. EAGAIN is also the error if another process holds a lease on the file.
 pub(crate) fn open_below(
     directory: impl AsFd,
     path: &Path,

@@ -43,7 +43,7 @@ fn lasting_user(leader: i32) -> Option<u32> {
         .filter(|uid| *uid != 0)
 }
 
-/// The user of an orphan, and of all processes below it. `None` if it is gone, or if that takes too long.
+/// The user of an orphan, and of all processes below it. `None` if the orphan is gone, or if the kernel does not answer within `slow_reads::TIMEOUT`.
 fn user_of(orphan: i32) -> Option<u32> {
     if let Some(user) = known().get(&orphan) {
         return Some(*user);
@@ -56,14 +56,17 @@ fn user_of(orphan: i32) -> Option<u32> {
     Some(user)
 }
 
-/// The real user of a process. `None` if there is none, or if that takes too long.
+/// The real user of a process. `None` if there is no such process, or if the kernel does not answer within `slow_reads::TIMEOUT`.
 fn uid_of(pid: i32) -> Option<u32> {
     uid(pidfd::open(pid).ok()?.as_fd(), pid)
 }
 
+/// The share of reads that are done for no user in particular.
+const OF_NOBODY: u64 = u64::MAX;
+
 /// The real user of a process with this number. Before Linux 6.13 from /proc/PID/status, whose directory any user can keep locked.
 fn uid(pidfd: BorrowedFd<'_>, pid: i32) -> Option<u32> {
-    pidfd::user_of(pidfd).or_else(|| slow_reads::within_timeout(u64::MAX, move || uid_in_status(pid))?)
+    pidfd::user_of(pidfd).or_else(|| slow_reads::within_timeout(OF_NOBODY, move || uid_in_status(pid))?)
 }
 
 /// The real user of a process, from a file whose reader never waits for the process.

@@ -30,7 +30,7 @@ pub(super) fn begin(share: u64, read: impl FnOnce() + Send + 'static) {
     debug_assert!(begun.is_ok(), "as many as there are may wait");
 }
 
-/// Reads something on one of the threads. `None` if that takes too long.
+/// Reads something on one of the threads. `None` if the read takes longer than `TIMEOUT`.
 pub(super) fn within_timeout<T: Send + 'static>(share: u64, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, result) = mpsc::channel();
     // Nobody waits any more if it took too long.

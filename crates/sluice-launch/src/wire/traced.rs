@@ -43,7 +43,7 @@ impl Traced {
 
     /// Reaps those that can be reaped now. Does not block. Called once a second while there are any.
     pub(crate) fn reap(&self) {
-        // An error means that there is nothing to reap.
+        // waitid(2) fails if the process has been reaped already: it is forgotten, too.
         self.lock()
             .retain(|zombie| matches!(reap(zombie.pidfd.as_fd()), Ok(None)));
     }

@@ -43,8 +43,9 @@ pub(crate) struct Callouts {
     pub control: ScriptControl,
     /// CGIPLUS: the encoding of the process's next request.
     pub encoding: Option<RequestEncoding>,
-    /// CGIPLUS: requests can come by a socket, and the script wants that.
+    /// CGIPLUS: the next request can come by a socket.
     pub can_use_socket: bool,
+    /// CGIPLUS: the script has asked for its next requests by a socket.
     pub wants_socket: bool,
     /// LIFETIME: how long the process may be idle; `Some(None)` is without limit.
     pub lifetime: Option<Option<Duration>>,
