@@ -4,6 +4,7 @@
 
 pub(crate) mod attributes;
 pub(crate) mod cgroup;
+pub(crate) mod cgroup_limits;
 pub(crate) mod confinement;
 pub(crate) mod file_rules;
 pub(crate) mod limits;

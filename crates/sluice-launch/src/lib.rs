@@ -25,7 +25,8 @@ mod syscall;
 mod users;
 mod wire;
 
-pub use confine::cgroup::{CgroupLimits, Cgroups, NoCgroups, ScriptCgroup, cgroup_problem};
+pub use confine::cgroup::{Cgroups, NoCgroups, ScriptCgroup, cgroup_problem};
+pub use confine::cgroup_limits::CgroupLimits;
 pub use confine::confinement::{Confinement, IoPriority};
 pub use confine::file_rules::{FileRules, landlock_version};
 pub use confine::limits::{ProcessLimits, processor_time};

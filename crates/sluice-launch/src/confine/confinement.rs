@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use serde::{Deserialize, Serialize};
 
-use crate::confine::cgroup::CgroupLimits;
+use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::file_rules::FileRules;
 
 /// Limits on what a script process may use and reach. `Default`: the same as the server.

@@ -3,7 +3,7 @@
 //! A limit that is lower than that of the route passes. Pure functions; each returns the key of the configuration that names the first
 //! limit that is missing or weaker. Not here: the files that a program may use, which depend on where it is (`policy::route_programs`).
 
-use crate::confine::cgroup::CgroupLimits;
+use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::confinement::{Confinement, IoPriority};
 use crate::confine::limits::ProcessLimits;
 

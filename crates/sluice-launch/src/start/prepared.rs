@@ -10,7 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use crate::confine::cgroup::{CgroupLimits, Cgroups, ScriptCgroup};
+use crate::confine::cgroup::{Cgroups, ScriptCgroup};
+use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::confinement::Confinement;
 use crate::confine::file_rules::PreparedRules;
 use crate::confine::priority::Priority;

@@ -234,7 +234,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::confine::cgroup::CgroupLimits;
+    use crate::confine::cgroup_limits::CgroupLimits;
     use crate::confine::confinement::{Confinement, IoPriority};
     use crate::confine::file_rules::FileRules;
     use crate::confine::limits::ProcessLimits;
