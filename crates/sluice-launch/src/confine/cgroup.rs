@@ -5,9 +5,14 @@
 //!   the server's cgroup, if the server may create others below it
 //!    ├── sluice-server            the server's processes, moved here if a controller is needed (cgroups(7), "no internal processes")
 //!    └── sluice.PID.0             of this server
-//!         ├── 0, 1, 2 …           one for each script process
+//!         ├── 0, 1, 2 …           one for each script process: its limits, and how its processes are ended
+//!         │    └── script         the process is created in it
 //! ```
-//! A process without limits gets a cgroup that has been used before, if one is free: a start then costs no system call more,
+//! A process sees `script` as the root of its cgroup namespace, if it makes one, so its user can open it and keep its lock without bound (getdents64(2) into
+//! memory that a file system of his own serves). What waits for that lock is rmdir(2), which then holds the lock of the parent. So `script` has a parent
+//! of its own, which nobody but the server can open, and a cgroup is used again for processes of the same user only.
+//!
+//! A process without limits gets a cgroup of its user that has been used before, if one is free: a start then costs no system call more,
 //! because the process is created there (CLONE_INTO_CGROUP), and whether it has left processes behind is one read
 //! (`cgroup.events`). One with limits gets a new one, so that neither its memory nor its counters have a history. A cgroup
 //! whose processes were killed is not used again: Linux 6.18 kills what CLONE_INTO_CGROUP creates there later.
@@ -17,14 +22,15 @@
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::confine::cgroup_limits::CgroupLimits;
@@ -37,11 +43,17 @@ const SERVER: &str = "sluice-server";
 
 /// The time after which the end of the processes of a cgroup is given up, as in `session`.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time after which a directory counts as held.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for one change of `cgroup.events`: a kernel may not announce the last one.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// Free cgroups that are kept. Each holds two descriptors.
-const FREE_MAX: usize = 16;
+/// The name of the cgroup in which a process is created.
+const INNER: &str = "script";
+
+/// Free cgroups that are kept, of all users and of one. Each holds two descriptors.
+const FREE_MAX: usize = 64;
+const FREE_OF_USER_MAX: usize = 16;
 
 /// The cgroups of one server. Dropping it ends the processes that are left in them, and removes them.
 #[derive(Debug)]
@@ -71,7 +83,11 @@ pub struct ScriptCgroup {
 
 #[derive(Debug)]
 struct Leaf {
+    /// The outer one, which has the limits.
     path: PathBuf,
+    /// The user of its processes.
+    uid: u32,
+    /// The inner one.
     directory: OwnedFd,
     /// `cgroup.events`: whether it has processes that have not exited.
     events: File,
@@ -84,8 +100,13 @@ impl Cgroups {
     /// # Errors
     /// There is no cgroup of version 2, or the server may not create others below its own.
     pub fn open() -> Result<Arc<Cgroups>, NoCgroups> {
+        let opened = in_time(Cgroups::open_now);
+        opened.unwrap_or_else(|| Err(NoCgroups::held()))
+    }
+
+    fn open_now() -> Result<Arc<Cgroups>, NoCgroups> {
         let base = base()?;
-        remove_abandoned(&base);
+        end_abandoned(&base);
         let failed = |error: io::Error| NoCgroups(format!("none can be created in {}: {error}", base.display()));
         let own = OwnDirectory::create(&base, PREFIX, 0o700).map_err(failed)?;
         Ok(Arc::new(Cgroups {
@@ -103,29 +124,35 @@ impl Cgroups {
         &self.own.path
     }
 
-    /// Enables controllers for the cgroups of scripts; the server's processes are moved into one of their own if need be.
+    /// Enables controllers for the cgroups of scripts; the server's processes are moved into one of their own if need be. Returns within five seconds.
     ///
     /// # Errors
-    /// A controller is missing: it is not delegated to the server, or used by cgroups of version 1.
-    pub fn enable(&self, controllers: &[&'static str]) -> Result<(), NoCgroups> {
-        let mut enabled = self.lock_enabled();
+    /// A controller is missing: it is not delegated to the server, or used by cgroups of version 1. Or somebody holds the lock of the server's cgroup.
+    pub fn enable(self: &Arc<Cgroups>, controllers: &[&'static str]) -> Result<(), NoCgroups> {
+        let (all, controllers) = (Arc::clone(self), controllers.to_owned());
+        let enabled = in_time(move || all.enable_now(&controllers));
+        enabled.unwrap_or_else(|| Err(NoCgroups::held()))
+    }
+
+    /// The same without a bound of time, if one is not enabled yet.
+    fn enable_now(&self, controllers: &[&'static str]) -> Result<(), NoCgroups> {
         for controller in controllers {
-            if !enabled.contains(controller) {
+            if !self.lock_enabled().contains(controller) {
                 enable(&self.base, controller)?;
                 enable(&self.own.path, controller)?;
-                enabled.insert(controller);
+                self.lock_enabled().insert(controller);
             }
         }
         Ok(())
     }
 
-    /// The cgroup of a new process.
-    pub(crate) fn take(self: &Arc<Cgroups>, limits: &CgroupLimits) -> io::Result<ScriptCgroup> {
+    /// The cgroup of a new process of a user.
+    pub(crate) fn take(self: &Arc<Cgroups>, limits: &CgroupLimits, uid: u32) -> io::Result<ScriptCgroup> {
         let has_limits = limits.is_any();
-        let free = if has_limits { None } else { self.lock_free().pop() };
+        let free = if has_limits { None } else { self.take_free(uid) };
         let leaf = match free {
             Some(leaf) => leaf,
-            None => self.create(limits)?,
+            None => self.create(limits, uid)?,
         };
         Ok(ScriptCgroup {
             leaf: Some(leaf),
@@ -135,8 +162,25 @@ impl Cgroups {
         })
     }
 
-    fn create(&self, limits: &CgroupLimits) -> io::Result<Leaf> {
-        self.enable(&limits.controllers()).map_err(io::Error::other)?;
+    fn take_free(&self, uid: u32) -> Option<Leaf> {
+        let mut free = self.lock_free();
+        let last = free.iter().rposition(|leaf| leaf.uid == uid)?;
+        Some(free.swap_remove(last))
+    }
+
+    /// Keeps a cgroup for another process of its user. Returns it if there are enough.
+    fn keep(&self, leaf: Leaf) -> Result<(), Leaf> {
+        let mut free = self.lock_free();
+        let of_user = free.iter().filter(|other| other.uid == leaf.uid).count();
+        if of_user >= FREE_OF_USER_MAX || free.len() >= FREE_MAX {
+            return Err(leaf);
+        }
+        free.push(leaf);
+        Ok(())
+    }
+
+    fn create(&self, limits: &CgroupLimits, uid: u32) -> io::Result<Leaf> {
+        self.enable_now(&limits.controllers()).map_err(io::Error::other)?;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let path = self.own.path.join(number.to_string());
         fs::create_dir(&path)?;
@@ -144,13 +188,16 @@ impl Cgroups {
             for (file, content) in limits.files() {
                 fs::write(path.join(file), content)?;
             }
+            let inner = path.join(INNER);
+            fs::create_dir(&inner)?;
             Ok(Leaf {
-                directory: open_directory(&path)?,
+                directory: open_directory(&inner)?,
                 events: File::open(path.join("cgroup.events"))?,
                 path: path.clone(),
+                uid,
             })
         })();
-        opened.inspect_err(|_| drop(fs::remove_dir(&path)))
+        opened.inspect_err(|_| _ = remove_all(&path))
     }
 
     fn lock_free(&self) -> MutexGuard<'_, Vec<Leaf>> {
@@ -164,7 +211,10 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
-        remove_with_processes(&self.own.path);
+        end_processes(&self.own.path);
+        let path = self.own.path.clone();
+        // The next server removes what is held now.
+        in_time(move || remove_all(&path));
     }
 }
 
@@ -176,7 +226,7 @@ impl ScriptCgroup {
 
     /// The file to which a process writes `0` to move there.
     pub(crate) fn members_file(&self) -> Option<CString> {
-        let path = self.leaf.as_ref()?.path.join("cgroup.procs");
+        let path = self.leaf.as_ref()?.path.join(INNER).join("cgroup.procs");
         CString::new(path.as_os_str().as_bytes()).ok()
     }
 
@@ -235,14 +285,14 @@ impl Drop for ScriptCgroup {
     /// Keeps it for another process, or removes it.
     fn drop(&mut self) {
         let Some(leaf) = self.leaf.take() else { return };
-        let mut free = self.all.lock_free();
-        if *self.is_reusable.get_mut() && free.len() < FREE_MAX {
-            free.push(leaf);
-            return;
+        let kept = match *self.is_reusable.get_mut() {
+            true => self.all.keep(leaf),
+            false => Err(leaf),
+        };
+        if let Err(leaf) = kept {
+            // With those that the script has made below it. Fails if a process cannot be ended; the next server removes it.
+            remove_all(&leaf.path);
         }
-        drop(free);
-        // With those that the script has made below it. Fails if a process cannot be ended; the next server removes it.
-        remove_all(&leaf.path);
     }
 }
 
@@ -280,6 +330,12 @@ impl Leaf {
         let round = i32::try_from(ROUND.as_millis()).unwrap_or(0);
         // SAFETY: one valid pollfd, which the kernel writes.
         unsafe { libc::poll(&raw mut request, 1, round) };
+    }
+}
+
+impl NoCgroups {
+    fn held() -> NoCgroups {
+        NoCgroups("somebody holds the lock of the server's cgroup".into())
     }
 }
 
@@ -349,22 +405,42 @@ fn below(path: &Path) -> Vec<PathBuf> {
     directories.map(|entry| entry.path()).collect()
 }
 
-/// Removes the cgroups of servers that are gone, after the end of their processes.
-fn remove_abandoned(base: &Path) {
+/// Ends the processes of servers that are gone, and has their cgroups removed by a thread of its own, because somebody may hold them.
+fn end_abandoned(base: &Path) {
     // That of the server's own processes; fails as long as there are some.
     let _ = fs::remove_dir(base.join(SERVER));
-    for abandoned in OwnDirectory::abandoned(base, PREFIX) {
-        remove_with_processes(&abandoned.path);
+    let abandoned = OwnDirectory::abandoned(base, PREFIX);
+    for abandoned in &abandoned {
+        end_processes(&abandoned.path);
+    }
+    if !abandoned.is_empty() {
+        // Without a thread they stay for the next server.
+        let _ = thread::Builder::new()
+            .name("cgroups".into())
+            .spawn(move || abandoned.iter().for_each(|abandoned| _ = remove_all(&abandoned.path)));
     }
 }
 
-/// Kills the processes of a cgroup and of those below it, and removes all of them. Gives up after a while.
-fn remove_with_processes(path: &Path) {
+/// Kills the processes of a cgroup and of those below it, and waits for their end. Gives up after a while.
+fn end_processes(path: &Path) {
     let began = Instant::now();
-    while !remove_all(path) && began.elapsed() < END_TIMEOUT {
+    let has_processes = || {
+        let text = fs::read_to_string(path.join("cgroup.events")).unwrap_or_default();
+        entry(&text, "populated") == Some(1)
+    };
+    while has_processes() && began.elapsed() < END_TIMEOUT {
         kill_all(path);
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Does something on a thread of its own. `None` if it has not ended after five seconds, because somebody holds the lock of a directory, or if there is
+/// no thread; it may go on.
+fn in_time<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let job = move || drop(sender.send(job()));
+    thread::Builder::new().name("cgroups".into()).spawn(job).ok()?;
+    receiver.recv_timeout(LOCK_TIMEOUT).ok()
 }
 
 /// Removes a cgroup with those below it. False if one has processes.
@@ -433,7 +509,8 @@ fn move_server(path: &Path) -> io::Result<()> {
         return Err(io::Error::other("it has processes of other programs"));
     }
     let server = path.join(SERVER);
-    match fs::create_dir(&server) {
+    // Whoever could open it could hold its lock.
+    match DirBuilder::new().mode(0o700).create(&server) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         created => created?,
     }

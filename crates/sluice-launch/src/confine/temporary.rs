@@ -3,13 +3,17 @@
 //! Every process gets a fresh one, as TMPDIR. If the server may mount file systems (root), it also takes the place of `/tmp`
 //! and `/var/tmp` for that process, in a mount namespace (`root_and_tmp`), because not every program asks for TMPDIR. An ordinary user could mount only in
 //! a user namespace, which many systems forbid and which changes what a script sees of users; so there TMPDIR is all.
+//!
+//! A user can keep a directory that he may read locked without bound (getdents64(2) into memory that a file system of his own serves), and rmdir(2) of it then
+//! waits with the lock of its parent. So the parent of each directory is one of the server that belongs to no other process, and which the user may
+//! neither read nor change: `sluice-tmp.PID.0/NUMBER/tmp`.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +24,12 @@ use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
 
 const PREFIX: &str = "sluice-tmp.";
+
+/// The name of a process's directory in its parent.
+const NAME: &str = "tmp";
+
+/// The permissions of what the users of scripts must pass through, but may not read.
+const PASSABLE: u32 = 0o711;
 
 /// The longest time that the removal of one directory may take.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(300);
@@ -34,14 +44,16 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct TemporaryDirectories {
     parent: PathBuf,
-    /// Made when the first one is needed.
-    own: Mutex<Option<OwnDirectory>>,
+    /// Made when the first one is needed. The lock is never held across a call that makes a directory, which may wait for the owner of another one.
+    own: Mutex<Option<Arc<OwnDirectory>>>,
     number: AtomicU64,
 }
 
 /// The directory of one script process. Its drop removes it and all that is in it, which may take long: not for an event loop.
 #[derive(Debug)]
 pub struct TemporaryDirectory {
+    /// Belongs to the server, and has only the directory in it.
+    parent: PathBuf,
     path: PathBuf,
 }
 
@@ -53,13 +65,11 @@ impl TemporaryDirectories {
             0 => parent_for_root(parent),
             _ => parent.to_owned(),
         };
-        let abandoned = OwnDirectory::abandoned(parent, PREFIX);
-        if !abandoned.is_empty() {
-            // Without a thread they stay for the next server.
-            let _ = thread::Builder::new()
-                .name("temporary-files".into())
-                .spawn(move || remove_abandoned(&abandoned));
-        }
+        // Without a thread they stay for the next server.
+        let _ = thread::Builder::new().name("temporary-files".into()).spawn({
+            let parent = parent.clone();
+            move || remove_abandoned(&OwnDirectory::abandoned(&parent, PREFIX))
+        });
         TemporaryDirectories {
             parent: parent.to_owned(),
             own: Mutex::default(),
@@ -69,34 +79,53 @@ impl TemporaryDirectories {
 
     /// Makes a directory that only the user of the process may use.
     pub(crate) fn create(&self, user: Option<&Credentials>) -> io::Result<TemporaryDirectory> {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = match self.create_below(&mut own) {
+        let own = self.own()?;
+        match self.create_below(&own, user) {
             // Somebody has removed that of the server: a script of the same user, or a program that cleans /tmp.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                *own = None;
-                self.create_below(&mut own)?
+                self.locked().take_if(|current| Arc::ptr_eq(current, &own));
+                let own = self.own()?;
+                self.create_below(&own, user)
             }
-            created => created?,
+            created => created,
+        }
+    }
+
+    /// The server's own directory, which is made first if it does not exist.
+    fn own(&self) -> io::Result<Arc<OwnDirectory>> {
+        if let Some(own) = self.locked().as_ref() {
+            return Ok(Arc::clone(own));
+        }
+        let made = Arc::new(OwnDirectory::create(&self.parent, PREFIX, PASSABLE)?);
+        let mut current = self.locked();
+        match current.as_ref() {
+            // Another thread was faster.
+            Some(own) => {
+                let own = Arc::clone(own);
+                drop(current);
+                let _ = fs::remove_dir(&made.path);
+                Ok(own)
+            }
+            None => Ok(Arc::clone(current.insert(made))),
+        }
+    }
+
+    fn create_below(&self, own: &OwnDirectory, user: Option<&Credentials>) -> io::Result<TemporaryDirectory> {
+        let parent = own.path.join(self.number.fetch_add(1, Ordering::Relaxed).to_string());
+        fs::DirBuilder::new().mode(PASSABLE).create(&parent)?;
+        let directory = TemporaryDirectory {
+            path: parent.join(NAME),
+            parent,
         };
-        let directory = TemporaryDirectory { path };
+        fs::DirBuilder::new().mode(0o700).create(&directory.path)?;
         if let Some(user) = user {
             chown(&directory.path, Some(user.uid), Some(user.gid))?;
         }
         Ok(directory)
     }
 
-    /// Makes a directory below the server's own one, which is made first if it does not exist.
-    fn create_below(&self, own: &mut Option<OwnDirectory>) -> io::Result<PathBuf> {
-        // The users of scripts must be able to pass through it.
-        const PASSABLE: u32 = 0o711;
-        const PRIVATE: u32 = 0o700;
-        let below = match own {
-            Some(own) => own,
-            none => none.insert(OwnDirectory::create(&self.parent, PREFIX, PASSABLE)?),
-        };
-        let path = below.path.join(self.number.fetch_add(1, Ordering::Relaxed).to_string());
-        fs::DirBuilder::new().mode(PRIVATE).create(&path)?;
-        Ok(path)
+    fn locked(&self) -> MutexGuard<'_, Option<Arc<OwnDirectory>>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,6 +148,8 @@ impl TemporaryDirectory {
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         remove(&self.path, REMOVAL_TIMEOUT);
+        // It is empty, or what is left was logged.
+        let _ = fs::remove_dir(&self.parent);
     }
 }
 
@@ -190,7 +221,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let all = TemporaryDirectories::below(parent.path());
         let first = all.create(None).unwrap();
-        fs::remove_dir_all(first.path().parent().unwrap()).unwrap();
+        fs::remove_dir_all(first.path().ancestors().nth(2).unwrap()).unwrap();
         assert!(all.create(None).unwrap().path().is_dir());
     }
 }

@@ -517,13 +517,14 @@ mod tests {
             if !has_clone3 {
                 starter.cloner.forget_clone3();
             }
-            let started = starter.start(in_cgroup(&format!("{own}/[0-9]*"))).unwrap();
+            let started = starter.start(in_cgroup(&format!("{own}/[0-9]*/script"))).unwrap();
             assert_eq!(exit_of(&started), Exit::Code(0), "clone3: {has_clone3}");
             let cgroup = started.cgroup.as_ref().unwrap();
             assert!(!cgroup.has_processes());
             drop(started);
             // It is used again; now it is gone.
             for entry in std::fs::read_dir(&path).unwrap().flatten() {
+                let _ = std::fs::remove_dir(entry.path().join("script"));
                 let _ = std::fs::remove_dir(entry.path());
             }
             let started = starter.start(in_cgroup("")).unwrap();

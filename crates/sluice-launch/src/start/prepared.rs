@@ -65,8 +65,9 @@ impl Prepared {
     pub(crate) fn new(program: &Program, means: &Means) -> Result<Prepared, LaunchError> {
         let confinement = program.confinement.as_deref();
         let limits = confinement.map_or_else(CgroupLimits::default, |confinement| confinement.cgroup);
+        let uid = program.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
         let cgroup = match &means.cgroups {
-            Some(cgroups) => match cgroups.take(&limits) {
+            Some(cgroups) => match cgroups.take(&limits, uid) {
                 Err(error) if limits.is_any() => return Err(failed(Stage::Cgroup, &error)),
                 // Its descendants are found without.
                 taken => taken.ok(),

@@ -23,7 +23,7 @@ fn text(path: &Path) -> CString {
 }
 
 #[expect(clippy::print_stderr, reason = "a test that does not run says so")]
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 

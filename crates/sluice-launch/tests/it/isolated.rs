@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::iter::from_fn;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::io::Errno;
@@ -15,6 +16,7 @@ use crate::harness::{
     DEADLINE, command_for, exit_of, is_readable_within, memory, open_descriptors, program, read_to_end, run_isolated,
     shell, start_with, wait_readable,
 };
+use crate::held::HeldDirectory;
 
 #[test]
 fn two_hundred_starts_leak_neither_descriptors_nor_zombies() {
@@ -112,65 +114,6 @@ fn orphans_of_another_user_than_the_script_are_asked_for_their_user_alone() {
     );
 }
 
-/// Holds the lock of a directory, as any user can who may open it: getdents64(2) into memory that does not answer (userfaultfd(2); FUSE for a user who is not root), and the creation of a
-/// file, which queues for writing, so that further lookups wait behind it.
-struct HeldDirectory {
-    _memory_that_does_not_answer: OwnedFd,
-}
-
-impl HeldDirectory {
-    fn hold(path: &str) -> HeldDirectory {
-        const BYTES: usize = 4096;
-        let directory = File::open(path).unwrap();
-        // SAFETY: a mapping at an address of the kernel's choice, numbers, and structures of the kernel's layout, which it reads and writes.
-        let (memory, answers) = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let memory = libc::mmap(
-                std::ptr::null_mut(),
-                BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                -1,
-                0,
-            );
-            assert_ne!(memory, libc::MAP_FAILED);
-            let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
-            let answers = OwnedFd::from_raw_fd(i32::try_from(fd).unwrap());
-            // UFFDIO_API with version, features, calls; UFFDIO_REGISTER with start, length, mode "missing", calls.
-            let mut api = [0xaa_u64, 0, 0];
-            assert_eq!(libc::ioctl(answers.as_raw_fd(), 0xc018_aa3f, api.as_mut_ptr()), 0);
-            let mut register = [memory as u64, BYTES as u64, 1, 0];
-            assert_eq!(libc::ioctl(answers.as_raw_fd(), 0xc020_aa00, register.as_mut_ptr()), 0);
-            (memory as usize, answers)
-        };
-        let reader = std::thread::spawn(move || {
-            // SAFETY: the mapping is as large.
-            unsafe { libc::syscall(libc::SYS_getdents64, directory.as_raw_fd(), memory, BYTES) };
-        });
-        // The page is asked for while the lock is held.
-        assert!(is_readable_within(answers.as_fd(), DEADLINE));
-        let file = format!("{path}/new");
-        let (sender, received) = std::sync::mpsc::channel();
-        let writer = std::thread::spawn(move || {
-            // SAFETY: takes nothing.
-            sender.send(unsafe { libc::gettid() }).unwrap();
-            drop(File::create_new(file));
-        });
-        let thread = received.recv_timeout(DEADLINE).unwrap();
-        let waits = || {
-            std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| stat.contains(") D "))
-        };
-        while !waits() {
-            std::thread::yield_now();
-        }
-        // They end when the memory answers.
-        drop((reader, writer));
-        HeldDirectory {
-            _memory_that_does_not_answer: answers,
-        }
-    }
-}
-
 #[test]
 fn an_orphan_that_cannot_be_looked_at_holds_up_neither_ends_nor_the_reaping_of_others() {
     if !rustix::process::geteuid().is_root() {
@@ -190,7 +133,7 @@ fn an_orphan_that_cannot_be_looked_at_holds_up_neither_ends_nor_the_reaping_of_o
             assert!(shell.wait().unwrap().success());
             let mut scripts = [64_322, 64_321].map(|uid| Command::new("/bin/true").uid(uid).spawn().unwrap());
             let leaders = [0, 1].map(|place: usize| i32::try_from(scripts[place].id()).unwrap());
-            let held = HeldDirectory::hold(&format!("/proc/{}", orphans[0]));
+            let held = HeldDirectory::hold_for_all(Path::new(&format!("/proc/{}", orphans[0])));
             let (sender, received) = std::sync::mpsc::channel();
             let ended = sender.clone();
             std::thread::spawn(move || {

@@ -13,5 +13,6 @@ mod confinement;
 mod exits;
 mod failures;
 mod harness;
+mod held;
 mod inheritance;
 mod isolated;
