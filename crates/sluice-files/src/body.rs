@@ -239,7 +239,7 @@ impl Reader {
         };
         self.ahead = Handle::try_current().ok().map(|runtime| match file.share() {
             None => Ahead::Local(runtime.spawn_blocking(read)),
-            Some(share) => Ahead::Foreign(Box::pin(foreign::begin(share, read).wait(FILE))),
+            Some(share) => Ahead::Foreign(Box::pin(foreign::answer_to(FILE, foreign::begin(share, read)))),
         });
     }
 }

@@ -18,13 +18,11 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_launch::{look_elsewhere, note_silence, prepare_lookups};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use sluice_launch::{Answer, NoAnswer, look_elsewhere, prepare_lookups};
+use tokio::time::sleep;
 
 pub use file_system::{Links, Share, metadata};
 
@@ -133,7 +131,7 @@ pub fn here<T>(answers: Answers, decide: impl FnOnce() -> T) -> (T, Option<Share
     take_counted();
     let scope = Scope::begin(Manner::Leaves, answers, Share::UNKNOWN);
     let decided = decide();
-    let State { answers, left, .. } = scope.end();
+    let (answers, left) = scope.end();
     drop(answers);
     (decided, left)
 }
@@ -142,7 +140,7 @@ pub fn here<T>(answers: Answers, decide: impl FnOnce() -> T) -> (T, Option<Share
 pub(crate) fn locally<T>(job: impl FnOnce() -> T) -> (T, Option<Share>) {
     let scope = Scope::begin(Manner::WaitsLocally, Answers::default(), Share::UNKNOWN);
     let done = job();
-    (done, scope.end().left)
+    (done, scope.end().1)
 }
 
 /// Makes a decision on a thread that may be lost; the result is the answers that an event loop could not get. A thread of a directory may leave a
@@ -150,8 +148,7 @@ pub(crate) fn locally<T>(job: impl FnOnce() -> T) -> (T, Option<Share>) {
 fn noting<T>(share: Share, decide: impl FnOnce() -> T) -> (Answers, Option<Share>) {
     let scope = Scope::begin(Manner::Notes, Answers::default(), share);
     drop(decide());
-    let State { answers, left, .. } = scope.end();
-    (answers, left)
+    scope.end()
 }
 
 /// Has threads that may be lost make a decision, whose answers an event loop could not get. `make` copies the question.
@@ -183,57 +180,35 @@ pub async fn elsewhere<T: Send + 'static>(
     what: &str,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Fault> {
-    begin(share, job).wait(what).await
-}
-
-/// A job of a thread that may be lost.
-pub(crate) struct ForeignJob<T> {
-    share: Share,
-    /// `None` if others have waited in vain.
-    answer: Option<oneshot::Receiver<T>>,
+    answer_to(what, begin(share, job)).await
 }
 
 /// Begins something on a thread that may be lost.
-pub(crate) fn begin<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> ForeignJob<T> {
-    let (sender, receiver) = oneshot::channel();
-    let begun = look_elsewhere(share.threads(), move || {
-        // Nobody waits any more if those before it took too long.
-        if !sender.is_closed() {
-            let scope = Scope::begin(Manner::Waits, Answers::default(), share);
-            let _ = sender.send(job());
-            drop(scope);
-        }
-    });
-    let answer = begun.is_ok().then_some(receiver);
-    ForeignJob { share, answer }
+pub(crate) fn begin<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    look_elsewhere(share.threads(), move || {
+        let _scope = Scope::begin(Manner::Waits, Answers::default(), share);
+        job()
+    })
 }
 
-impl<T> ForeignJob<T> {
-    /// Waits for the answer; errors as of `elsewhere`. The time counts from here.
-    pub(crate) async fn wait(self, what: &str) -> Result<T, Fault> {
-        let silent = || Fault::from(ServerFault::Unanswered(what.into()));
-        let answer = self.answer.ok_or_else(silent)?;
-        match timeout(ANSWER_TIMEOUT, answer).await {
-            Ok(answer) => answer.map_err(|_| silent()),
-            Err(_) => {
-                note_silence(self.share.threads());
-                Err(silent())
-            }
-        }
-    }
+/// Waits for what `begin` has begun, from now on; errors as of `elsewhere`.
+pub(crate) async fn answer_to<T: Send + 'static>(what: &str, answer: Answer<T>) -> Result<T, Fault> {
+    let answer = answer.within(sleep(ANSWER_TIMEOUT)).await;
+    answer.map_err(|why| match why {
+        NoAnswer::Silent => ServerFault::Unanswered(what.into()).into(),
+        NoAnswer::Panicked => ServerFault::Unexpected("a lookup has panicked").into(),
+    })
 }
 
-/// Does something as `elsewhere` does, and keeps the calling thread, which is no event loop, waiting for it. `None` if there was no answer in time.
-pub fn await_elsewhere<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let begun = look_elsewhere(share.threads(), move || {
-        let scope = Scope::begin(Manner::Waits, Answers::default(), share);
-        // Nobody waits any more if it took too long.
-        let _ = sender.send(job());
-        drop(scope);
-    });
-    begun.ok()?;
-    receiver.recv_timeout(ANSWER_TIMEOUT).ok()
+/// Does something as `elsewhere` does, and keeps the calling thread, which is no event loop, waiting for it.
+///
+/// # Errors
+/// There was no answer in time, or the job has panicked.
+pub fn await_elsewhere<T: Send + 'static>(
+    share: Share,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NoAnswer> {
+    begin(share, job).wait(ANSWER_TIMEOUT)
 }
 
 /// Answers a question, on an event loop by the answers of a thread if there is one. `stand_in` makes a second answer of the same meaning, with which
@@ -339,11 +314,8 @@ pub fn is_left(error: &io::Error) -> bool {
     matches!(error.get_ref(), Some(inner) if inner.is::<Left>())
 }
 
-/// The manner of a thread for a while.
-struct Scope {
-    /// `None` at the end.
-    before: Option<State>,
-}
+/// The manner of a thread for a while: that before it comes back when this is dropped, also if the decision panics.
+struct Scope(State);
 
 impl Scope {
     fn begin(manner: Manner, answers: Answers, share: Share) -> Scope {
@@ -353,28 +325,18 @@ impl Scope {
             left: None,
             share,
         };
-        Scope {
-            before: Some(STATE.replace(state)),
-        }
+        Scope(STATE.replace(state))
     }
 
-    fn end(mut self) -> State {
-        let before = self.before.take().unwrap_or(State {
-            manner: Manner::Leaves,
-            answers: Answers::default(),
-            left: None,
-            share: Share::UNKNOWN,
-        });
-        STATE.replace(before)
+    /// The answers that are left or were noted, and the share of the first lookup that was left.
+    fn end(self) -> (Answers, Option<Share>) {
+        STATE.with_borrow_mut(|state| (std::mem::take(&mut state.answers), state.left))
     }
 }
 
 impl Drop for Scope {
-    /// Also if the decision panics.
     fn drop(&mut self) {
-        if let Some(before) = self.before.take() {
-            drop(STATE.replace(before));
-        }
+        STATE.with_borrow_mut(|state| std::mem::swap(state, &mut self.0));
     }
 }
 

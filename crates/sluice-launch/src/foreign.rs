@@ -3,8 +3,9 @@
 //! A process can send descriptors along with its bytes over an AF_UNIX socket (SCM_RIGHTS, unix(7)). Whoever closes the last one of an
 //! object may wait for as long as the sender wishes: a TCP socket with SO_LINGER, a file of a file system in user space. A receiver that
 //! uses read(2), or that closes a socket with unread bytes, closes such descriptors without having seen them. Here: refusing them
-//! (`refuse`), receiving them (`received`), and threads for what may wait (`elsewhere`, `user_threads`). Not here: who sends what, and what follows from it.
+//! (`refuse`), receiving them (`received`), and threads for what may wait (`elsewhere`, `user_threads`, `answer`). Not here: who sends what, and what follows from it.
 
+pub(crate) mod answer;
 pub(crate) mod elsewhere;
 pub(crate) mod option;
 pub(crate) mod received;

@@ -39,9 +39,10 @@ pub use end::orphans::{end_orphans, has_orphans, reap_orphans};
 pub use end::pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
 pub use end::proc_state::{Observation, ObservedChild, ObservedFile};
 pub use end::session::{Company, Survivors, company, end_session, is_exiting};
+pub use foreign::answer::{Answer, NoAnswer};
 pub use foreign::elsewhere::{
-    LookupShare, Silent, UNKNOWN_USER, close_elsewhere, close_file_elsewhere, do_elsewhere, look_elsewhere,
-    note_silence, prepare_lookups,
+    LookupShare, UNKNOWN_USER, begin_elsewhere, close_elsewhere, close_file_elsewhere, do_elsewhere, look_elsewhere,
+    prepare_lookups,
 };
 pub use foreign::received::{ForeignDescriptors, Received, close_socket_elsewhere, receive};
 pub use foreign::refuse::{Passing, passing, refuse_descriptors};

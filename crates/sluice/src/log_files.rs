@@ -7,9 +7,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sluice_launch::{LookupShare, look_elsewhere, note_silence};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use sluice_launch::{LookupShare, look_elsewhere};
+use tokio::time::sleep;
 
 /// How long a command waits. A disk that is busy answers in this time.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -20,23 +19,14 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// Does something with files of logs on another thread, which goes on with it if nobody waits any longer. `None` if it is not done after some seconds, or not begun because
 /// earlier ones wait.
 pub(crate) async fn do_elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (send, done) = oneshot::channel();
-    let begun = look_elsewhere(LookupShare::LOGS, move || {
+    let done = look_elsewhere(LookupShare::LOGS, move || {
         // Relaxed: the count publishes no other data.
         RUNNING.fetch_add(1, Ordering::Relaxed);
         let result = work();
         RUNNING.fetch_sub(1, Ordering::Relaxed);
-        // Fails if nobody waits.
-        let _ = send.send(result);
+        result
     });
-    begun.ok()?;
-    match timeout(TIMEOUT, done).await {
-        Ok(result) => result.ok(),
-        Err(_) => {
-            note_silence(LookupShare::LOGS);
-            None
-        }
-    }
+    done.within(sleep(TIMEOUT)).await.ok()
 }
 
 /// Whether a thread of this process waits for a directory of logs. execve(2) would wait for it, too.

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use sluice_http::body::Content;
-use sluice_launch::look_elsewhere;
+use sluice_launch::begin_elsewhere;
 use tokio::runtime::Handle;
 
 use crate::body::{WHOLE_BYTES_MAX, read_cached};
@@ -107,7 +107,7 @@ impl Fill {
         match share {
             None => drop(runtime.spawn_blocking(fill)),
             // Not done while others wait in vain.
-            Some(share) => drop(look_elsewhere(share.threads(), fill)),
+            Some(share) => begin_elsewhere(share.threads(), fill),
         }
     }
 }

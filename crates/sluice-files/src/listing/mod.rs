@@ -141,7 +141,7 @@ pub async fn respond(
         release(&permit);
     });
     let panicked = |_| ServerFault::Listing(Arc::new(io::Error::other("its thread has panicked")));
-    let page = match made.wait(path).await?.map_err(panicked)? {
+    let page = match foreign::answer_to(path, made).await?.map_err(panicked)? {
         (page, None) => page?,
         (_, Some(share)) => foreign::elsewhere(share, path, move || make()).await??,
     };

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::foreign::answer::Answer;
 use crate::foreign::option::{NO_LINGER, set_option};
 use crate::foreign::user_threads::{Bounds, Operation, UserThreads};
 
@@ -120,31 +121,25 @@ fn is_begun(share: u64, operation: Operation) -> bool {
 }
 
 /// Looks up or reads a file on another thread, because its file system may be served by a process or machine that does not answer, or its
-/// directory may be held by a process. Never waits.
-///
-/// # Errors
-/// It is not done: too many of this share wait, or all its threads have waited in vain (`note_silence`).
-pub fn look_elsewhere(share: LookupShare, operation: impl FnOnce() + Send + 'static) -> Result<(), Silent> {
-    share
-        .threads()
-        .begin(share.number(), Box::new(operation))
-        .map_err(|_| Silent)
+/// directory may be held by a process. Never waits. There is no answer (`NoAnswer::Silent`) if too many of this share wait, or if all its threads have been
+/// waited for in vain.
+pub fn look_elsewhere<T: Send + 'static>(
+    share: LookupShare,
+    operation: impl FnOnce() -> T + Send + 'static,
+) -> Answer<T> {
+    Answer::begin(share.threads(), share.number(), operation)
+}
+
+/// Begins something as `look_elsewhere` does, for which nobody waits. It is not done if too many wait.
+pub fn begin_elsewhere(share: LookupShare, operation: impl FnOnce() + Send + 'static) {
+    // Dropping it closes nothing: it has not been begun.
+    drop(share.threads().begin(share.number(), Box::new(operation)));
 }
 
 /// Starts threads for lookups in directories of local file systems that stay, because the system may refuse new ones later.
 pub fn prepare_lookups() {
     LOOKING_LOCALLY.prepare();
 }
-
-/// Notes that somebody has waited in vain for a lookup of a share. While all its threads are occupied, others are refused at once, until one
-/// of them ends.
-pub fn note_silence(share: LookupShare) {
-    share.threads().note_silence(share.number());
-}
-
-/// The error that an operation is not done, because those before it wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Silent;
 
 /// Closes descriptors from a process of a user on another thread. A socket does not linger then, unless the process has it linger again.
 pub fn close_elsewhere(user: u32, descriptors: impl IntoIterator<Item = OwnedFd>) {

@@ -5,6 +5,7 @@
 //! `wire::service`), and the pipes of scripts, of which there are so many that their threads are shared (`pipe_threads` of sluice-script).
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -171,7 +172,8 @@ impl Shared {
     /// The work of a thread.
     fn work(&self) {
         while let Some((share, operation)) = self.next() {
-            operation();
+            // The message of a panic is in the log. The thread goes on, and its share has it again.
+            drop(catch_unwind(AssertUnwindSafe(operation)));
             self.end(share);
         }
     }

@@ -18,8 +18,7 @@ use sluice_http::request_id::UniqueId;
 use sluice_http::target::Target;
 use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_watch::Tracer;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::exchange::cgiplus;
 use crate::exchange::conversation::Conversation;
@@ -130,13 +129,9 @@ impl Starter {
 
 /// Whether the file of a script does not exist. False if its file system does not answer.
 async fn is_gone(file: PathBuf) -> bool {
-    let (found, finding) = oneshot::channel();
-    let look = move || {
-        let is_gone = matches!(file.metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
-        // Nobody waits any more if it has taken too long.
-        let _ = found.send(is_gone);
-    };
-    look_elsewhere(LookupShare::UNKNOWN, look).is_ok() && matches!(timeout(FIND_TIMEOUT, finding).await, Ok(Ok(true)))
+    let look = move || matches!(file.metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
+    let looked = look_elsewhere(LookupShare::UNKNOWN, look);
+    looked.within(sleep(FIND_TIMEOUT)).await.unwrap_or(false)
 }
 
 /// Starts a process, asks it these questions, and returns it to its pool.

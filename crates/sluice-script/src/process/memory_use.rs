@@ -6,28 +6,16 @@
 use std::fs;
 use std::time::Duration;
 
-use sluice_launch::{LookupShare, look_elsewhere, note_silence};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use sluice_launch::{LookupShare, look_elsewhere};
+use tokio::time::sleep;
 
 /// How long a process waits for its measurement. It goes on without it then.
 const MEASURING_MAX: Duration = Duration::from_secs(1);
 
 /// The memory of a process, as `private_bytes` says it. `None` also if the kernel does not answer in time.
 pub(crate) async fn measure(pid: i32) -> Option<u64> {
-    let (sender, measured) = oneshot::channel();
-    let read = move || {
-        // Nobody waits for it any more if it comes late.
-        let _ = sender.send(private_bytes(pid));
-    };
-    look_elsewhere(LookupShare::PROCESSES, read).ok()?;
-    match timeout(MEASURING_MAX, measured).await {
-        Ok(measured) => measured.ok()?,
-        Err(_) => {
-            note_silence(LookupShare::PROCESSES);
-            None
-        }
-    }
+    let measured = look_elsewhere(LookupShare::PROCESSES, move || private_bytes(pid));
+    measured.within(sleep(MEASURING_MAX)).await.ok()?
 }
 
 /// Resident memory of a process without what it shares with others, bytes: its libraries and its memory buffer do not count

@@ -17,6 +17,7 @@ use std::time::Instant;
 use http::Version;
 use sluice_files::foreign::{self, Answers};
 use sluice_http::path_text::path_of;
+use sluice_launch::NoAnswer;
 use sluice_report::connections::{Connection, ConnectionList, Count};
 use sluice_report::requests::{ActiveRequest, RequestList, State};
 use sluice_report::scripts::{ProcessReport, Scripts};
@@ -51,6 +52,10 @@ pub enum OrderError {
     NoRequest(String),
     /// No script has this path or file, or it has no processes. With the scripts that have some.
     NoScript(String, Vec<String>),
+    /// The file system of this script does not answer.
+    Unanswered(String),
+    /// A mistake of the server.
+    Panicked,
 }
 
 impl fmt::Display for OrderError {
@@ -70,6 +75,11 @@ impl fmt::Display for OrderError {
                 }
                 write!(out, "; these have processes: {}", known.join(", "))
             }
+            OrderError::Unanswered(name) => write!(
+                out,
+                "the file system of script {name:?} does not answer, or a process holds its directory: name its file"
+            ),
+            OrderError::Panicked => out.write_str("the order has failed by a mistake of the server: see its log"),
         }
     }
 }
@@ -210,8 +220,17 @@ impl Operator {
         let (by_path, left) = foreign::here(Answers::default(), || found_script::retire(&config, script));
         let script_path = script.to_owned();
         let by_thread =
-            left.and_then(|share| foreign::await_elsewhere(share, move || found_script::retire(&config, &script_path)));
-        let retired = by_path.and(by_file).and(by_thread.unwrap_or_default());
+            left.map(|share| foreign::await_elsewhere(share, move || found_script::retire(&config, &script_path)));
+        let by_thread = by_thread.transpose().map_err(|why| match why {
+            NoAnswer::Silent => OrderError::Unanswered(script.to_owned()),
+            NoAnswer::Panicked => OrderError::Panicked,
+        });
+        let known = by_path.and(by_file);
+        let retired = match by_thread {
+            // Those of the file have been retired, whatever its path says.
+            Err(_) if known.idle + known.busy > 0 => known,
+            by_thread => known.and(by_thread?.unwrap_or_default()),
+        };
         if retired.idle + retired.busy > 0 {
             return Ok(retired);
         }

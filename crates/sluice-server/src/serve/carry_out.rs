@@ -50,13 +50,18 @@ pub(crate) fn answer(
     let config = Rc::clone(&request.config);
     let site = config.site(request.site);
     let asked = request.question(exchange);
-    let (mut decision, left) = foreign::here(answers, || match exchange.tracer.wants(Item::Mapping) {
-        false => decide(site, &asked, &mut ()),
-        true => decide(site, &asked, &mut WatchedRoutes::new(site, &exchange.tracer)),
+    let wants_routes = exchange.tracer.wants(Item::Mapping);
+    let mut routes = wants_routes.then(|| WatchedRoutes::new(site, &exchange.tracer));
+    let (mut decision, left) = foreign::here(answers, || match &mut routes {
+        None => decide(site, &asked, &mut ()),
+        Some(routes) => decide(site, &asked, routes),
     });
     if let Some(share) = left {
         asked.cache.inspect(|cache| cache.uncount_decision());
         return Err(Wait::for_lookup(share, Lookup::Decision));
+    }
+    if let Some(routes) = routes {
+        routes.show();
     }
     exchange.tracer.stage(Stage::Checking);
     watched_decision::decision(exchange, request, site, &decision);

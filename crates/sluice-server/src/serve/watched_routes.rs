@@ -1,5 +1,6 @@
 //! The routes that are tried for a request, for WATCH. `check --explain` shows the same (`explain`).
 
+use std::cell::RefCell;
 use std::fmt;
 
 use sluice_http::target::Target;
@@ -11,12 +12,13 @@ use crate::dispatch::resolve::{FallbackTo, Trace};
 use crate::dispatch::route::Route;
 use crate::serve::watched::module;
 
-/// Notes each route as it is tried.
+/// Notes each route as it is tried, for `show`: a decision that was left to another thread is made once more.
 pub(crate) struct WatchedRoutes<'a> {
     site: &'a Site,
     tracer: &'a Tracer,
     /// The path that the routes are compared with.
     path: String,
+    lines: RefCell<Vec<String>>,
 }
 
 impl<'a> WatchedRoutes<'a> {
@@ -25,14 +27,21 @@ impl<'a> WatchedRoutes<'a> {
             site,
             tracer,
             path: String::new(),
+            lines: RefCell::default(),
+        }
+    }
+
+    /// Shows what was noted.
+    pub(crate) fn show(self) {
+        for line in self.lines.take() {
+            self.tracer.note(Item::Mapping, module::DECIDE, || line);
         }
     }
 
     fn note(&self, text: fmt::Arguments<'_>) {
         let masks = self.tracer.masks();
-        let masked = || masks.map(|masks| masks.text(&text.to_string()));
-        self.tracer
-            .note(Item::Mapping, module::DECIDE, || masked().unwrap_or_default());
+        let masked = masks.map(|masks| masks.text(&text.to_string()));
+        self.lines.borrow_mut().push(masked.unwrap_or_default());
     }
 
     /// Notes what a route does. Its number counts from 1, as in the file.

@@ -52,6 +52,20 @@ fn the_reason_why_a_route_does_not_match_is_shown() {
     watcher.line("skipped: query x is not \"1\"");
 }
 
+#[test]
+fn a_decision_that_is_made_again_with_the_answers_of_a_thread_shows_its_routes_once() {
+    let server = Setup::new()
+        .file("d/a.txt", "a")
+        .route("path = \"/b.txt\"\nredirect = { to = \"/1\" }")
+        .start();
+    let watcher = Watcher::start(&server, &["--items", "mapping"]);
+    // The kernel does not have this name in its cache, so the worker leaves it to a thread.
+    assert_eq!(server.get("/d/none.txt").status, 404);
+    watcher.line("answer: ");
+    let shown = watcher.text();
+    assert_eq!(shown.matches("\"/b.txt\": skipped").count(), 1, "{shown}");
+}
+
 /// Requests with secrets in every place that a client can choose.
 fn send_secrets(server: &sluice_testing::Server, target: &str) {
     let fields = "Host: test\r\nAuthorization: Bearer s3cret-token\r\nCookie: session=s3cret-cookie\r\n\

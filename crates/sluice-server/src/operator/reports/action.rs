@@ -138,7 +138,7 @@ async fn retire(requested: Requested) -> CommandResult {
     let (state, name) = (Arc::clone(&requested.context.state), script.clone());
     // It may wait for a file system.
     let retired = tokio::task::spawn_blocking(move || Operator::new(&state).retire(&name)).await;
-    let retired = retired.unwrap_or_else(|_| Err(OrderError::NoScript(script.clone(), Vec::new())));
+    let retired = retired.unwrap_or(Err(OrderError::Panicked));
     requested.log("retire", retired.map(|retired| retired.describe(&script)))
 }
 
