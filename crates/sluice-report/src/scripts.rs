@@ -133,6 +133,9 @@ impl Phase {
 pub struct ProcessReport {
     /// The process id. `None` while the process is being started.
     pub pid: Option<i32>,
+    /// The number of its user, while it has a process id; not part of the report.
+    #[serde(skip)]
+    pub user: u32,
     /// The phase.
     pub phase: Phase,
     /// The time for which the process has been busy or idle, milliseconds; of an ending process the age.

@@ -21,12 +21,13 @@ sys.stdin.readline()
 libc.getdents64(directory, buffer, BYTES)
 ";
 
-/// Makes a file in the directory that is its argument, and removes it.
+/// Makes a file in the directory that is its argument, and removes it; in `/proc` nobody can.
 const WRITER: &str = "
-import os, sys
+import contextlib, os, sys
 file = sys.argv[1] + '/made'
-os.close(os.open(file, os.O_CREAT | os.O_WRONLY))
-os.unlink(file)
+with contextlib.suppress(OSError):
+    os.close(os.open(file, os.O_CREAT | os.O_WRONLY))
+    os.unlink(file)
 ";
 
 /// A held directory. Dropping it releases the directory.

@@ -66,10 +66,17 @@ impl LookupShare {
     /// The share of the files of logs.
     pub const LOGS: LookupShare = LookupShare::Foreign(u64::MAX);
 
-    /// The share of reads about processes below /proc.
+    /// The share of reads about the server's own processes below /proc.
     pub const PROCESSES: LookupShare = LookupShare::Foreign(u64::MAX - 1);
 
-    /// The number. Those of both kinds are different only within a kind.
+    /// The share of reads about the processes of a user below /proc: whoever may open the directory of a process can hold it.
+    #[must_use]
+    pub const fn processes_of(user: u32) -> LookupShare {
+        // No file system has such a number.
+        LookupShare::Foreign(1 << 63 | user as u64)
+    }
+
+    /// The number. One of each kind may have the same.
     #[must_use]
     pub fn number(self) -> u64 {
         match self {

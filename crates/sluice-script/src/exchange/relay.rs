@@ -12,6 +12,7 @@
 //!   5 the mailbox itself         6 the process's end         7 the time
 //! ```
 
+mod exit_wait;
 mod region;
 mod request_read;
 mod silence;
@@ -32,6 +33,7 @@ use sluice_watch::Item;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use self::exit_wait::ExitWait;
 use self::region::AnnouncedRegion;
 use self::request_read::FirstOutput;
 pub(crate) use self::state::Age;
@@ -44,14 +46,6 @@ use crate::process::idle_timer::{Expired, IdleTimer};
 use crate::process::process_fault::{BadReply, Violation, failed};
 use crate::process::script_events::ScriptEvents;
 use crate::process::script_process::{Channels, Process};
-
-/// How long the relay waits for the end of the process after the mailbox was closed, to learn its exit status. The reply of a
-/// script that closes its output and continues to work is complete.
-const EXIT_GRACE: Duration = Duration::from_millis(250);
-
-/// How often the relay waits so for a process that is ending: on a loaded machine that takes longer, and its exit status decides whether the
-/// reply is complete.
-const EXIT_GRACES_MAX: u8 = 40;
 
 /// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
 /// one write arrive together.
@@ -90,9 +84,8 @@ pub(crate) struct Relay {
     pub idle_timer: IdleTimer,
     delivery: Delivery,
     state: State,
-    /// Times that `EXIT_GRACE` has passed.
-    exit_graces: u8,
-    /// Counts down `EXIT_GRACE`, `LINE_PAUSE` or `DOUBT_PAUSE`.
+    exit_wait: ExitWait,
+    /// Counts down `LINE_PAUSE` or `DOUBT_PAUSE`.
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes to deliver before all others: body that came with the head, or the last bytes that the scanner held back.
     returned: Option<Bytes>,
@@ -151,7 +144,7 @@ impl Relay {
             idle_timer,
             delivery: Delivery::Environment,
             state: State::new(Delivery::Environment),
-            exit_graces: 0,
+            exit_wait: ExitWait::default(),
             pause: None,
             region: AnnouncedRegion::default(),
         })
@@ -523,14 +516,7 @@ impl Relay {
     }
 
     fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
-        while self.process.poll_exit(context).is_pending() {
-            ready!(self.poll_pause(EXIT_GRACE, context));
-            self.pause = None;
-            self.exit_graces += 1;
-            if self.exit_graces >= EXIT_GRACES_MAX || !sluice_launch::is_exiting(self.process.pid) {
-                break;
-            }
-        }
+        ready!(self.exit_wait.poll(&self.process, context));
         Poll::Ready(Ok(ReplyEvent::End))
     }
 

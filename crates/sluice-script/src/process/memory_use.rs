@@ -12,9 +12,9 @@ use tokio::time::sleep;
 /// How long a process waits for its measurement. It goes on without it then.
 const MEASURING_MAX: Duration = Duration::from_secs(1);
 
-/// The memory of a process, as `private_bytes` says it. `None` also if the kernel does not answer in time.
-pub(crate) async fn measure(pid: i32) -> Option<u64> {
-    let measured = look_elsewhere(LookupShare::PROCESSES, move || private_bytes(pid));
+/// The memory of a process of a user, as `private_bytes` says it. `None` also if the kernel does not answer in time.
+pub(crate) async fn measure(pid: i32, user: u32) -> Option<u64> {
+    let measured = look_elsewhere(LookupShare::processes_of(user), move || private_bytes(pid));
     measured.within(sleep(MEASURING_MAX)).await.ok()?
 }
 

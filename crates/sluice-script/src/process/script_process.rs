@@ -72,6 +72,8 @@ const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 /// A script process, as all but its reaper see it.
 pub(crate) struct Process {
     pub pid: i32,
+    /// The number of its user.
+    pub user: u32,
     /// The probe that observes it.
     pub probe: Probe,
     pub sentinels: Sentinels,
@@ -197,12 +199,12 @@ pub(crate) async fn start(
     let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
     let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
-    let process = Arc::new(Process::new(started.process.probe(), spec, commands));
+    let user = user_of(&started.stderr);
+    let process = Arc::new(Process::new(started.process.probe(), user, spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
     let weak = Arc::downgrade(&process);
     let end = move |blocked, waited| end_locking(&weak, blocked, waited);
-    let user = user_of(&started.stderr);
     let owner = PipeOwner::new(run_as, user, end);
     let reading = |fd, channel| PipeEnd::new(fd, Side::Reading, channel, &owner, &pipes);
     let writer = |write, read, channel| {
@@ -286,9 +288,10 @@ pub(crate) struct ProcessSpec {
 }
 
 impl Process {
-    fn new(probe: Probe, spec: ProcessSpec, commands: watch::Sender<Command>) -> Process {
+    fn new(probe: Probe, user: u32, spec: ProcessSpec, commands: watch::Sender<Command>) -> Process {
         Process {
             pid: probe.pid(),
+            user,
             probe,
             sentinels: spec.sentinels,
             program: spec.script,

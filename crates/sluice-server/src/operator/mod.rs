@@ -24,7 +24,6 @@ use sluice_report::scripts::{ProcessReport, Scripts};
 pub use sluice_script::report::Retired;
 use sluice_watch::Stage;
 use sluice_watch::mask::Masks;
-use tokio::task::spawn_blocking;
 
 use crate::dispatch::found_script;
 use crate::in_progress::RequestView;
@@ -140,10 +139,7 @@ impl Operator {
         let by_id: HashMap<&str, &ActiveRequest> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
         let mut scripts = self.state.resources.report();
         let processes = || scripts.pools.iter().flat_map(|pool| &pool.processes);
-        let pids: Vec<i32> = processes().filter_map(|process| process.pid).collect();
-        let usage = spawn_blocking(move || process_usage::of(&pids))
-            .await
-            .unwrap_or_default();
+        let usage = process_usage::of(processes().filter_map(|process| Some((process.pid?, process.user)))).await;
         for process in scripts.pools.iter_mut().flat_map(|pool| &mut pool.processes) {
             process.usage = process.pid.and_then(|pid| usage.get(&pid).copied());
             describe_request(process, &by_id);

@@ -1,39 +1,58 @@
 //! The resources that script processes use, as proc(5) says: memory and processor time.
 //!
-//! Read by a thread that may wait, because the system counts the pages of a process when it is asked for its proportional set size.
+//! Read by threads that may be lost: the system counts the pages of a process when it is asked for its proportional set size, and looks up names in the directory of the process, which
+//! somebody can hold.
 
 use std::collections::HashMap;
 use std::fs;
+use std::time::Duration;
 
+use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_report::scripts::Usage;
+use tokio::time::{Instant, sleep_until};
 
 /// Processes whose proportional set size is read: counting the pages of a large process takes a millisecond.
 const PSS_MAX: usize = 256;
 
+/// How long a report waits for these files.
+const READING_MAX: Duration = Duration::from_secs(1);
+
 /// Clock ticks in a second, of /proc/PID/stat. The same on every Linux of this century (`getconf CLK_TCK`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// The usage of these processes. Processes that have ended are missing.
-pub(crate) fn of(pids: &[i32]) -> HashMap<i32, Usage> {
-    let mut left = PSS_MAX;
-    let usage = |&pid: &i32| {
+/// The usage of these processes, each with the number of its user. Missing are processes that have ended, and those of users of whom a process
+/// is held.
+pub(crate) async fn of(processes: impl Iterator<Item = (i32, u32)>) -> HashMap<i32, Usage> {
+    let mut users: HashMap<u32, Vec<(i32, bool)>> = HashMap::new();
+    for (index, (pid, user)) in processes.enumerate() {
+        users.entry(user).or_default().push((pid, index < PSS_MAX));
+    }
+    let begin = |(user, processes): (u32, Vec<(i32, bool)>)| {
+        look_elsewhere(LookupShare::processes_of(user), move || read(&processes))
+    };
+    let answers: Vec<_> = users.into_iter().map(begin).collect();
+    let until = Instant::now() + READING_MAX;
+    let mut all = HashMap::new();
+    for answer in answers {
+        all.extend(answer.within(sleep_until(until)).await.unwrap_or_default());
+    }
+    all
+}
+
+/// The usage of processes, each with whether its proportional set size is wanted.
+fn read(processes: &[(i32, bool)]) -> HashMap<i32, Usage> {
+    let usage = |&(pid, has_pss): &(i32, bool)| {
         let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
         let rss_bytes = kilobytes(&text("status")?, "VmRSS:")?;
-        let pss_bytes = match left.checked_sub(1) {
-            Some(rest) => {
-                left = rest;
-                text("smaps_rollup").and_then(|text| kilobytes(&text, "Pss:"))
-            }
-            None => None,
-        };
+        let rollup = || text("smaps_rollup").and_then(|text| kilobytes(&text, "Pss:"));
         let usage = Usage {
             rss_bytes,
-            pss_bytes,
+            pss_bytes: if has_pss { rollup() } else { None },
             processor_ms: processor_ms(&text("stat")?)?,
         };
         Some((pid, usage))
     };
-    pids.iter().filter_map(usage).collect()
+    processes.iter().filter_map(usage).collect()
 }
 
 /// A number of bytes in a file of lines such as `Pss: 3 kB`.
@@ -65,7 +84,8 @@ mod tests {
         assert_eq!(kilobytes(rollup, "Pss:"), Some(3 << 10));
         assert_eq!(kilobytes("Rss: 9 kB", "Pss:"), None);
         let own = i32::try_from(std::process::id()).unwrap();
-        let usage = of(&[own, i32::MAX]);
+        let usage = read(&[(own, true), (i32::MAX, true)]);
         assert!(usage.len() == 1 && usage[&own].rss_bytes > 100_000, "{usage:?}");
+        assert!(usage[&own].pss_bytes.is_some(), "{usage:?}");
     }
 }

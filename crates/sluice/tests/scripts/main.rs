@@ -9,6 +9,7 @@ mod callouts;
 mod cgi;
 mod cgiplus;
 mod cut_uploads;
+mod held_process;
 mod locked_pipes;
 mod memory_buffer;
 mod pools;

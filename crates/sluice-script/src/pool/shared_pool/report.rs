@@ -136,6 +136,7 @@ fn ending_report(view: &ProcessView, now: Instant) -> ProcessReport {
 fn with_view(base: ProcessReport, view: &ProcessView) -> ProcessReport {
     ProcessReport {
         pid: Some(view.pid),
+        user: view.user,
         uses: view.uses,
         script: view.script.as_deref().map(str::to_owned),
         request: view.exchange.map(|id| ProcessRequest {

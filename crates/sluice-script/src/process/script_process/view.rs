@@ -13,6 +13,8 @@ use crate::process::end_cause::{EndCause, EndedProcess};
 /// A process at one moment, for reports.
 pub(crate) struct ProcessView {
     pub pid: i32,
+    /// The number of its user.
+    pub user: u32,
     pub started: Instant,
     pub uses: u64,
     pub exchange: Option<UniqueId>,
@@ -48,6 +50,7 @@ impl Process {
         let state = self.lock();
         ProcessView {
             pid: self.pid,
+            user: self.user,
             started: self.started.into_std(),
             uses: state.uses,
             exchange: state.exchange,
