@@ -65,6 +65,7 @@ mod page_cache;
 #[cfg(not(loom))]
 mod plain_buffer;
 #[cfg(not(loom))]
+mod read_watch;
 mod ring_reader;
 #[cfg(not(loom))]
 mod ring_writer;
@@ -90,6 +91,7 @@ pub use page_cache::{append_cached, read_cached};
 #[cfg(not(loom))]
 pub use plain_buffer::{BufferFault, PlainBuffer};
 #[cfg(not(loom))]
+pub use read_watch::{ReadFault, ReadWatch};
 pub use ring_reader::RingReader;
 #[cfg(not(loom))]
 pub use ring_writer::{RingWriter, WriteError};

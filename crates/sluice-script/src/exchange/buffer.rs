@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferKind};
-use sluice_membuf::{BeginError, PlainBuffer, RingFault, RingReader, Segment};
+use sluice_membuf::{BeginError, PlainBuffer, ReadFault, ReadWatch, RingReader, Segment};
 use tokio::time::{Sleep, sleep};
 
 use crate::process::buffer_memory::{BufferMemory, Done};
@@ -35,6 +35,10 @@ const NO_SEGMENT: &str = "the memory buffer is lost";
 
 /// The answer to BUFFER-BEGIN of a script whose user keeps too many buffers locked.
 const LOCKED: &str = "too many memory buffers of this user are kept locked, try again later";
+
+/// The answer to BUFFER-BEGIN of a script of whose user another script has kept the server waiting.
+const WAITED: &str =
+    "a script of this user has kept the server waiting for its memory buffer, try again in ten minutes";
 
 /// The answer to BUFFER-BEGIN on a route without memory buffers.
 const NOT_ALLOWED: &str = "memory buffers are not allowed here (memory_buffer_max = 0)";
@@ -57,6 +61,7 @@ pub(crate) struct Buffer {
     chunk_bytes_max: usize,
     /// The client has disconnected: writes to a ring fail.
     is_client_gone: bool,
+    watch: ReadWatch,
 }
 
 enum Kind {
@@ -152,6 +157,7 @@ impl Buffer {
             sent_bytes: 0,
             chunk_bytes_max: CHUNK_BYTES_MAX,
             is_client_gone: false,
+            watch: ReadWatch::default(),
         }
     }
 
@@ -177,6 +183,10 @@ impl Buffer {
         let Some(mut held) = segment.take() else {
             return Some(Ok(Answer::new(500, NO_SEGMENT)));
         };
+        if held.has_waited() {
+            *segment = Some(held);
+            return Some(Ok(Answer::new(503, WAITED)));
+        }
         let at_once = match kind {
             BufferKind::Plain => held.try_begin_plain(bytes).map(|begun| begun.map(Opened::Plain)),
             BufferKind::Ring => held.try_begin_ring(bytes).map(|begun| begun.map(Opened::Ring)),
@@ -315,16 +325,23 @@ impl Buffer {
         matches!(self.kind, Kind::Ring { .. })
     }
 
-    /// The next bytes for the client, if there are any now. The fault is the script's: invalid counters in the ring.
-    pub(crate) fn take(&mut self) -> Result<Option<Bytes>, RingFault> {
+    /// The next bytes for the client, if there are any now. The fault is the script's: invalid counters in the ring, or the pages are waited for.
+    pub(crate) fn take(&mut self) -> Result<Option<Bytes>, ReadFault> {
         let chunk = match &mut self.kind {
             Kind::Closed | Kind::Beginning { .. } => None,
             // For an empty part only its answer is due.
-            Kind::Plain { parts, .. } => std::iter::from_fn(|| parts.pop_front()).find(|part| !part.is_empty()),
-            Kind::Ring { reader } => reader.take(self.chunk_bytes_max)?,
+            Kind::Plain { parts, .. } => self
+                .watch
+                .read(|| Ok(std::iter::from_fn(|| parts.pop_front()).find(|part| !part.is_empty())))?,
+            Kind::Ring { reader } => self.watch.read(|| reader.take(self.chunk_bytes_max))?,
         };
         self.sent_bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         Ok(chunk)
+    }
+
+    /// Bytes of an output region, after their pages were touched. The fault is the script's.
+    pub(crate) fn touch(&mut self, region: Bytes) -> Result<Bytes, ReadFault> {
+        Ok(self.watch.read(|| Ok(Some(region)))?.unwrap_or_default())
     }
 
     /// The next answer that is due, because a part was freed.

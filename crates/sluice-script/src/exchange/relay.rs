@@ -29,6 +29,7 @@ use bytes::Bytes;
 use sluice_gateway::{Answer, Callout, Output, Scanner, ScriptControl};
 use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::tasks::yield_now;
+use sluice_membuf::ReadFault;
 use sluice_watch::Item;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
@@ -336,12 +337,25 @@ impl Relay {
 
     fn take_bulk(&mut self) -> Result<Option<Bytes>, Fault> {
         let taken = self.callouts.buffer.take();
-        let chunk = taken.map_err(|lie| self.fault(Violation::MemoryBuffer(lie)))?;
+        let chunk = taken.map_err(|fault| self.unreadable(fault))?;
         if let Some(chunk) = &chunk {
             self.idle_timer.progress();
             self.events.bulk(chunk.len());
         }
         Ok(chunk)
+    }
+
+    /// Bytes of the memory, before they go to a socket.
+    fn touch(&mut self, bytes: Bytes) -> Result<Bytes, Fault> {
+        let touched = self.callouts.buffer.touch(bytes);
+        touched.map_err(|fault| self.unreadable(fault))
+    }
+
+    fn unreadable(&self, fault: ReadFault) -> Fault {
+        if let (ReadFault::Waits, Some(segment)) = (fault, &self.channels.segment) {
+            segment.note_wait();
+        }
+        self.fault(Violation::MemoryBuffer(fault))
     }
 
     fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {

@@ -22,6 +22,9 @@ const CHANNEL: &str = "memory buffer";
 /// The time between two turns of a worker, in which it checks the threads.
 const TURN: Duration = Duration::from_secs(1);
 
+/// How long a user has no memory buffers after a script of his has kept the event loop waiting.
+const REFUSAL: Duration = Duration::from_mins(10);
+
 /// The memory buffer of a process.
 #[derive(Debug)]
 pub(crate) struct BufferMemory {
@@ -47,6 +50,16 @@ impl BufferMemory {
     /// Whether nothing is allocated now for scripts of this user, because they keep too many memory buffers locked.
     pub(crate) fn is_refused(&self) -> bool {
         self.threads.refuses_owner(&self.owner)
+    }
+
+    /// Its script has kept the event loop waiting for its pages.
+    pub(crate) fn note_wait(&self) {
+        self.threads.note_wait(&self.owner);
+    }
+
+    /// Whether scripts of this user have no memory buffers now, because one has kept the event loop waiting.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.threads.has_waited(&self.owner, REFUSAL)
     }
 
     /// How long somebody waits for an allocation of `bytes` bytes: until its process is ended because of it.

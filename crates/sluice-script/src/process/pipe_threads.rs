@@ -93,6 +93,8 @@ struct Shared {
     work: Condvar,
     /// Jobs that hang.
     hung: AtomicUsize,
+    /// Users in `State::waited`.
+    waited: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -106,6 +108,8 @@ struct State {
     number: u64,
     /// Users who get no new process.
     refused: Vec<u32>,
+    /// Users of scripts that have kept the event loop waiting, and when that was.
+    waited: Vec<(u32, Instant)>,
     is_closed: bool,
 }
 
@@ -168,6 +172,7 @@ impl PipeThreads {
             state: Mutex::default(),
             work: Condvar::new(),
             hung: AtomicUsize::new(0),
+            waited: AtomicUsize::new(0),
         }))
     }
 
@@ -253,6 +258,26 @@ impl PipeThreads {
     pub(crate) fn refuses_owner(&self, owner: &PipeOwner) -> bool {
         // Relaxed: it says only whether to look.
         self.0.hung.load(Ordering::Relaxed) >= RUNNING_OF_USER_MAX && self.0.lock().refused.contains(&owner.uid())
+    }
+
+    /// A script of this owner's user has kept the event loop waiting.
+    pub(crate) fn note_wait(&self, owner: &PipeOwner) {
+        let mut state = self.0.lock();
+        state.waited.retain(|(uid, _)| *uid != owner.uid());
+        state.waited.push((owner.uid(), Instant::now()));
+        self.0.waited.store(state.waited.len(), Ordering::Relaxed);
+    }
+
+    /// Whether a script of this owner's user has kept the event loop waiting within `time`.
+    pub(crate) fn has_waited(&self, owner: &PipeOwner, time: Duration) -> bool {
+        // Relaxed: it says only whether to look.
+        if self.0.waited.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut state = self.0.lock();
+        state.waited.retain(|(_, at)| at.elapsed() < time);
+        self.0.waited.store(state.waited.len(), Ordering::Relaxed);
+        state.waited.iter().any(|(uid, _)| *uid == owner.uid())
     }
 
     /// How long an allocation of `bytes` bytes may take before it counts as hung.

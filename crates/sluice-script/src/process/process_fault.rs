@@ -8,7 +8,7 @@ use http::StatusCode;
 use sluice_gateway::{BufferPart, ChunkFault, ErrorRequest, HeadFault, OutputFault};
 use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, ScriptFault, ServerFault};
 use sluice_launch::{Exit, StartError};
-use sluice_membuf::{PARTS_MAX, RingFault};
+use sluice_membuf::{PARTS_MAX, ReadFault};
 
 use crate::process::shebang::ShebangProblem;
 
@@ -80,8 +80,8 @@ pub(crate) enum Violation {
     AwaitsMoreInput,
     /// Two replies arrived together: the first may be that of an earlier request.
     TwoReplies,
-    /// The cursors of the memory buffer are impossible.
-    MemoryBuffer(RingFault),
+    /// The cursors of the memory buffer are impossible, or its pages are waited for.
+    MemoryBuffer(ReadFault),
     /// The script wrote so many bytes on the mailbox while the memory buffer was open as a ring.
     MailboxDuringRing(usize),
     /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
@@ -268,7 +268,11 @@ impl Display for Violation {
             Violation::TwoReplies => out.write_str(
                 "ended its reply twice (CGIPLUSEOF), so that it is not known which request the first end belongs to",
             ),
-            Violation::MemoryBuffer(fault) => write!(out, "memory buffer: {fault}"),
+            Violation::MemoryBuffer(ReadFault::Ring(fault)) => write!(out, "memory buffer: {fault}"),
+            Violation::MemoryBuffer(ReadFault::Waits) => out.write_str(
+                "its memory buffer keeps the server waiting, because a process takes its pages away (fallocate(2)); \
+                 scripts of its user have no memory buffers for ten minutes",
+            ),
             Violation::Region(None) => out.write_str("BUFFER-REGION without a decimal number of bytes"),
             Violation::Region(Some(BufferPart { bytes, offset })) => write!(
                 out,

@@ -60,7 +60,7 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
         confinement: None,
     };
     let probe = started.process.probe();
-    let process = Arc::new(Process::new(probe, spec, watch::channel(Command::Run).0));
+    let process = Arc::new(Process::new(probe, 0, spec, watch::channel(Command::Run).0));
     // epoll_ctl(2) refuses plain files (EPERM).
     let owner = PipeOwner::ending(0);
     let refused = tempfile::tempfile().unwrap().into();

@@ -53,6 +53,10 @@ impl Relay {
             }
             _ => Ok(None),
         };
+        let output = match output {
+            Ok(Some(output)) => Ok(Some(self.touch(output)?)),
+            other => other,
+        };
         match output {
             Ok(Some(output)) if self.state.has_head() => {
                 self.events.bulk(output.len());
