@@ -52,7 +52,7 @@ impl BufferMemory {
         self.threads.refuses_owner(&self.owner)
     }
 
-    /// Its script has kept the event loop waiting for its pages.
+    /// Notes that its script has kept the event loop waiting for its pages.
     pub(crate) fn note_wait(&self) {
         self.threads.note_wait(&self.owner);
     }
