@@ -22,10 +22,10 @@ use rustix::fs::{Advice, fadvise};
 use sluice_http::body::{CHUNK_BYTES, Source};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 
 use crate::foreign;
 use crate::foreign::served_file::ServedFile;
+use crate::local_read::LocalRead;
 use crate::pace::Pace;
 
 /// Files of at most this size are read at once, so that head and body leave in one write. Larger files, and those that are not
@@ -238,7 +238,7 @@ impl Reader {
             }
         };
         self.ahead = Handle::try_current().ok().map(|runtime| match file.share() {
-            None => Ahead::Local(runtime.spawn_blocking(read)),
+            None => Ahead::Local(LocalRead::begin(&runtime, &file, read)),
             Some(share) => Ahead::Foreign(Box::pin(foreign::answer_to(FILE, foreign::begin(share, read)))),
         });
     }
@@ -249,7 +249,7 @@ type ForeignChunk = Result<io::Result<Vec<u8>>, Fault>;
 
 /// A chunk that is being read by a blocking thread. Dropping it cancels the reading if no thread has started it.
 enum Ahead {
-    Local(JoinHandle<io::Result<Vec<u8>>>),
+    Local(LocalRead),
     /// In a file system that another process or machine serves.
     Foreign(Pin<Box<dyn Future<Output = ForeignChunk>>>),
 }
@@ -257,22 +257,11 @@ enum Ahead {
 impl Ahead {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         match self {
-            Ahead::Local(task) => {
-                let read = ready!(Future::poll(Pin::new(task), context));
-                Poll::Ready(read.unwrap_or_else(|error| Err(io::Error::other(error))))
-            }
+            Ahead::Local(reading) => reading.poll(context),
             Ahead::Foreign(reading) => {
                 let read = ready!(reading.as_mut().poll(context));
                 Poll::Ready(read.unwrap_or_else(|fault| Err(io::Error::other(fault))))
             }
-        }
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        if let Ahead::Local(task) = self {
-            task.abort();
         }
     }
 }

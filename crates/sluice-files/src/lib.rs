@@ -19,6 +19,7 @@ pub mod foreign;
 pub(crate) mod found;
 pub mod links;
 pub mod listing;
+pub(crate) mod local_read;
 pub mod lookup;
 pub mod missing_directory;
 pub(crate) mod open_directory;
