@@ -23,7 +23,7 @@ const CHANNEL: &str = "memory buffer";
 const TURN: Duration = Duration::from_secs(1);
 
 /// How long a user has no memory buffers after a script of his has kept the event loop waiting.
-const REFUSAL: Duration = Duration::from_mins(10);
+const REFUSAL: Duration = Duration::from_secs(600);
 
 /// The memory buffer of a process.
 #[derive(Debug)]
