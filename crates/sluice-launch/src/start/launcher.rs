@@ -151,8 +151,13 @@ impl Launcher {
         let mut starter = Starter::prepare(&self.null, &self.means)?;
         let number = {
             let mut state = self.shared.lock();
-            state.watched.push(Arc::clone(&starter.watched));
-            state.queue.add_thread()
+            let number = state.queue.add_thread();
+            let watched = Arc::clone(&starter.watched);
+            match state.watched.get_mut(number) {
+                Some(of_refused) => *of_refused = watched,
+                None => state.watched.push(watched),
+            }
+            number
         };
         let shared = Arc::clone(&self.shared);
         let spawned = thread::Builder::new()
@@ -171,7 +176,7 @@ impl Launcher {
                 Ok(())
             }
             Err(error) => {
-                self.shared.lock().queue.end_thread(number);
+                self.shared.lock().queue.refuse_thread(number);
                 Err(error)
             }
         }
