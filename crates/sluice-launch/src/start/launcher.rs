@@ -166,7 +166,7 @@ impl Launcher {
                 isolate_thread();
                 while let Some(job) = shared.take(number) {
                     // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic
-                    // hook has reported it; it is the caller's fault.
+                    // hook has reported it, the job answers for its start; it is the caller's fault.
                     let _ = panic::catch_unwind(AssertUnwindSafe(|| job(&mut starter)));
                 }
             });
