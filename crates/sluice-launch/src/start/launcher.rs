@@ -341,7 +341,7 @@ pub(crate) struct Starter {
     watched: Arc<WatchedStart>,
     null: Arc<OwnedFd>,
     means: Arc<Means>,
-    /// The server's process id.
+    /// The process id of the launcher: that of the server, if the launcher is in threads of it.
     server: libc::pid_t,
 }
 
