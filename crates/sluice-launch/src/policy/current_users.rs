@@ -128,7 +128,7 @@ mod tests {
         assert!(!decide(101, 661));
     }
 
-    /// As a reload sets it first: sources of programs with the same limits are joined.
+    /// The policy that a reload sets first: sources of programs with the same limits are joined.
     fn both(new: &ScriptUsers, old: &ScriptUsers) -> ScriptUsers {
         let mut both = new.clone();
         match both.programs[0].limits == old.programs[0].limits {
