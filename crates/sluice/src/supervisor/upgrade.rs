@@ -15,7 +15,6 @@ use super::takeover::Leaving;
 use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 
-use crate::certificates::Certificates;
 use crate::link::message::{Start, ToServer};
 use crate::log_files;
 
@@ -118,7 +117,6 @@ impl Supervisor<'_> {
                 return self.on(LifeEvent::UpgradeOver).await;
             }
         };
-        self.certificates = Certificates::of(&prepared.settings);
         let user = ServerUser::of(&prepared.settings);
         // It may be another one than that of the server process that runs.
         if let Some(user) = user.clone() {
