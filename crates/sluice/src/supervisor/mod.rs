@@ -40,7 +40,6 @@ use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals};
 
-use activation::Activated;
 use children::{Children, Ended, describe, kill};
 use files::ServerUser;
 use launchers::{Ending, Launcher};
@@ -72,7 +71,6 @@ struct Supervisor<'a> {
     life: Life,
     children: Children,
     sockets: Sockets,
-    activated: Activated,
     notifier: Notifier,
     control: Option<BoundControl>,
     /// The files of the settings in force, for the next server process.

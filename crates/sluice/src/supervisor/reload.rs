@@ -8,6 +8,7 @@ use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
+use super::activation::Activated;
 use super::life::{LifeEvent, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
@@ -68,7 +69,8 @@ impl Supervisor<'_> {
             let settings = settings.clone();
             user.do_elsewhere(move |user| user.make_files(&settings)).await;
         }
-        let plan = self.sockets.plan(&settings, &mut self.activated);
+        // Those that systemd has passed were all used at the start.
+        let plan = self.sockets.plan(&settings, &mut Activated::default());
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
         Ok(Prepared {
             settings,

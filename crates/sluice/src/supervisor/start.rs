@@ -57,14 +57,13 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         let permitted = users::check(&settings, allow_root);
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let bound = bind(&settings, passed);
-        let (sockets, activated, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
+        let (sockets, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let mut supervisor = Supervisor {
             program: program()?,
             file,
             life: Life::begin(Instant::now()),
             children: Children::new(&[]),
             sockets,
-            activated,
             notifier: Notifier::of_environment(),
             control,
             bundle,
@@ -102,13 +101,13 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
 }
 
 /// Binds the addresses and the control socket.
-fn bind(settings: &Settings, passed: Passed) -> Result<(Sockets, Activated, Option<BoundControl>), String> {
+fn bind(settings: &Settings, passed: Passed) -> Result<(Sockets, Option<BoundControl>), String> {
     let mut activated = passed.0?;
     let mut sockets = Sockets::default();
     let plan = sockets.plan(settings, &mut activated)?;
     sockets.apply(plan);
     activated.check_used()?;
-    Ok((sockets, activated, BoundControl::bind(&settings.control)?))
+    Ok((sockets, BoundControl::bind(&settings.control)?))
 }
 
 /// Has the reason of a failed start written to the file of the log, if it can be opened.
@@ -139,7 +138,6 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             life,
             children: Children::new(&own),
             sockets: Sockets::of(estate.bound),
-            activated: Activated::default(),
             notifier: Notifier::of_environment(),
             control: estate.control,
             user: settings.as_ref().and_then(ServerUser::of),
