@@ -5,7 +5,7 @@
 //! ```
 //! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise is
 //! replaced, with growing delays, and its server process gets another socket; what it has left behind are children of the supervisor
-//! then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
+//! the supervisor then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;
-use super::children::{Ended, describe, kill};
+use super::children::{Ended, describe};
 use super::life::delay_after;
 use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use crate::launcher_role::LAUNCHER_NAME;
@@ -80,7 +80,7 @@ impl Supervisor<'_> {
         let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), LAUNCHER_NAME, None)?;
         let sent = process.send(&ToLauncher::Start(plan.clone()), &[far.as_fd()]).await;
         if let Err(error) = sent {
-            kill(process.pid);
+            process.kill();
             return Err(error);
         }
         Ok((process, near))
@@ -110,7 +110,7 @@ impl Supervisor<'_> {
         }
         for ending in self.ending.iter_mut().filter(|ending| ending.until <= now) {
             tracing::error!("launcher process {} does not end: it is killed", ending.process.pid);
-            kill(ending.process.pid);
+            ending.process.kill();
             ending.until = now + END_TIMEOUT;
         }
         if self.question_due <= now {
@@ -132,7 +132,7 @@ impl Supervisor<'_> {
                     process.pid,
                     timeout.as_secs()
                 );
-                kill(process.pid);
+                process.kill();
                 continue;
             }
             launcher.unanswered += 1;
@@ -169,7 +169,7 @@ impl Supervisor<'_> {
     pub(super) fn kill_launchers(&self) {
         let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
         let ending = self.ending.iter().map(|ending| &ending.process);
-        launchers.chain(ending).for_each(|process| kill(process.pid));
+        launchers.chain(ending).for_each(ServerProcess::kill);
     }
 
     /// Sends the launcher of the server process the users that scripts may have.

@@ -40,7 +40,7 @@ use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals};
 
-use children::{Children, Ended, describe, kill};
+use children::{Children, Ended, describe};
 use files::ServerUser;
 use launchers::{Ending, Launcher};
 use life::{Action, Life, LifeEvent, State};
@@ -81,7 +81,7 @@ struct Supervisor<'a> {
     server: Option<ServerProcess>,
     /// A server process that is to replace it, or a program that is only tried.
     candidate: Option<Candidate>,
-    /// Server processes that were replaced and end.
+    /// Server processes that were replaced, or that could not replace another one, and end.
     retired: Vec<ServerProcess>,
     /// Server processes that hang in the kernel, and that nobody waits for.
     abandoned: Vec<i32>,
@@ -204,9 +204,7 @@ impl Supervisor<'_> {
                 self.sockets.close();
                 // The server process may still conclude what it was asked before.
                 self.pending = None;
-                if let Some(candidate) = self.candidate.take() {
-                    kill(candidate.process.pid);
-                }
+                self.drop_candidate();
                 self.send(&ToServer::Drain { is_replaced: false }).await;
             }
             Action::End => {
@@ -217,7 +215,7 @@ impl Supervisor<'_> {
             Action::Kill => {
                 if let Some(server) = &self.server {
                     tracing::warn!("server process {} is killed", server.pid);
-                    kill(server.pid);
+                    server.kill();
                 }
                 self.kill_launchers();
             }
@@ -412,9 +410,7 @@ impl Supervisor<'_> {
         self.pending = None;
         self.upgrade = None;
         self.forget_askers();
-        if let Some(candidate) = self.candidate.take() {
-            kill(candidate.process.pid);
-        }
+        self.drop_candidate();
     }
 
     /// Reports the end of a server process that was not asked to end, or that has not ended as it was asked; `how` says how it has ended.
@@ -495,7 +491,7 @@ async fn next_of(process: Option<&mut ServerProcess>) -> Option<Received<FromSer
     if let Err(error) = &received {
         // It can be given no commands any more.
         tracing::error!("server process {}: {error}: it is killed", process.pid);
-        kill(process.pid);
+        process.kill();
     }
     let received = received.unwrap_or_default();
     process.is_closed = received.is_none();

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Supervisor;
 use super::activation::Activated;
-use super::children::{Children, SERVER_NAME, kill};
+use super::children::{Children, SERVER_NAME};
 use super::files::ServerUser;
 use super::launchers::Launcher;
 use super::life::{Life, LifeEvent};
@@ -222,7 +222,7 @@ impl Supervisor<'_> {
             Ok(process) => {
                 self.launchers.push(Launcher::new(process.pid, Some(launcher)));
                 if let Err(error) = process.send(&ToServer::Start(start), &given).await {
-                    kill(process.pid);
+                    process.kill();
                     self.failure = Some(format!("the server process: {error}"));
                 }
                 self.server = Some(process);
