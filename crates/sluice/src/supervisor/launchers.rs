@@ -73,6 +73,16 @@ pub(super) struct Ending {
     until: Instant,
 }
 
+impl Ending {
+    /// A launcher that is to end from now on.
+    pub(super) fn new(process: ServerProcess) -> Ending {
+        Ending {
+            process,
+            until: Instant::now() + END_TIMEOUT,
+        }
+    }
+}
+
 impl Supervisor<'_> {
     /// Starts a launcher process by this plan. Also returns the server's end of the socket to it.
     pub(super) async fn start_launcher(&mut self, plan: &LauncherPlan) -> io::Result<(ServerProcess, OwnedFd)> {
@@ -213,10 +223,8 @@ impl Supervisor<'_> {
 
     /// A server process has ended: its launcher ends.
     pub(super) fn end_launcher_of(&mut self, server: i32) {
-        let until = Instant::now() + END_TIMEOUT;
         for launcher in self.launchers.extract_if(.., |launcher| launcher.server == server) {
-            self.ending
-                .extend(launcher.process.map(|process| Ending { process, until }));
+            self.ending.extend(launcher.process.map(Ending::new));
         }
     }
 

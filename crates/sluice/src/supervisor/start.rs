@@ -126,6 +126,8 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
         own.push(estate.server.pid);
         let launchers = estate.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
         own.extend(launchers.map(|process| process.pid));
+        own.extend(estate.ending.iter().map(|ending| ending.process.pid));
+        own.extend(&estate.abandoned);
         let mut life = Life::take_over(Instant::now());
         if !estate.reloads.is_empty() {
             // It waits for the end of the upgrade.
@@ -150,7 +152,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             server: Some(estate.server),
             candidate: None,
             retired: estate.retired,
-            abandoned: Vec::new(),
+            abandoned: estate.abandoned,
             check_due: Instant::now(),
             pending: None,
             causes: estate.reloads,
@@ -159,7 +161,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             launcher_plan: estate.launcher_plan,
             launchers: estate.launchers,
             question_due: Instant::now(),
-            ending: Vec::new(),
+            ending: estate.ending,
             is_cleaning: false,
             failure: None,
             end: None,

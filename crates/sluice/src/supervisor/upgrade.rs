@@ -105,6 +105,8 @@ impl Supervisor<'_> {
             history: self.history.clone(),
             cause: self.upgrade.clone()?,
             reloads: &self.causes,
+            ending: &self.ending,
+            abandoned: &self.abandoned,
         })
     }
 

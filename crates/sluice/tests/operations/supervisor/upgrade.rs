@@ -162,6 +162,20 @@ fn an_upgrade_that_fails_leaves_the_certificates_in_force_watched() {
     server.log_line("certificates have changed: the new ones are in force");
 }
 
+#[test]
+fn a_launcher_that_does_not_end_is_killed_after_an_upgrade_too() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let (launcher, old) = (launcher_of(&server), server.server_pid());
+    assert!(signal(launcher, "STOP"));
+    assert!(signal(old, "KILL"));
+    next_server_process(&server, old);
+    assert_eq!(server.get("/a.txt").text(), "a");
+    upgrade(&server);
+    assert!(!server.log().contains("does not end"), "{}", server.log());
+    server.log_line(&format!("launcher process {launcher} does not end: it is killed"));
+    assert!(wait_until(|| !is_alive(launcher)));
+}
+
 /// A copy of the program that a test may replace.
 struct Program(PathBuf);
 
