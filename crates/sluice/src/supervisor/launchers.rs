@@ -3,8 +3,8 @@
 //! ```text
 //! supervisor ── link ──▶ launcher ◀── socket ──▶ server process
 //! ```
-//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise is
-//! replaced, with growing delays, and its server process gets another socket; what it has left behind are children of the supervisor
+//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise, or whose
+//! server process goes on, is replaced, with growing delays, and its server process gets another socket; what it has left behind are children of
 //! the supervisor then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
 
 use std::io;
@@ -18,7 +18,7 @@ use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;
 use super::children::{Ended, describe};
-use super::life::delay_after;
+use super::life::{State, delay_after};
 use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use crate::launcher_role::LAUNCHER_NAME;
 use crate::link::message::{ToLauncher, ToServer};
@@ -28,6 +28,9 @@ const STABLE: Duration = Duration::from_secs(10);
 
 /// How long a launcher may take to end after its server process.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a server process may go on after its launcher has ended as it should, until another launcher is started.
+const SERVER_END: Duration = Duration::from_secs(2);
 
 /// Questions without an answer after which a launcher is killed. They are counted, rather than the time, because the supervisor may have been
 /// stopped as well.
@@ -241,11 +244,23 @@ impl Supervisor<'_> {
         let Some(index) = index else { return };
         self.launchers[index].process = None;
         if is_good(ended.status) {
-            // Its server process has closed the socket, and ends.
+            self.await_server_of(index, ended.pid);
             return;
         }
         tracing::error!("launcher process {} {}", ended.pid, describe(ended.status));
         self.delay_launcher(index);
+    }
+
+    /// A launcher has ended because its server process has closed the socket: either the server process ends, or it could not read from the socket.
+    /// In the second case another launcher is due, after the time that an end takes.
+    fn await_server_of(&mut self, index: usize, pid: i32) {
+        let server = self.server_pid();
+        let launcher = &mut self.launchers[index];
+        launcher.due = Some(Instant::now() + SERVER_END.max(delay_after(launcher.deaths)));
+        launcher.deaths += 1;
+        if launcher.server == server && !matches!(self.life.state(), State::Draining { .. }) {
+            tracing::warn!("launcher process {pid} has ended, because server process {server} has closed their socket");
+        }
     }
 }
 
