@@ -88,7 +88,7 @@ struct Supervisor<'a> {
     /// When it is looked next whether one hangs.
     check_due: Instant,
     /// Settings, or certificates, that the server process tries.
-    pending: Option<reload::Pending>,
+    pending: reload::Pending,
     /// The commands and signals that asked for the next reload.
     causes: Vec<Cause>,
     /// The command that asked for the upgrade.
@@ -159,7 +159,7 @@ impl Supervisor<'_> {
         let launcher_due = self.launchers_due();
         let limit = self.candidate.as_ref().map(|candidate| candidate.until);
         let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
-        let is_serving = server.is_some() && self.pending.is_none() && self.life.state() == State::Serving;
+        let is_serving = server.is_some() && self.pending.is_empty() && self.life.state() == State::Serving;
         tokio::select! {
             event = signals.next() => Event::Signal(event),
             _ = child.recv() => Event::Child,
@@ -203,7 +203,7 @@ impl Supervisor<'_> {
                 self.control = None;
                 self.sockets.close();
                 // The server process may still conclude what it was asked before.
-                self.pending = None;
+                self.pending = reload::Pending::default();
                 self.drop_candidate();
                 self.send(&ToServer::Drain { is_replaced: false }).await;
             }
@@ -407,7 +407,7 @@ impl Supervisor<'_> {
     /// Forgets what the server process was to do, because it has ended.
     fn forget_plans(&mut self) {
         self.is_cleaning = self.children.kill_leftovers() > 0;
-        self.pending = None;
+        self.pending = reload::Pending::default();
         self.upgrade = None;
         self.forget_askers();
         self.drop_candidate();

@@ -25,11 +25,19 @@ pub(super) struct Prepared {
     pub(super) certificates: Certificates,
 }
 
-/// New settings or certificates that the server process tries.
-pub(super) enum Pending {
-    Settings(Box<Prepared>),
+/// New settings and certificates that the server process tries. It answers them in the order in which they were sent.
+#[derive(Default)]
+pub(super) struct Pending {
+    pub(super) settings: Option<Box<Prepared>>,
     /// The bundle with other certificates.
-    Certificates(OwnedFd),
+    pub(super) certificates: Option<OwnedFd>,
+}
+
+impl Pending {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.settings.is_none() && self.certificates.is_none()
+    }
 }
 
 /// Reads a configuration, and the files that it names.
@@ -118,7 +126,7 @@ impl Supervisor<'_> {
             tracing::error!("reload: server process {}: {error}", server.pid);
             return Some(LifeEvent::ReloadOver);
         }
-        self.pending = Some(Pending::Settings(Box::new(prepared)));
+        self.pending.settings = Some(Box::new(prepared));
         None
     }
 
@@ -146,7 +154,7 @@ impl Supervisor<'_> {
 
     /// The server process uses the new settings, or not.
     pub(super) async fn conclude_reload(&mut self, is_done: bool) {
-        let Some(Pending::Settings(prepared)) = self.pending.take() else {
+        let Some(prepared) = self.pending.settings.take() else {
             return;
         };
         let users = match is_done {
@@ -182,7 +190,7 @@ impl Supervisor<'_> {
         let Some(server) = &self.server else { return };
         match bundle {
             Ok(bundle) => match server.send(&ToServer::Certificates, &[bundle.as_fd()]).await {
-                Ok(()) => self.pending = Some(Pending::Certificates(bundle)),
+                Ok(()) => self.pending.certificates = Some(bundle),
                 Err(error) => tracing::error!("certificates have changed: server process {}: {error}", server.pid),
             },
             Err(error) => tracing::error!("certificates have changed: {error}"),
@@ -191,9 +199,7 @@ impl Supervisor<'_> {
 
     /// The server process uses the new certificates, or not.
     pub(super) fn conclude_certificates(&mut self, is_done: bool) {
-        if let Some(Pending::Certificates(bundle)) = self
-            .pending
-            .take_if(|pending| matches!(pending, Pending::Certificates(_)))
+        if let Some(bundle) = self.pending.certificates.take()
             && is_done
         {
             self.bundle = bundle;

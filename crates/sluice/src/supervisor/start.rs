@@ -74,7 +74,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
             retired: Vec::new(),
             abandoned: Vec::new(),
             check_due: Instant::now(),
-            pending: None,
+            pending: reload::Pending::default(),
             causes: Vec::new(),
             upgrade: None,
             history: History {
@@ -154,7 +154,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             retired: estate.retired,
             abandoned: estate.abandoned,
             check_due: Instant::now(),
-            pending: None,
+            pending: reload::Pending::default(),
             causes: estate.reloads,
             upgrade: Some(estate.cause),
             history: estate.history,
