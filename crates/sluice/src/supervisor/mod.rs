@@ -119,6 +119,7 @@ enum Event {
     Candidate(Option<Received<FromServer>>),
     Certificates,
     Due,
+    AnswerDue,
     LauncherDue,
     CheckDue,
     TooLate,
@@ -144,6 +145,7 @@ impl Supervisor<'_> {
                 Event::Server(None) | Event::Candidate(None) => {}
                 Event::Certificates => self.renew_certificates().await,
                 Event::Due => self.on(LifeEvent::Due).await,
+                Event::AnswerDue => self.on(LifeEvent::Silent).await,
                 Event::LauncherDue => self.on_launchers_due().await,
                 Event::CheckDue => self.check_processes().await,
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
@@ -156,7 +158,7 @@ impl Supervisor<'_> {
             State::BackingOff { until } => Some(until),
             _ => None,
         };
-        let launcher_due = self.launchers_due();
+        let (answer_due, launcher_due) = (self.life.answer_due(), self.launchers_due());
         let limit = self.candidate.as_ref().map(|candidate| candidate.until);
         let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
         let is_serving = server.is_some() && self.pending.is_empty() && self.life.state() == State::Serving;
@@ -167,6 +169,7 @@ impl Supervisor<'_> {
             received = next_of(candidate.map(|candidate| &mut candidate.process)) => Event::Candidate(received),
             () = self.certificates.changed(), if is_serving => Event::Certificates,
             () = until(due) => Event::Due,
+            () = until(answer_due) => Event::AnswerDue,
             () = until(launcher_due) => Event::LauncherDue,
             () = until(Some(self.check_due)) => Event::CheckDue,
             () = until(limit) => Event::TooLate,
@@ -219,6 +222,8 @@ impl Supervisor<'_> {
                 }
                 self.kill_launchers();
             }
+            Action::KillSilent => self.kill_silent(),
+            Action::ForgetReload => return Some(self.forget_reload()),
             Action::Abandon => return self.abandon_server().await,
             Action::Exit => {
                 // There was no server process that could have been drained.

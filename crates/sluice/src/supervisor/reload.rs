@@ -9,7 +9,7 @@ use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
 use super::activation::Activated;
-use super::life::{LifeEvent, State};
+use super::life::{ANSWER_TIMEOUT, LifeEvent, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
 use crate::link::memory_file;
@@ -92,6 +92,12 @@ impl Supervisor<'_> {
     pub(super) async fn reload(&mut self) -> Option<LifeEvent> {
         let causes = std::mem::take(&mut self.causes);
         let is_served = self.server.is_some();
+        if self.pending.settings.is_some() {
+            let text =
+                "the server process has not answered the last reload, and may still carry it out; nothing has changed";
+            self.refuse(causes, text).await;
+            return Some(LifeEvent::ReloadOver);
+        }
         if is_served {
             self.notifier.reloading();
         }
@@ -128,6 +134,17 @@ impl Supervisor<'_> {
         }
         self.pending.settings = Some(Box::new(prepared));
         None
+    }
+
+    /// The server process has not answered a reload in time. It may still do so: then its settings are kept.
+    pub(super) fn forget_reload(&self) -> LifeEvent {
+        tracing::error!(
+            "reload: server process {} has not answered for {} s; it goes on as it was until it does",
+            self.server_pid(),
+            ANSWER_TIMEOUT.as_secs()
+        );
+        self.notifier.ready(&self.status());
+        LifeEvent::ReloadOver
     }
 
     /// Forgets who has asked for the reloads that wait, because their server process is gone or ends; they are made all the same. Returns

@@ -16,7 +16,7 @@ use super::activation::Activated;
 use super::children::{Children, SERVER_NAME};
 use super::files::ServerUser;
 use super::launchers::Launcher;
-use super::life::{Life, LifeEvent};
+use super::life::{ANSWER_TIMEOUT, Life, LifeEvent};
 use super::notify::Notifier;
 use super::process::{OWN_PROGRAM, start_process};
 use super::reload;
@@ -233,6 +233,18 @@ impl Supervisor<'_> {
             // The launcher ends, because its socket is closed.
             Err(error) => Some(self.fail_to_start("the server process", &error)),
         }
+    }
+
+    /// Kills the server process, which does not start.
+    pub(super) fn kill_silent(&mut self) {
+        let Some(server) = &self.server else { return };
+        let limit = ANSWER_TIMEOUT.as_secs();
+        tracing::error!(
+            "server process {} has not started within {limit} s: it is killed",
+            server.pid
+        );
+        server.kill();
+        self.failure = Some(format!("the server process has not started within {limit} s"));
     }
 
     fn fail_to_start(&mut self, what: &str, error: &std::io::Error) -> LifeEvent {
