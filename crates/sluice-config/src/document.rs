@@ -227,7 +227,7 @@ impl<'a> Document<'a> {
         self.report.sdk.borrow().clone()
     }
 
-    /// Sets the directory of the engines, for the scripts that are read afterwards.
+    /// Whether scripts may run as the owners of their files, as far as the file was read.
     pub(crate) fn permits_owners(&self) -> bool {
         self.report.permits_owners.get()
     }
@@ -237,6 +237,7 @@ impl<'a> Document<'a> {
         self.report.permits_owners.set(true);
     }
 
+    /// Sets the directory of the engines, for the scripts that are read afterwards.
     pub(crate) fn set_sdk(&self, directory: PathBuf) {
         *self.report.sdk.borrow_mut() = Some(directory);
     }

@@ -11,6 +11,7 @@ use sluice_settings::source::Source;
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
 };
+use tokio::time::Instant;
 
 /// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
 /// system, for a few system calls.
@@ -35,6 +36,8 @@ pub(crate) struct Certificates {
     seen: Vec<Stamp>,
     /// Some have changed, perhaps not all of them yet: the next check decides.
     is_settling: bool,
+    /// When the files are checked next. `None` before the first wait for that.
+    due: Option<Instant>,
 }
 
 impl Certificates {
@@ -61,6 +64,7 @@ impl Certificates {
             seen: files.iter().map(stamp).collect(),
             files,
             is_settling: false,
+            due: None,
         }
     }
 
@@ -72,13 +76,17 @@ impl Certificates {
     }
 
     /// Waits until files have changed and then stayed unchanged for one interval, because a certificate and its key are replaced one
-    /// after the other.
+    /// after the other. May be dropped and called again at any time: that delays no check.
     pub(crate) async fn changed(&mut self) {
         if self.files.is_empty() {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(CHECK_INTERVAL).await;
+            let due = *self.due.get_or_insert_with(|| Instant::now() + CHECK_INTERVAL);
+            if Instant::now() < due {
+                tokio::time::sleep_until(due).await;
+            }
+            self.due = None;
             let now: Vec<Stamp> = self.files.iter().map(stamp).collect();
             let is_new = now != self.seen;
             self.seen = now;
@@ -163,7 +171,44 @@ fn params(names: Vec<String>, now: SystemTime) -> Result<CertificateParams, rcge
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
+
+    /// Whether files have changed, by one poll of `changed`.
+    fn have_changed(certificates: &mut Certificates) -> bool {
+        let changed = pin!(certificates.changed());
+        changed.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn checks_are_due_however_often_the_wait_for_them_begins_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut certificates = Certificates {
+            files: vec![file.path().to_owned()],
+            seen: vec![stamp(&file.path().to_owned())],
+            ..Certificates::default()
+        };
+        assert!(!have_changed(&mut certificates));
+        let due = certificates.due.unwrap();
+        fs::write(file.path(), "new").unwrap();
+        for _ in 0..3 {
+            assert!(!have_changed(&mut certificates));
+            assert_eq!(certificates.due, Some(due));
+        }
+        // The first check notices the change, the second one that nothing has changed since.
+        certificates.due = Some(Instant::now());
+        assert!(!have_changed(&mut certificates));
+        assert!(certificates.due.unwrap() > due);
+        certificates.due = Some(Instant::now());
+        assert!(have_changed(&mut certificates));
+    }
 
     #[test]
     fn a_certificate_made_now_is_valid_now_and_for_no_more_than_a_year() {

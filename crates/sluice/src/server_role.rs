@@ -36,7 +36,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::certificates;
-use crate::certificates::Certificates;
 use crate::control::socket::Control;
 use crate::link::message::ToServer;
 use crate::log_files;
@@ -103,8 +102,6 @@ struct Role<'a> {
     started: Settings,
     /// The settings in force.
     settings: Settings,
-    /// The files to watch. With a supervisor it watches them.
-    certificates: Certificates,
     /// The supervisor. `None` if there is only this process.
     link: Option<Link>,
     logger: &'a Logger,
@@ -123,13 +120,8 @@ enum End {
 impl<'a> Role<'a> {
     fn new(server: Server, mut started: Settings, link: Option<Link>, logger: &'a Logger) -> Role<'a> {
         certificates::forget_keys(&mut started);
-        let certificates = match &link {
-            None => Certificates::of(&started),
-            Some(_) => Certificates::default(),
-        };
         Role {
             settings: started.clone(),
-            certificates,
             server,
             started,
             link,
@@ -167,10 +159,6 @@ impl<'a> Role<'a> {
                     }
                     SupervisorEvent::Gone => Some(End::Alone),
                 },
-                () = self.certificates.changed() => {
-                    self.reload_certificates();
-                    None
-                }
                 _ = certificates_due.tick() => {
                     self.server.warn_of_certificates();
                     None

@@ -28,9 +28,10 @@ impl CgroupLimits {
     /// The files of the limits that are set, with their contents.
     pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
         let memory = self.memory_bytes_max.map(|bytes| bytes.to_string());
+        // A percentage beyond all measure is refused by the kernel (EINVAL), and with it the start.
         let cpu = self
             .cpu_percent
-            .map(|percent| format!("{} {CPU_PERIOD}", (percent * CPU_PERIOD / 100).max(1000)));
+            .map(|percent| format!("{} {CPU_PERIOD}", (percent.saturating_mul(CPU_PERIOD) / 100).max(1000)));
         [
             ("memory.max", memory.clone()),
             // The out-of-memory killer ends all of them: one that is left would wait for the others.
@@ -87,5 +88,23 @@ mod tests {
         );
         assert_eq!(limits.controllers(), ["memory", "pids", "cpu"]);
         assert!(!CgroupLimits::default().is_any());
+    }
+
+    #[test]
+    fn a_percentage_of_any_size_makes_a_quota_that_is_not_smaller() {
+        let quota = |percent| {
+            let limits = CgroupLimits {
+                cpu_percent: Some(percent),
+                ..CgroupLimits::default()
+            };
+            let files = limits.files();
+            let (quota, _) = files[0].1.split_once(' ').unwrap();
+            quota.parse::<u64>().unwrap()
+        };
+        assert_eq!(quota(1000), 1_000_000);
+        let largest = u64::MAX / CPU_PERIOD;
+        for percent in [largest, largest + 1, u64::MAX] {
+            assert!(quota(percent) > u64::from(u32::MAX), "{percent}");
+        }
     }
 }

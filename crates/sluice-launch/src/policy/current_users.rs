@@ -6,6 +6,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use crate::policy::route_programs::RoutePrograms;
 use crate::policy::run_as::{Decided, Refusal, RunAs, UserPolicy, WishedProgram};
 use crate::policy::share::Share;
 use crate::policy::user_policy::ScriptUsers;
@@ -39,7 +40,12 @@ impl CurrentUsers {
             return;
         }
         let replaced = std::mem::replace(&mut policies.current, Arc::new(users));
-        policies.earlier.retain(|(until, _)| *until > now);
+        // A reload sets two policies: first one for the old and the new configuration, which says all that the old one says.
+        let has = |programs: &RoutePrograms| replaced.programs.iter().any(|wider| wider.includes(programs));
+        let is_included = |users: &ScriptUsers| users.programs.iter().all(has);
+        policies
+            .earlier
+            .retain(|(until, users)| *until > now && !is_included(users));
         policies.earlier.insert(0, (now + KEPT, replaced));
         policies.earlier.truncate(EARLIER_MAX);
     }
@@ -68,9 +74,11 @@ impl UserPolicy for CurrentUsers {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+
     use super::*;
     use crate::confine::limits::ProcessLimits;
-    use crate::policy::route_programs::{RoutePrograms, RouteSource};
+    use crate::policy::route_programs::RouteSource;
 
     /// A policy with one route, whose processes may have so many open files.
     fn policy(files: u64) -> ScriptUsers {
@@ -118,6 +126,40 @@ mod tests {
         assert!(decide(50, 60) && decide(100, 60) && decide(100, 659));
         assert!(decide(50, 661) && !decide(100, 661));
         assert!(!decide(101, 661));
+    }
+
+    /// The policy that a reload sets first: sources of programs with the same limits are joined.
+    fn both(new: &ScriptUsers, old: &ScriptUsers) -> ScriptUsers {
+        let mut both = new.clone();
+        match both.programs[0].limits == old.programs[0].limits {
+            true => both.programs[0].sources.extend(old.programs[0].sources.clone()),
+            false => both.programs.extend(old.programs.clone()),
+        }
+        both
+    }
+
+    #[test]
+    fn a_reload_adds_one_earlier_configuration() {
+        let users = CurrentUsers::default();
+        let reloads = u64::try_from(EARLIER_MAX).unwrap();
+        let policies: Vec<ScriptUsers> = (0..=reloads)
+            .map(|number| {
+                let mut policy = policy(number / 2);
+                policy.programs[0].sources[0].file = CString::new(format!("/bin/{number}")).ok();
+                policy
+            })
+            .collect();
+        users.set(policies[0].clone());
+        for reload in policies.windows(2) {
+            users.set(both(&reload[1], &reload[0]));
+            users.set(reload[1].clone());
+        }
+        let earlier = users.policies().earlier;
+        for policy in &policies[..policies.len() - 1] {
+            let programs = &policy.programs[0];
+            let mut kept = earlier.iter().flat_map(|(_, users)| &users.programs);
+            assert!(kept.any(|wider| wider.includes(programs)), "{:?}", programs.sources);
+        }
     }
 
     #[test]

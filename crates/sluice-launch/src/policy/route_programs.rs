@@ -81,6 +81,32 @@ enum Way<'a> {
 }
 
 impl RoutePrograms {
+    /// Whether these permit all programs that others permit, because they differ only in where they are.
+    pub(crate) fn includes(&self, others: &RoutePrograms) -> bool {
+        let RoutePrograms {
+            user,
+            sources,
+            interpreters,
+            engines,
+            has_arguments,
+            directory,
+            variables,
+            limits,
+            confinement,
+            own_files,
+        } = self;
+        *user == others.user
+            && *interpreters == others.interpreters
+            && *engines == others.engines
+            && *has_arguments == others.has_arguments
+            && *directory == others.directory
+            && *variables == others.variables
+            && *limits == others.limits
+            && *confinement == others.confinement
+            && *own_files == others.own_files
+            && others.sources.iter().all(|source| sources.contains(source))
+    }
+
     /// Checks a program: its user, what runs, its working directory, and its limits.
     pub(crate) fn check(&self, wished: &WishedProgram<'_>) -> Result<(), FailedCheck> {
         if !self.user.is_of(wished.run_as) {

@@ -59,7 +59,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) is_offline: bool,
     /// Steps that the child must do itself; set when it is cloned.
     pub(crate) undone: Cell<Undone>,
-    /// The server's process id.
+    /// The process id of the launcher, which is the parent: that of the server, if the launcher is in threads of it.
     pub(crate) server: libc::pid_t,
     /// Written by the child; read by the parent after the child has left this memory.
     pub(crate) failure: UnsafeCell<Option<LaunchError>>,

@@ -151,8 +151,13 @@ impl Launcher {
         let mut starter = Starter::prepare(&self.null, &self.means)?;
         let number = {
             let mut state = self.shared.lock();
-            state.watched.push(Arc::clone(&starter.watched));
-            state.queue.add_thread()
+            let number = state.queue.add_thread();
+            let watched = Arc::clone(&starter.watched);
+            match state.watched.get_mut(number) {
+                Some(of_refused) => *of_refused = watched,
+                None => state.watched.push(watched),
+            }
+            number
         };
         let shared = Arc::clone(&self.shared);
         let spawned = thread::Builder::new()
@@ -161,7 +166,7 @@ impl Launcher {
                 isolate_thread();
                 while let Some(job) = shared.take(number) {
                     // This thread must outlive the panic, because its script processes get SIGKILL when it ends. The panic
-                    // hook has reported it; it is the caller's fault.
+                    // hook has reported it, the job answers for its start; it is the caller's fault.
                     let _ = panic::catch_unwind(AssertUnwindSafe(|| job(&mut starter)));
                 }
             });
@@ -171,7 +176,7 @@ impl Launcher {
                 Ok(())
             }
             Err(error) => {
-                self.shared.lock().queue.end_thread(number);
+                self.shared.lock().queue.refuse_thread(number);
                 Err(error)
             }
         }
@@ -336,7 +341,7 @@ pub(crate) struct Starter {
     watched: Arc<WatchedStart>,
     null: Arc<OwnedFd>,
     means: Arc<Means>,
-    /// The server's process id.
+    /// The process id of the launcher: that of the server, if the launcher is in threads of it.
     server: libc::pid_t,
 }
 

@@ -2,13 +2,14 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::end::pidfd::{Exit, Usage};
 use crate::policy::run_as::Refusal;
-use crate::start::launch_error::LaunchError;
+use crate::start::launch_error::{LaunchError, Stage};
 
 /// How long a start waits for a launcher, if there is none.
 pub(crate) const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,6 +92,17 @@ impl End {
 }
 
 impl StartError {
+    /// The message to the launcher could not be made or sent.
+    pub(crate) fn unsent(error: &io::Error) -> StartError {
+        let errno = error.raw_os_error().unwrap_or(libc::E2BIG);
+        let stage = if errno == libc::E2BIG {
+            Stage::Exec
+        } else {
+            Stage::Channels
+        };
+        StartError::Failed(LaunchError { stage, errno })
+    }
+
     /// Whether it is the script's fault, not that of the server or the machine.
     #[must_use]
     pub fn is_script_fault(&self) -> bool {

@@ -67,6 +67,8 @@ enum Thread {
     Idle,
     Busy(Progress),
     Ended,
+    /// The system has refused this thread, and another one may have its number.
+    Vacant,
 }
 
 /// A start in progress.
@@ -115,10 +117,20 @@ impl<Job> StartQueue<Job> {
         }
     }
 
-    /// Adds a thread; returns its number.
+    /// Adds a thread; returns its number, which is the next one or that of a thread that was refused.
     pub(crate) fn add_thread(&mut self) -> usize {
+        let is_vacant = |thread: &Thread| matches!(thread, Thread::Vacant);
+        if let Some(number) = self.threads.iter().position(is_vacant) {
+            self.threads[number] = Thread::Idle;
+            return number;
+        }
         self.threads.push(Thread::Idle);
         self.threads.len() - 1
+    }
+
+    /// The system has refused this thread, which was to be added.
+    pub(crate) fn refuse_thread(&mut self, thread: usize) {
+        self.threads[thread] = Thread::Vacant;
     }
 
     /// A start waits from now on.
@@ -223,7 +235,7 @@ impl<Job> StartQueue<Job> {
         let bound = self.timeout + GRACE + GRACE;
         let is_overdue = |thread: &Thread| match thread {
             Thread::Busy(progress) => !progress.is_given_up && now.saturating_duration_since(progress.since) >= bound,
-            Thread::Idle | Thread::Ended => false,
+            Thread::Idle | Thread::Ended | Thread::Vacant => false,
         };
         let is_standing = !self.waiting.is_empty() && now.saturating_duration_since(self.moved) >= bound;
         is_standing || self.threads.iter().any(is_overdue)
@@ -256,7 +268,7 @@ impl<Job> StartQueue<Job> {
     fn progress(&self) -> impl Iterator<Item = &Progress> {
         self.threads.iter().filter_map(|thread| match thread {
             Thread::Busy(progress) => Some(progress),
-            Thread::Idle | Thread::Ended => None,
+            Thread::Idle | Thread::Ended | Thread::Vacant => None,
         })
     }
 
@@ -291,9 +303,10 @@ impl<Job> StartQueue<Job> {
 
     /// How many threads are missing, so that the usual number of them have no slow start.
     fn needed_threads(&self) -> usize {
-        let ended = self.threads.iter().filter(|thread| matches!(thread, Thread::Ended));
-        let ready = self.threads.len() - ended.count() - self.slow;
-        let room = (self.usual + FURTHER_THREADS_MAX).saturating_sub(self.threads.len());
+        let count = |is_counted: fn(&Thread) -> bool| self.threads.iter().filter(|thread| is_counted(thread)).count();
+        let threads = count(|thread| !matches!(thread, Thread::Vacant));
+        let ready = threads - count(|thread| matches!(thread, Thread::Ended)) - self.slow;
+        let room = (self.usual + FURTHER_THREADS_MAX).saturating_sub(threads);
         self.usual.saturating_sub(ready).min(room)
     }
 }
@@ -304,7 +317,7 @@ impl Thread {
         match self {
             Thread::Idle => false,
             Thread::Busy(progress) => progress.is_given_up,
-            Thread::Ended => true,
+            Thread::Ended | Thread::Vacant => true,
         }
     }
 }

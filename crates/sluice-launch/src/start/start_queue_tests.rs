@@ -185,3 +185,19 @@ fn a_launcher_whose_threads_all_hang_is_stuck() {
     assert_eq!(scene.queue.threads.len(), 2 + FURTHER_THREADS_MAX);
     assert!(scene.queue.is_stuck(scene.now));
 }
+
+#[test]
+fn threads_that_the_system_refuses_take_no_places() {
+    let mut scene = Scene::new(2);
+    for _ in 0..=FURTHER_THREADS_MAX {
+        let number = scene.queue.add_thread();
+        scene.queue.refuse_thread(number);
+    }
+    scene.push(ALICE);
+    scene.take_all();
+    scene.now += SLOW_AFTER;
+    assert_eq!(scene.queue.check(scene.now).needed_threads, 1);
+    assert_eq!(scene.queue.add_thread(), 2, "the first number that is free");
+    assert_eq!(scene.queue.add_thread(), 3);
+    assert_eq!(scene.queue.threads.len(), 4);
+}

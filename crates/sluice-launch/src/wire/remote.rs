@@ -24,13 +24,14 @@ use crate::wire::message::{self, Reply};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
 use crate::wire::program_wire::descriptors_of;
 use crate::wire::service::{Service, ServiceSettings};
-use crate::wire::waiting::await_messages;
+use crate::wire::waiting::{Awaited, await_messages};
 
 /// How long a question about a process waits for its answer: the launcher may search all processes for a second.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Done = Box<dyn FnOnce(Result<RemoteStarted, StartError>) + Send>;
 type OnEnd = Box<dyn FnOnce(End) + Send>;
+type Calls = Vec<Box<dyn FnOnce() + Send>>;
 
 /// A script process whose program runs, and the server's ends of its channels, all non-blocking and close-on-exec.
 #[derive(Debug)]
@@ -187,7 +188,7 @@ impl RemoteLauncher {
             Ok(packed) => packed,
             Err(error) => {
                 drop(state);
-                return done(Err(unpackable(&error)));
+                return done(Err(StartError::unsent(&error)));
             }
         };
         state.processes.insert(number, Entry::Starting(Box::new(done)));
@@ -230,16 +231,6 @@ impl fmt::Debug for RemoteLauncher {
             .field("processes", &state.processes.len())
             .finish_non_exhaustive()
     }
-}
-
-fn unpackable(error: &io::Error) -> StartError {
-    let errno = error.raw_os_error().unwrap_or(libc::E2BIG);
-    let stage = if errno == libc::E2BIG {
-        Stage::Exec
-    } else {
-        Stage::Channels
-    };
-    StartError::Failed(LaunchError { stage, errno })
 }
 
 impl RemoteProcess {
@@ -349,27 +340,43 @@ impl State {
         send(socket.as_fd(), bytes, fds, Wait::No).is_ok()
     }
 
-    /// Sends what waits, as long as there is room.
-    fn flush(&mut self) {
-        let Some(socket) = self.socket.clone() else { return };
+    /// Sends what waits, as long as there is room. Returns what the rest waits for, and the calls that report the starts which the system does
+    /// not let pass. Other messages, such as signals, are tried again later.
+    fn flush(&mut self) -> (Awaited, Calls) {
+        let mut calls: Calls = Vec::new();
+        let Some(socket) = self.socket.clone() else {
+            return (Awaited::Time, calls);
+        };
         while let Some(first) = self.queue.front() {
             let fds: Vec<_> = first.fds.iter().map(AsFd::as_fd).collect();
-            if send(socket.as_fd(), &first.bytes, &fds, Wait::No).is_err() {
-                return;
+            match send(socket.as_fd(), &first.bytes, &fds, Wait::No) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (Awaited::Room, calls),
+                // The other end is gone, or the system is short of something (EMSGSIZE, ETOOMANYREFS, ENOBUFS).
+                Err(error) => {
+                    let start = first.start.filter(|_| error.raw_os_error() != Some(libc::EPIPE));
+                    let Some(number) = start else {
+                        return (Awaited::Time, calls);
+                    };
+                    if let Some(Entry::Starting(done)) = self.processes.remove(&number) {
+                        calls.push(Box::new(move || done(Err(StartError::unsent(&error)))));
+                    }
+                }
             }
             self.queue.pop_front();
         }
+        (Awaited::Nothing, calls)
     }
 
     /// Drops the launcher, which is gone. Returns the calls that report this to those who wait.
-    fn lose(&mut self) -> Vec<Box<dyn FnOnce() + Send>> {
+    fn lose(&mut self) -> Calls {
         self.socket = None;
         self.questions.clear();
         // Only starts make sense for another launcher.
         self.queue.retain(|queued| queued.start.is_some());
         let unsent: Vec<u64> = self.queue.iter().filter_map(|queued| queued.start).collect();
         let numbers: Vec<u64> = self.processes.keys().copied().collect();
-        let mut calls: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        let mut calls: Calls = Vec::new();
         for number in numbers.into_iter().filter(|number| !unsent.contains(number)) {
             match self.processes.remove(&number) {
                 Some(Entry::Starting(done)) => calls.push(Box::new(move || done(Err(StartError::Lost)))),
@@ -444,9 +451,9 @@ impl Shared {
     /// The reader: handles what the launcher says until the end.
     fn read(self: &Arc<Shared>) {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        while let Some((socket, is_waiting)) = self.turn() {
+        while let Some((socket, awaited)) = self.turn() {
             let number = socket.as_deref().map(AsRawFd::as_raw_fd);
-            let is_readable = await_messages(number, self.wake.as_raw_fd(), is_waiting);
+            let is_readable = await_messages(number, self.wake.as_raw_fd(), awaited);
             if let Some(socket) = socket.filter(|_| is_readable)
                 && !self.receive(&socket, &mut buffer)
             {
@@ -456,8 +463,8 @@ impl Shared {
         }
     }
 
-    /// Works between two waits. Returns the socket, and whether messages wait. `None` at the end.
-    fn turn(&self) -> Option<(Option<Arc<OwnedFd>>, bool)> {
+    /// Works between two waits. Returns the socket, and what messages wait for. `None` at the end.
+    fn turn(&self) -> Option<(Option<Arc<OwnedFd>>, Awaited)> {
         let mut state = self.lock();
         if state.is_closed {
             let (processes, questions) = (
@@ -476,14 +483,22 @@ impl Shared {
         {
             state.socket = Some(Arc::new(next));
         }
-        state.flush();
+        let (mut awaited, mut calls) = state.flush();
         if state.socket.is_none() {
-            let expired = state.expired();
+            awaited = Awaited::Time;
+            for done in state.expired() {
+                calls.push(Box::new(move || done(Err(StartError::NoLauncher))));
+            }
+        }
+        if !calls.is_empty() {
             drop(state);
-            expired.into_iter().for_each(|done| done(Err(StartError::NoLauncher)));
+            calls.into_iter().for_each(|call| call());
             state = self.lock();
         }
-        Some((state.socket.clone(), !state.queue.is_empty()))
+        if state.queue.is_empty() {
+            awaited = Awaited::Nothing;
+        }
+        Some((state.socket.clone(), awaited))
     }
 
     /// Handles the messages that have arrived. False if the launcher is gone.
@@ -574,3 +589,7 @@ impl fmt::Debug for Shared {
         out.write_str("Shared")
     }
 }
+
+#[cfg(test)]
+#[path = "remote_tests.rs"]
+mod tests;

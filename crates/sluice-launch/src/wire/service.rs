@@ -293,12 +293,33 @@ impl Service {
         scripts.insert(number, Script::Starting);
         drop(scripts);
         let share = self.shared.policy.share(&program.run_as);
-        let shared = Arc::clone(&self.shared);
+        let job = StartJob {
+            shared: Arc::clone(&self.shared),
+            number,
+        };
         self.launcher.enqueue(Label { number, share }, move |starter| {
-            shared.start(starter, number, program, &mark);
+            job.shared.start(starter, number, program, &mark);
             drop(pending);
         });
         Ok(())
+    }
+}
+
+/// A start that was queued. A panic of it is reported to the server, which would wait for its answer forever.
+struct StartJob {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for StartJob {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = LaunchError {
+                stage: Stage::Clone,
+                errno: libc::ECANCELED,
+            };
+            self.shared.report_not_started(self.number, &StartError::Failed(error));
+        }
     }
 }
 
@@ -561,7 +582,7 @@ impl std::error::Error for ServiceError {}
 
 #[cfg(test)]
 #[path = "service_tests.rs"]
-mod tests;
+pub(super) mod tests;
 
 #[cfg(test)]
 #[path = "service_start_tests.rs"]

@@ -321,3 +321,35 @@ fn what_takes_long_for_the_processes_of_a_user_has_a_share_of_the_threads() {
         other => panic!("{other:?}"),
     }
 }
+
+/// A policy that panics.
+#[derive(Debug)]
+struct Panics;
+
+impl UserPolicy for Panics {
+    fn decide(&self, _: &WishedProgram<'_>) -> Result<Decided, Refusal> {
+        panic!("a mistake in the launcher")
+    }
+
+    fn share(&self, _: &RunAs) -> Share {
+        Share::User(1)
+    }
+}
+
+#[test]
+fn a_start_that_panics_is_reported() {
+    let mut settings = settings(10);
+    settings.policy = Arc::new(Panics);
+    let (scene, _) = Scene::start_with(settings);
+    // The thread goes on.
+    for number in 1..=2 {
+        scene.launch(number, &program(&["/bin/true"]));
+        match scene.reply() {
+            Reply::NotStarted {
+                number: reported,
+                error: StartError::Failed(error),
+            } => assert_eq!((reported, error.errno), (number, libc::ECANCELED)),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -24,9 +24,9 @@ use crate::wire::remote::RemoteLauncher;
 use crate::wire::service::{Service, ServiceError, ServiceSettings};
 use crate::{LauncherHealth, LauncherSettings, Mailbox, ProcessLimits, Program, Stdin};
 
-pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-pub(super) fn program(words: &[&str]) -> Program {
+pub(crate) fn program(words: &[&str]) -> Program {
     let text = |text: &str| CString::new(text).unwrap();
     Program {
         path: text(words[0]),

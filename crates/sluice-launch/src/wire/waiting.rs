@@ -45,21 +45,28 @@ pub(crate) fn watch(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, number: u64, even
     Ok(())
 }
 
-/// Waits for the socket and for wake-ups; without a socket also until the next start expires. True if the socket can be read.
-pub(crate) fn await_messages(socket: Option<RawFd>, wake: RawFd, is_waiting: bool) -> bool {
+/// The event that messages wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// There are none.
+    Nothing,
+    /// Room in the socket.
+    Room,
+    /// Another launcher, or that the system has more memory.
+    Time,
+}
+
+/// Waits for the socket and for wake-ups, and for what messages wait for. True if the socket can be read.
+pub(crate) fn await_messages(socket: Option<RawFd>, wake: RawFd, awaited: Awaited) -> bool {
     const TICK_MILLIS: libc::c_int = 200;
     let event = |fd, events| libc::pollfd { fd, events, revents: 0 };
-    let writing = if is_waiting { libc::POLLOUT } else { 0 };
+    let writing = if awaited == Awaited::Room { libc::POLLOUT } else { 0 };
     // A negative number is left out (poll(2)).
     let mut requests = [
         event(socket.unwrap_or(-1), libc::POLLIN | writing),
         event(wake, libc::POLLIN),
     ];
-    let timeout = if socket.is_none() && is_waiting {
-        TICK_MILLIS
-    } else {
-        -1
-    };
+    let timeout = if awaited == Awaited::Time { TICK_MILLIS } else { -1 };
     // SAFETY: two valid entries, which the kernel writes.
     let ready = unsafe { libc::poll(requests.as_mut_ptr(), 2, timeout) };
     if ready <= 0 {

@@ -34,8 +34,8 @@ use super::watch_stream::{STALL, Stream};
 /// Commands at once; others wait.
 const COMMANDS_MAX: usize = 16;
 
-/// Connections without a command at once; then the oldest of them is closed.
-const SILENT_MAX: usize = 64;
+/// Connections at once that have sent no command yet, or whose command waits; then the oldest of them is closed.
+const WAITING_MAX: usize = 64;
 
 /// How long a peer may take to send its command, or to read its answer.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -167,15 +167,16 @@ struct Connection {
     slot: OwnedSemaphorePermit,
 }
 
-/// The connections that have not sent their command yet, the oldest first. Dropping one of these closes its connection.
+/// The connections that have not sent their command yet, or whose command waits for others, the oldest first. Dropping one of these closes its
+/// connection.
 #[derive(Default)]
-struct Silent(VecDeque<oneshot::Sender<Infallible>>);
+struct Waiting(VecDeque<oneshot::Sender<Infallible>>);
 
-impl Silent {
+impl Waiting {
     /// Adds a connection. What it gets ends when there is no room for it any more.
     fn add(&mut self) -> oneshot::Receiver<Infallible> {
         self.0.retain(|connection| !connection.is_closed());
-        if self.0.len() >= SILENT_MAX {
+        if self.0.len() >= WAITING_MAX {
             self.0.pop_front();
         }
         let (sender, receiver) = oneshot::channel();
@@ -186,11 +187,11 @@ impl Silent {
 
 async fn accept(listener: UnixListener, server: Server) {
     let slots = Arc::new(Semaphore::new(COMMANDS_MAX));
-    let mut silent = Silent::default();
+    let mut waiting = Waiting::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (server, slots, room) = (server.clone(), Arc::clone(&slots), silent.add());
+                let (server, slots, room) = (server.clone(), Arc::clone(&slots), waiting.add());
                 tokio::spawn(async move {
                     if let Err(error) = answer_peer(stream, room, slots, server).await {
                         tracing::debug!("control socket: {error}");
@@ -208,12 +209,12 @@ async fn accept(listener: UnixListener, server: Server) {
 /// Reads one command, and writes its answer.
 async fn answer_peer(
     stream: UnixStream,
-    room: oneshot::Receiver<Infallible>,
+    mut room: oneshot::Receiver<Infallible>,
     slots: Arc<Semaphore>,
     server: Server,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
-    let (reader, writer) = stream.into_split();
+    let (reader, mut writer) = stream.into_split();
     let reader = PeerReader::new(reader, peer.uid());
     if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
         tracing::warn!("control socket: user {} was refused", peer.uid());
@@ -224,13 +225,21 @@ async fn answer_peer(
     tokio::select! {
         biased;
         read = timeout(PEER_TIMEOUT, reader.read_line(&mut line)) => read??,
-        _ = room => return Err(io::Error::other("a connection without a command was closed, because there were too many")),
+        _ = &mut room => return Err(io::Error::other("a connection without a command was closed, because there were too many")),
+    };
+    let slot = tokio::select! {
+        biased;
+        slot = slots.acquire_owned() => slot.map_err(io::Error::other)?,
+        _ = room => {
+            let refusal = CommandResult::refused("too many commands wait: try again");
+            return answer(&mut writer, &refusal).await;
+        }
     };
     let mut connection = Connection {
         reader,
         writer,
         peer,
-        slot: slots.acquire_owned().await.map_err(io::Error::other)?,
+        slot,
     };
     if is_watch(&line) {
         return match serde_json::from_str(&line) {
@@ -250,10 +259,14 @@ async fn answer_peer(
 
 impl Connection {
     async fn answer(&mut self, result: &CommandResult) -> io::Result<()> {
-        let mut text = serde_json::to_vec(result)?;
-        text.push(b'\n');
-        timeout(PEER_TIMEOUT, self.writer.write_all(&text)).await?
+        answer(&mut self.writer, result).await
     }
+}
+
+async fn answer(writer: &mut OwnedWriteHalf, result: &CommandResult) -> io::Result<()> {
+    let mut text = serde_json::to_vec(result)?;
+    text.push(b'\n');
+    timeout(PEER_TIMEOUT, writer.write_all(&text)).await?
 }
 
 /// Whether the command is `watch`, whatever else it says.

@@ -1,9 +1,9 @@
 //! The child processes of the supervisor: server processes, and what a dead one leaves behind.
 //!
-//! A server process is a subreaper: as long as it lives, its scripts and their orphans are its own. When it dies they become children of the
-//! supervisor, which is a subreaper too. So a child that the supervisor has not started is a process that a dead server left behind, and is
-//! killed; its own children follow it, until none is left. As process 1 of a container the supervisor inherits the orphans of others as well,
-//! and reaps them.
+//! A launcher is a subreaper: as long as it lives, scripts and their orphans are its own. When it dies they become children of the supervisor,
+//! which is a subreaper too. So a child that the supervisor has not started is a process that a dead launcher or server process left behind, and is
+//! killed; its own children follow it, until none is left. The supervisor is never process 1, which inherits the orphans of others
+//! (`first_process`).
 
 use std::collections::HashSet;
 use std::fs::read_to_string;
@@ -105,16 +105,12 @@ impl Children {
             .into_iter()
             .filter(|pid| !self.own.contains(pid) && !self.strangers.contains(pid))
             .collect();
-        leftovers.iter().for_each(|pid| kill(*pid));
+        for pid in leftovers.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+            // It is a child and not reaped yet, so its number is still its own. Fails for one that runs as another user; the launcher's limits are
+            // for those.
+            let _ = kill_process(pid, Signal::KILL);
+        }
         leftovers.len()
-    }
-}
-
-/// Kills a child. It is not reaped yet, so its number is still its own.
-pub(super) fn kill(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // Fails for one that runs as another user; the launcher's limits are for those.
-        let _ = kill_process(pid, Signal::KILL);
     }
 }
 

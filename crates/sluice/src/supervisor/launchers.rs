@@ -3,9 +3,9 @@
 //! ```text
 //! supervisor ── link ──▶ launcher ◀── socket ──▶ server process
 //! ```
-//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise is
-//! replaced, with growing delays, and its server process gets another socket; what it has left behind are children of the supervisor
-//! then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
+//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise, or whose
+//! server process goes on, is replaced, with growing delays, and its server process gets another socket; what it has left behind are children of
+//! the supervisor then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,8 +17,8 @@ use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;
-use super::children::{Ended, describe, kill};
-use super::life::delay_after;
+use super::children::{Ended, describe};
+use super::life::{State, delay_after};
 use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use crate::launcher_role::LAUNCHER_NAME;
 use crate::link::message::{ToLauncher, ToServer};
@@ -28,6 +28,9 @@ const STABLE: Duration = Duration::from_secs(10);
 
 /// How long a launcher may take to end after its server process.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a server process may go on after its launcher has ended as it should, until another launcher is started.
+const SERVER_END: Duration = Duration::from_secs(2);
 
 /// Questions without an answer after which a launcher is killed. They are counted, rather than the time, because the supervisor may have been
 /// stopped as well.
@@ -73,6 +76,16 @@ pub(super) struct Ending {
     until: Instant,
 }
 
+impl Ending {
+    /// A launcher that is to end from now on.
+    pub(super) fn new(process: ServerProcess) -> Ending {
+        Ending {
+            process,
+            until: Instant::now() + END_TIMEOUT,
+        }
+    }
+}
+
 impl Supervisor<'_> {
     /// Starts a launcher process by this plan. Also returns the server's end of the socket to it.
     pub(super) async fn start_launcher(&mut self, plan: &LauncherPlan) -> io::Result<(ServerProcess, OwnedFd)> {
@@ -80,7 +93,7 @@ impl Supervisor<'_> {
         let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), LAUNCHER_NAME, None)?;
         let sent = process.send(&ToLauncher::Start(plan.clone()), &[far.as_fd()]).await;
         if let Err(error) = sent {
-            kill(process.pid);
+            process.kill();
             return Err(error);
         }
         Ok((process, near))
@@ -110,7 +123,7 @@ impl Supervisor<'_> {
         }
         for ending in self.ending.iter_mut().filter(|ending| ending.until <= now) {
             tracing::error!("launcher process {} does not end: it is killed", ending.process.pid);
-            kill(ending.process.pid);
+            ending.process.kill();
             ending.until = now + END_TIMEOUT;
         }
         if self.question_due <= now {
@@ -132,7 +145,7 @@ impl Supervisor<'_> {
                     process.pid,
                     timeout.as_secs()
                 );
-                kill(process.pid);
+                process.kill();
                 continue;
             }
             launcher.unanswered += 1;
@@ -169,7 +182,7 @@ impl Supervisor<'_> {
     pub(super) fn kill_launchers(&self) {
         let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
         let ending = self.ending.iter().map(|ending| &ending.process);
-        launchers.chain(ending).for_each(|process| kill(process.pid));
+        launchers.chain(ending).for_each(ServerProcess::kill);
     }
 
     /// Sends the launcher of the server process the users that scripts may have.
@@ -213,10 +226,8 @@ impl Supervisor<'_> {
 
     /// A server process has ended: its launcher ends.
     pub(super) fn end_launcher_of(&mut self, server: i32) {
-        let until = Instant::now() + END_TIMEOUT;
         for launcher in self.launchers.extract_if(.., |launcher| launcher.server == server) {
-            self.ending
-                .extend(launcher.process.map(|process| Ending { process, until }));
+            self.ending.extend(launcher.process.map(Ending::new));
         }
     }
 
@@ -233,11 +244,23 @@ impl Supervisor<'_> {
         let Some(index) = index else { return };
         self.launchers[index].process = None;
         if is_good(ended.status) {
-            // Its server process has closed the socket, and ends.
+            self.await_server_of(index, ended.pid);
             return;
         }
         tracing::error!("launcher process {} {}", ended.pid, describe(ended.status));
         self.delay_launcher(index);
+    }
+
+    /// A launcher has ended because its server process has closed the socket: either the server process ends, or it could not read from the socket.
+    /// In the second case another launcher is due, after the time that an end takes.
+    fn await_server_of(&mut self, index: usize, pid: i32) {
+        let server = self.server_pid();
+        let launcher = &mut self.launchers[index];
+        launcher.due = Some(Instant::now() + SERVER_END.max(delay_after(launcher.deaths)));
+        launcher.deaths += 1;
+        if launcher.server == server && !matches!(self.life.state(), State::Draining { .. }) {
+            tracing::warn!("launcher process {pid} has ended, because server process {server} has closed their socket");
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //!            └──── died ──── Serving ◀──── over ─── Reloading, Upgrading
 //!                                └──── asked ─────────▶
 //!       any ── drain ──▶ Draining ── died ──▶ Ended       (BackingOff: at once)
+//!       Starting ── silent for `ANSWER_TIMEOUT` ──▶ killed;   Reloading ──▶ Serving
 //!       any ── dying for `HANGS_AFTER` ──▶ abandoned: as if it had died
 //! ```
 //! A process that dies is replaced at once. One that dies again within `STABLE` is replaced after a delay that doubles each time. The
@@ -28,6 +29,9 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 /// A server process that was killed and has not ended after this time hangs in the kernel. What it waits for may never happen, so nothing
 /// waits for it.
 pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);
+
+/// How long a server process may take to start, or to answer a reload. It reads its settings meanwhile; what it waits for beyond that may never come.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The state of the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub(super) enum LifeEvent {
     Dying,
     /// The time of a delay is over.
     Due,
+    /// The server process has not said for `ANSWER_TIMEOUT` that it serves, or what came of a reload.
+    Silent,
     /// The configuration is to be read again.
     Reload,
     /// A reload is over.
@@ -90,6 +96,10 @@ pub(super) enum Action {
     End,
     /// Kill it.
     Kill,
+    /// Kill it, because it does not start.
+    KillSilent,
+    /// Go on without its answer to a reload.
+    ForgetReload,
     /// Go on without it, because it hangs in the kernel.
     Abandon,
     /// End the supervisor.
@@ -108,6 +118,8 @@ pub(super) struct Life {
     deaths: u32,
     /// A reload that waits.
     wants_reload: bool,
+    /// When the server process was started, or asked for a reload.
+    asked: Instant,
     /// Since when the server process is known to be dying.
     dying_since: Option<Instant>,
 }
@@ -121,6 +133,7 @@ impl Life {
             started: now,
             deaths: 0,
             wants_reload: false,
+            asked: now,
             dying_since: None,
         }
     }
@@ -138,6 +151,11 @@ impl Life {
         self.state
     }
 
+    /// When an answer of the server process is overdue, if one is awaited.
+    pub(super) fn answer_due(&self) -> Option<Instant> {
+        matches!(self.state, State::Starting | State::Reloading).then(|| self.asked + ANSWER_TIMEOUT)
+    }
+
     /// Whether a server process has served.
     pub(super) fn has_served(&self) -> bool {
         self.has_served
@@ -152,27 +170,33 @@ impl Life {
         match (self.state, event) {
             (State::Starting, LifeEvent::Started) => {
                 self.has_served = true;
-                self.serve()
+                self.serve(now)
+            }
+            (State::Starting, LifeEvent::Silent) => {
+                self.asked = now;
+                Some(Action::KillSilent)
+            }
+            (State::Reloading, LifeEvent::Silent) => {
+                // A reload that waits is refused then.
+                self.asked = now;
+                Some(Action::ForgetReload)
             }
             (State::Starting, LifeEvent::Died) if !self.has_served => self.end(),
             (State::Starting | State::Serving | State::Reloading | State::Upgrading, LifeEvent::Died) => {
                 Some(self.back_off(now))
             }
             (State::BackingOff { .. }, LifeEvent::Due) => {
-                (self.state, self.started) = (State::Starting, now);
+                (self.state, self.started, self.asked) = (State::Starting, now, now);
                 Some(Action::Start)
             }
-            (State::Serving, LifeEvent::Reload) => {
-                self.state = State::Reloading;
-                Some(Action::Reload)
-            }
+            (State::Serving, LifeEvent::Reload) => Some(self.reload(now)),
             // With no server process the files are read before the next one starts.
             (State::BackingOff { .. }, LifeEvent::Reload) => Some(Action::Reload),
             (State::Starting | State::Reloading | State::Upgrading, LifeEvent::Reload) => {
                 self.wants_reload = true;
                 None
             }
-            (State::Reloading, LifeEvent::ReloadOver) | (State::Upgrading, LifeEvent::UpgradeOver) => self.serve(),
+            (State::Reloading, LifeEvent::ReloadOver) | (State::Upgrading, LifeEvent::UpgradeOver) => self.serve(now),
             (State::Serving, LifeEvent::Upgrade) => {
                 self.state = State::Upgrading;
                 Some(Action::Upgrade)
@@ -197,13 +221,14 @@ impl Life {
     }
 
     /// Serves, or does what had to wait.
-    fn serve(&mut self) -> Option<Action> {
+    fn serve(&mut self, now: Instant) -> Option<Action> {
         self.state = State::Serving;
-        if std::mem::take(&mut self.wants_reload) {
-            self.state = State::Reloading;
-            return Some(Action::Reload);
-        }
-        None
+        std::mem::take(&mut self.wants_reload).then(|| self.reload(now))
+    }
+
+    fn reload(&mut self, now: Instant) -> Action {
+        (self.state, self.asked) = (State::Reloading, now);
+        Action::Reload
     }
 
     fn back_off(&mut self, now: Instant) -> Action {
@@ -351,6 +376,45 @@ mod tests {
             "while reloading"
         );
     }
+
+    #[test]
+    fn a_server_that_does_not_start_in_time_is_killed_and_the_next_one_gets_the_same_time() {
+        let now = Instant::now();
+        let mut life = Life::begin(now);
+        let due = now + ANSWER_TIMEOUT;
+        assert_eq!(life.answer_due(), Some(due));
+        assert_eq!(life.on(LifeEvent::Silent, due), Some(Action::KillSilent));
+        assert_eq!(
+            life.answer_due(),
+            Some(due + ANSWER_TIMEOUT),
+            "it may need some time to die"
+        );
+        assert_eq!(life.on(LifeEvent::Died, due), Some(Action::Exit));
+        let mut run = Run::serving();
+        assert_eq!(run.life.answer_due(), None);
+        run.on(LifeEvent::Died);
+        assert_eq!(run.life.answer_due(), None);
+        run.now += STABLE;
+        run.on(LifeEvent::Due);
+        assert_eq!(run.life.answer_due(), Some(run.now + ANSWER_TIMEOUT));
+        assert_eq!(run.on(LifeEvent::Silent), Some(Action::KillSilent));
+        assert_eq!(run.on(LifeEvent::Died), Some(Action::Wait(DELAY_FIRST)));
+    }
+
+    #[test]
+    fn a_reload_without_an_answer_does_not_keep_others_from_being_asked_for() {
+        let mut run = Run::serving();
+        run.now += STABLE;
+        run.on(LifeEvent::Reload);
+        assert_eq!(run.life.answer_due(), Some(run.now + ANSWER_TIMEOUT));
+        run.now += ANSWER_TIMEOUT;
+        assert_eq!(run.on(LifeEvent::Silent), Some(Action::ForgetReload));
+        // The supervisor has forgotten it.
+        assert_eq!(run.on(LifeEvent::ReloadOver), None);
+        assert_eq!((run.life.state(), run.life.answer_due()), (State::Serving, None));
+        assert_eq!(run.on(LifeEvent::Upgrade), Some(Action::Upgrade));
+    }
+
     #[test]
     fn a_killed_server_that_does_not_end_is_abandoned_and_another_one_started() {
         let mut run = Run::serving();

@@ -40,8 +40,7 @@ use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals};
 
-use activation::Activated;
-use children::{Children, Ended, describe, kill};
+use children::{Children, Ended, describe};
 use files::ServerUser;
 use launchers::{Ending, Launcher};
 use life::{Action, Life, LifeEvent, State};
@@ -72,7 +71,6 @@ struct Supervisor<'a> {
     life: Life,
     children: Children,
     sockets: Sockets,
-    activated: Activated,
     notifier: Notifier,
     control: Option<BoundControl>,
     /// The files of the settings in force, for the next server process.
@@ -83,14 +81,14 @@ struct Supervisor<'a> {
     server: Option<ServerProcess>,
     /// A server process that is to replace it, or a program that is only tried.
     candidate: Option<Candidate>,
-    /// Server processes that were replaced and end.
+    /// Server processes that were replaced, or that could not replace another one, and end.
     retired: Vec<ServerProcess>,
     /// Server processes that hang in the kernel, and that nobody waits for.
     abandoned: Vec<i32>,
     /// When it is looked next whether one hangs.
     check_due: Instant,
     /// Settings, or certificates, that the server process tries.
-    pending: Option<reload::Pending>,
+    pending: reload::Pending,
     /// The commands and signals that asked for the next reload.
     causes: Vec<Cause>,
     /// The command that asked for the upgrade.
@@ -121,6 +119,7 @@ enum Event {
     Candidate(Option<Received<FromServer>>),
     Certificates,
     Due,
+    AnswerDue,
     LauncherDue,
     CheckDue,
     TooLate,
@@ -146,6 +145,7 @@ impl Supervisor<'_> {
                 Event::Server(None) | Event::Candidate(None) => {}
                 Event::Certificates => self.renew_certificates().await,
                 Event::Due => self.on(LifeEvent::Due).await,
+                Event::AnswerDue => self.on(LifeEvent::Silent).await,
                 Event::LauncherDue => self.on_launchers_due().await,
                 Event::CheckDue => self.check_processes().await,
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
@@ -158,10 +158,10 @@ impl Supervisor<'_> {
             State::BackingOff { until } => Some(until),
             _ => None,
         };
-        let launcher_due = self.launchers_due();
+        let (answer_due, launcher_due) = (self.life.answer_due(), self.launchers_due());
         let limit = self.candidate.as_ref().map(|candidate| candidate.until);
         let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
-        let is_serving = server.is_some() && self.pending.is_none() && self.life.state() == State::Serving;
+        let is_serving = server.is_some() && self.pending.is_empty() && self.life.state() == State::Serving;
         tokio::select! {
             event = signals.next() => Event::Signal(event),
             _ = child.recv() => Event::Child,
@@ -169,6 +169,7 @@ impl Supervisor<'_> {
             received = next_of(candidate.map(|candidate| &mut candidate.process)) => Event::Candidate(received),
             () = self.certificates.changed(), if is_serving => Event::Certificates,
             () = until(due) => Event::Due,
+            () = until(answer_due) => Event::AnswerDue,
             () = until(launcher_due) => Event::LauncherDue,
             () = until(Some(self.check_due)) => Event::CheckDue,
             () = until(limit) => Event::TooLate,
@@ -205,10 +206,8 @@ impl Supervisor<'_> {
                 self.control = None;
                 self.sockets.close();
                 // The server process may still conclude what it was asked before.
-                self.pending = None;
-                if let Some(candidate) = self.candidate.take() {
-                    kill(candidate.process.pid);
-                }
+                self.pending = reload::Pending::default();
+                self.drop_candidate();
                 self.send(&ToServer::Drain { is_replaced: false }).await;
             }
             Action::End => {
@@ -219,10 +218,12 @@ impl Supervisor<'_> {
             Action::Kill => {
                 if let Some(server) = &self.server {
                     tracing::warn!("server process {} is killed", server.pid);
-                    kill(server.pid);
+                    server.kill();
                 }
                 self.kill_launchers();
             }
+            Action::KillSilent => self.kill_silent(),
+            Action::ForgetReload => return Some(self.forget_reload()),
             Action::Abandon => return self.abandon_server().await,
             Action::Exit => {
                 // There was no server process that could have been drained.
@@ -411,12 +412,10 @@ impl Supervisor<'_> {
     /// Forgets what the server process was to do, because it has ended.
     fn forget_plans(&mut self) {
         self.is_cleaning = self.children.kill_leftovers() > 0;
-        self.pending = None;
+        self.pending = reload::Pending::default();
         self.upgrade = None;
         self.forget_askers();
-        if let Some(candidate) = self.candidate.take() {
-            kill(candidate.process.pid);
-        }
+        self.drop_candidate();
     }
 
     /// Reports the end of a server process that was not asked to end, or that has not ended as it was asked; `how` says how it has ended.
@@ -497,7 +496,7 @@ async fn next_of(process: Option<&mut ServerProcess>) -> Option<Received<FromSer
     if let Err(error) = &received {
         // It can be given no commands any more.
         tracing::error!("server process {}: {error}: it is killed", process.pid);
-        kill(process.pid);
+        process.kill();
     }
     let received = received.unwrap_or_default();
     process.is_closed = received.is_none();

@@ -7,10 +7,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::children::{Children, kill};
+use super::children::Children;
 use super::files::ServerUser;
 use crate::link::channel::{self, Channel};
 use crate::link::message::FromLauncher;
@@ -24,6 +25,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server process or launcher with its channel.
 pub(super) struct ServerProcess {
     pub(super) pid: i32,
+    /// The process, also when it was reaped and its number is that of another one.
+    pidfd: OwnedFd,
     pub(super) channel: Channel,
     /// Whether the channel has ended.
     pub(super) is_closed: bool,
@@ -32,14 +35,22 @@ pub(super) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// A process with this end of its channel; call it within an event loop.
+    /// A child that was not reaped, with this end of its channel; call it within an event loop.
     pub(super) fn new(pid: i32, end: OwnedFd) -> io::Result<ServerProcess> {
+        let number = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(ServerProcess {
             pid,
+            pidfd: pidfd_open(number, PidfdFlags::empty())?,
             channel: Channel::to_untrusted(end)?,
             is_closed: false,
             dying_since: None,
         })
+    }
+
+    /// Kills it, unless it has ended.
+    pub(super) fn kill(&self) {
+        // Fails for one that runs as another user; the launcher's limits are for those.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
     /// Whether it has said anything since the last call. Forgets that; waits for nothing.
@@ -60,7 +71,7 @@ impl ServerProcess {
                     "process {} reads nothing of what the supervisor says: it is killed",
                     self.pid
                 );
-                kill(self.pid);
+                self.kill();
                 Err(elapsed.into())
             }
         }
@@ -77,4 +88,37 @@ pub(super) fn start_process(
     let (near, far) = channel::pair()?;
     let pid = children.start(program, name, far, user)?;
     ServerProcess::new(pid, near)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// Ends when its input ends.
+    fn child() -> Child {
+        Command::new("cat").stdin(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn another_process_that_has_got_the_number_of_a_dead_one_is_not_killed() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let process_of = |child: &Child| {
+            let (near, _) = channel::pair().unwrap();
+            ServerProcess::new(i32::try_from(child.id()).unwrap(), near).unwrap()
+        };
+        let (mut first, mut second) = (child(), child());
+        let mut process = process_of(&first);
+        process.kill();
+        assert_eq!(first.wait().unwrap().code(), None, "it was killed");
+        process.pid = i32::try_from(second.id()).unwrap();
+        process.kill();
+        drop(second.stdin.take());
+        assert_eq!(second.wait().unwrap().code(), Some(0));
+    }
 }

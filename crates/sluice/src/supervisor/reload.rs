@@ -8,7 +8,8 @@ use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
-use super::life::{LifeEvent, State};
+use super::activation::Activated;
+use super::life::{ANSWER_TIMEOUT, LifeEvent, State};
 use super::sockets::Plan;
 use crate::certificates::Certificates;
 use crate::link::memory_file;
@@ -24,11 +25,19 @@ pub(super) struct Prepared {
     pub(super) certificates: Certificates,
 }
 
-/// New settings or certificates that the server process tries.
-pub(super) enum Pending {
-    Settings(Box<Prepared>),
+/// New settings and certificates that the server process tries. It answers them in the order in which they were sent.
+#[derive(Default)]
+pub(super) struct Pending {
+    pub(super) settings: Option<Box<Prepared>>,
     /// The bundle with other certificates.
-    Certificates(OwnedFd),
+    pub(super) certificates: Option<OwnedFd>,
+}
+
+impl Pending {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.settings.is_none() && self.certificates.is_none()
+    }
 }
 
 /// Reads a configuration, and the files that it names.
@@ -68,7 +77,8 @@ impl Supervisor<'_> {
             let settings = settings.clone();
             user.do_elsewhere(move |user| user.make_files(&settings)).await;
         }
-        let plan = self.sockets.plan(&settings, &mut self.activated);
+        // Those that systemd has passed were all used at the start.
+        let plan = self.sockets.plan(&settings, &mut Activated::default());
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
         Ok(Prepared {
             settings,
@@ -82,6 +92,12 @@ impl Supervisor<'_> {
     pub(super) async fn reload(&mut self) -> Option<LifeEvent> {
         let causes = std::mem::take(&mut self.causes);
         let is_served = self.server.is_some();
+        if self.pending.settings.is_some() {
+            let text =
+                "the server process has not answered the last reload, and may still carry it out; nothing has changed";
+            self.refuse(causes, text).await;
+            return Some(LifeEvent::ReloadOver);
+        }
         if is_served {
             self.notifier.reloading();
         }
@@ -116,8 +132,19 @@ impl Supervisor<'_> {
             tracing::error!("reload: server process {}: {error}", server.pid);
             return Some(LifeEvent::ReloadOver);
         }
-        self.pending = Some(Pending::Settings(Box::new(prepared)));
+        self.pending.settings = Some(Box::new(prepared));
         None
+    }
+
+    /// The server process has not answered a reload in time. It may still do so: then its settings are kept.
+    pub(super) fn forget_reload(&self) -> LifeEvent {
+        tracing::error!(
+            "reload: server process {} has not answered for {} s; it goes on as it was until it does",
+            self.server_pid(),
+            ANSWER_TIMEOUT.as_secs()
+        );
+        self.notifier.ready(&self.status());
+        LifeEvent::ReloadOver
     }
 
     /// Forgets who has asked for the reloads that wait, because their server process is gone or ends; they are made all the same. Returns
@@ -144,7 +171,7 @@ impl Supervisor<'_> {
 
     /// The server process uses the new settings, or not.
     pub(super) async fn conclude_reload(&mut self, is_done: bool) {
-        let Some(Pending::Settings(prepared)) = self.pending.take() else {
+        let Some(prepared) = self.pending.settings.take() else {
             return;
         };
         let users = match is_done {
@@ -180,7 +207,7 @@ impl Supervisor<'_> {
         let Some(server) = &self.server else { return };
         match bundle {
             Ok(bundle) => match server.send(&ToServer::Certificates, &[bundle.as_fd()]).await {
-                Ok(()) => self.pending = Some(Pending::Certificates(bundle)),
+                Ok(()) => self.pending.certificates = Some(bundle),
                 Err(error) => tracing::error!("certificates have changed: server process {}: {error}", server.pid),
             },
             Err(error) => tracing::error!("certificates have changed: {error}"),
@@ -189,9 +216,7 @@ impl Supervisor<'_> {
 
     /// The server process uses the new certificates, or not.
     pub(super) fn conclude_certificates(&mut self, is_done: bool) {
-        if let Some(Pending::Certificates(bundle)) = self
-            .pending
-            .take_if(|pending| matches!(pending, Pending::Certificates(_)))
+        if let Some(bundle) = self.pending.certificates.take()
             && is_done
         {
             self.bundle = bundle;

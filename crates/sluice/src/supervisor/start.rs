@@ -13,10 +13,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Supervisor;
 use super::activation::Activated;
-use super::children::{Children, SERVER_NAME, kill};
+use super::children::{Children, SERVER_NAME};
 use super::files::ServerUser;
 use super::launchers::Launcher;
-use super::life::{Life, LifeEvent};
+use super::life::{ANSWER_TIMEOUT, Life, LifeEvent};
 use super::notify::Notifier;
 use super::process::{OWN_PROGRAM, start_process};
 use super::reload;
@@ -57,14 +57,13 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         let permitted = users::check(&settings, allow_root);
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let bound = bind(&settings, passed);
-        let (sockets, activated, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
+        let (sockets, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let mut supervisor = Supervisor {
             program: program()?,
             file,
             life: Life::begin(Instant::now()),
             children: Children::new(&[]),
             sockets,
-            activated,
             notifier: Notifier::of_environment(),
             control,
             bundle,
@@ -75,7 +74,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
             retired: Vec::new(),
             abandoned: Vec::new(),
             check_due: Instant::now(),
-            pending: None,
+            pending: reload::Pending::default(),
             causes: Vec::new(),
             upgrade: None,
             history: History {
@@ -102,13 +101,13 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
 }
 
 /// Binds the addresses and the control socket.
-fn bind(settings: &Settings, passed: Passed) -> Result<(Sockets, Activated, Option<BoundControl>), String> {
+fn bind(settings: &Settings, passed: Passed) -> Result<(Sockets, Option<BoundControl>), String> {
     let mut activated = passed.0?;
     let mut sockets = Sockets::default();
     let plan = sockets.plan(settings, &mut activated)?;
     sockets.apply(plan);
     activated.check_used()?;
-    Ok((sockets, activated, BoundControl::bind(&settings.control)?))
+    Ok((sockets, BoundControl::bind(&settings.control)?))
 }
 
 /// Has the reason of a failed start written to the file of the log, if it can be opened.
@@ -127,6 +126,8 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
         own.push(estate.server.pid);
         let launchers = estate.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
         own.extend(launchers.map(|process| process.pid));
+        own.extend(estate.ending.iter().map(|ending| ending.process.pid));
+        own.extend(&estate.abandoned);
         let mut life = Life::take_over(Instant::now());
         if !estate.reloads.is_empty() {
             // It waits for the end of the upgrade.
@@ -139,7 +140,6 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             life,
             children: Children::new(&own),
             sockets: Sockets::of(estate.bound),
-            activated: Activated::default(),
             notifier: Notifier::of_environment(),
             control: estate.control,
             user: settings.as_ref().and_then(ServerUser::of),
@@ -152,16 +152,16 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             server: Some(estate.server),
             candidate: None,
             retired: estate.retired,
-            abandoned: Vec::new(),
+            abandoned: estate.abandoned,
             check_due: Instant::now(),
-            pending: None,
+            pending: reload::Pending::default(),
             causes: estate.reloads,
             upgrade: Some(estate.cause),
             history: estate.history,
             launcher_plan: estate.launcher_plan,
             launchers: estate.launchers,
             question_due: Instant::now(),
-            ending: Vec::new(),
+            ending: estate.ending,
             is_cleaning: false,
             failure: None,
             end: None,
@@ -224,7 +224,7 @@ impl Supervisor<'_> {
             Ok(process) => {
                 self.launchers.push(Launcher::new(process.pid, Some(launcher)));
                 if let Err(error) = process.send(&ToServer::Start(start), &given).await {
-                    kill(process.pid);
+                    process.kill();
                     self.failure = Some(format!("the server process: {error}"));
                 }
                 self.server = Some(process);
@@ -233,6 +233,18 @@ impl Supervisor<'_> {
             // The launcher ends, because its socket is closed.
             Err(error) => Some(self.fail_to_start("the server process", &error)),
         }
+    }
+
+    /// Kills the server process, which does not start.
+    pub(super) fn kill_silent(&mut self) {
+        let Some(server) = &self.server else { return };
+        let limit = ANSWER_TIMEOUT.as_secs();
+        tracing::error!(
+            "server process {} has not started within {limit} s: it is killed",
+            server.pid
+        );
+        server.kill();
+        self.failure = Some(format!("the server process has not started within {limit} s"));
     }
 
     fn fail_to_start(&mut self, what: &str, error: &std::io::Error) -> LifeEvent {

@@ -22,7 +22,7 @@ use sluice_report::command::History;
 use sluice_server::LauncherPlan;
 use sluice_settings::notation;
 
-use super::launchers::Launcher;
+use super::launchers::{Ending, Launcher};
 use super::process::ServerProcess;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
@@ -36,7 +36,8 @@ pub(crate) const SUPERVISOR_NAME: &str = "sluice: supervisor";
 const PASSED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
 /// The state that a supervisor leaves to its successor, in a memory file: the plan of the launcher grows with the number of routes. The descriptors
-/// follow in this order: the channel of the server process, its bundle, the control socket if there is one, the channels of retired server processes and of launchers, the sockets of each address.
+/// follow in this order: the channel of the server process, its bundle, the control socket if there is one, the channels of retired server processes
+/// and of launchers, the sockets of each address, the channels of launchers that are to end.
 #[derive(Debug, Serialize, Deserialize)]
 struct Left {
     version: u32,
@@ -52,6 +53,12 @@ struct Left {
     /// The commands and signals that asked for a reload after the upgrade.
     #[serde(default)]
     reloads: Vec<Cause>,
+    /// Launchers that are to end, because their server processes have ended.
+    #[serde(default)]
+    ending: Vec<i32>,
+    /// Server processes that hang in the kernel.
+    #[serde(default)]
+    abandoned: Vec<i32>,
 }
 
 /// A launcher process, and the server process that it works for.
@@ -98,6 +105,8 @@ pub(super) struct Estate {
     pub(super) cause: Cause,
     /// The commands and signals that asked for a reload after it.
     pub(super) reloads: Vec<Cause>,
+    pub(super) ending: Vec<Ending>,
+    pub(super) abandoned: Vec<i32>,
 }
 
 /// The same state, borrowed from the supervisor that leaves it.
@@ -112,6 +121,8 @@ pub(super) struct Leaving<'a> {
     pub(super) history: History,
     pub(super) cause: Cause,
     pub(super) reloads: &'a [Cause],
+    pub(super) ending: &'a [Ending],
+    pub(super) abandoned: &'a [i32],
 }
 
 impl Leaving<'_> {
@@ -159,6 +170,8 @@ impl Leaving<'_> {
             history: self.history.clone(),
             cause: self.cause.clone(),
             reloads: self.reloads.to_vec(),
+            ending: self.ending.iter().map(|ending| ending.process.pid).collect(),
+            abandoned: self.abandoned.to_vec(),
         }
     }
 
@@ -171,6 +184,7 @@ impl Leaving<'_> {
         fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
         fds.extend(launchers.map(|process| process.channel.as_fd()));
         fds.extend(self.bound.iter().flat_map(Bound::sockets).map(AsFd::as_fd));
+        fds.extend(self.ending.iter().map(|ending| ending.process.channel.as_fd()));
         let (near, far) = channel::pair()?;
         channel::send_now(near.as_fd(), &VERSION, &fds)?;
         Ok(far)
@@ -237,6 +251,10 @@ impl Estate {
                 sockets
             });
         }
+        let mut ending = Vec::new();
+        for pid in left.ending {
+            ending.push(Ending::new(ServerProcess::new(pid, next()?)?));
+        }
         Ok(Estate {
             server,
             retired,
@@ -248,6 +266,8 @@ impl Estate {
             history: left.history,
             cause: left.cause,
             reloads: left.reloads,
+            ending,
+            abandoned: left.abandoned,
         })
     }
 }

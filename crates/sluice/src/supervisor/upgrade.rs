@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
-use super::children::{SERVER_NAME, kill};
+use super::children::SERVER_NAME;
 use super::files::ServerUser;
 use super::launchers::Launcher;
 use super::life::LifeEvent;
@@ -15,7 +15,6 @@ use super::takeover::Leaving;
 use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 
-use crate::certificates::Certificates;
 use crate::link::message::{Start, ToServer};
 use crate::log_files;
 
@@ -68,7 +67,7 @@ impl Supervisor<'_> {
                 });
                 if process.send(&start, &[]).await.is_err() {
                     // Its end says more than this error.
-                    kill(process.pid);
+                    process.kill();
                 }
                 self.candidate = Some(Candidate::new(process, None));
                 None
@@ -106,6 +105,8 @@ impl Supervisor<'_> {
             history: self.history.clone(),
             cause: self.upgrade.clone()?,
             reloads: &self.causes,
+            ending: &self.ending,
+            abandoned: &self.abandoned,
         })
     }
 
@@ -118,7 +119,6 @@ impl Supervisor<'_> {
                 return self.on(LifeEvent::UpgradeOver).await;
             }
         };
-        self.certificates = Certificates::of(&prepared.settings);
         let user = ServerUser::of(&prepared.settings);
         // It may be another one than that of the server process that runs.
         if let Some(user) = user.clone() {
@@ -146,7 +146,7 @@ impl Supervisor<'_> {
                 fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
                 fds.extend(bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd));
                 if process.send(&ToServer::Start(start), &fds).await.is_err() {
-                    kill(process.pid);
+                    process.kill();
                 }
                 drop(fds);
                 self.candidate = Some(Candidate::new(process, Some(prepared)));
@@ -202,15 +202,23 @@ impl Supervisor<'_> {
 
     /// The candidate cannot take over, because of what it has said, or else for this reason.
     pub(super) async fn give_up_candidate(&mut self, reason: &str) {
-        let Some(candidate) = self.candidate.take() else { return };
-        kill(candidate.process.pid);
+        let Some(failure) = self.drop_candidate() else { return };
         let shown = self.program.display();
-        let text = match candidate.failure {
+        let text = match failure {
             Some(failure) => failure,
             None => format!("{shown}: {reason}"),
         };
         self.conclude_upgrade(Err(text)).await;
         self.on(LifeEvent::UpgradeOver).await;
+    }
+
+    /// Kills the candidate, if there is one, and awaits its end as that of a process that was replaced: it may hang in the kernel, and its launcher ends
+    /// with it. Returns why it cannot take over, if it has said so.
+    pub(super) fn drop_candidate(&mut self) -> Option<Option<String>> {
+        let Candidate { process, failure, .. } = self.candidate.take()?;
+        process.kill();
+        self.retired.push(process);
+        Some(failure)
     }
 
     /// Says what came of an upgrade. The server process logs it.

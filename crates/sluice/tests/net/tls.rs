@@ -12,7 +12,7 @@ use rcgen::ExtendedKeyUsagePurpose;
 use rustls::ProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
-use sluice_testing::{Authority, Setup, TlsClient, curl, run};
+use sluice_testing::{Authority, Setup, TlsClient, curl, run, signal, wait_until};
 
 const TLS: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }";
 const BOTH: &[&rustls::SupportedProtocolVersion] = &[&TLS12, &TLS13];
@@ -92,7 +92,8 @@ fn sni_selects_the_certificate() {
 #[test]
 fn changed_certificates_are_reloaded_and_open_connections_kept() {
     let authority = Authority::new();
-    let server = setup(&authority).start();
+    // The supervisor asks the launcher four times a second, and checks the certificates all the same.
+    let server = setup(&authority).limits("launcher_timeout = \"1s\"").start();
     let config = Arc::new(authority.client(BOTH));
     let mut open_connection = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
     let old = open_connection.certificate();
@@ -122,6 +123,41 @@ fn invalid_new_certificates_keep_the_old_ones() {
     let config = Arc::new(authority.client(BOTH));
     let mut client = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
     assert!(client.get("/a.txt", "localhost").unwrap().ends_with("hello"));
+}
+
+#[test]
+fn certificates_that_are_tried_while_a_reload_is_refused_are_those_of_the_next_server_process() {
+    let authority = Authority::new();
+    let server = setup(&authority).start();
+    let process = server.server_pid();
+    let bundles_of_supervisor = || {
+        let entries = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+        let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        links
+            .filter(|link| link.to_string_lossy().contains("sluice-bundle"))
+            .count()
+    };
+    // It answers both when it goes on.
+    assert!(signal(process, "STOP"));
+    authority.issue_to(&server.path("new.pem"), &["localhost"]);
+    let new = fs::read_to_string(server.path("new.pem")).unwrap();
+    fs::rename(server.path("new.pem"), server.path("default.pem")).unwrap();
+    assert!(wait_until(|| bundles_of_supervisor() == 2), "{}", server.log());
+    fs::write(server.path("other.pem"), "nonsense").unwrap();
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    fs::write(server.path("sluice.toml"), text.replace("default.pem", "other.pem")).unwrap();
+    assert!(signal(server.pid(), "HUP"));
+    assert!(wait_until(|| bundles_of_supervisor() > 2), "{}", server.log());
+    assert!(signal(process, "CONT"));
+    server.log_line("certificates have changed: the new ones are in force");
+    server.log_line("nothing has changed");
+    assert!(signal(process, "KILL"));
+    server.log_line("serves");
+    let config = Arc::new(authority.client(BOTH));
+    let client = TlsClient::connect(server.tls_address(), "localhost", &config).unwrap();
+    let sent = rustls::pki_types::pem::PemObject::from_pem_slice(new.as_bytes());
+    let sent: rustls::pki_types::CertificateDer<'_> = sent.unwrap();
+    assert_eq!(client.certificate(), sent.to_vec());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
-use sluice_testing::{RunResult, Server, Setup, run, wait_until};
+use sluice_testing::{DEADLINE, RunResult, Server, Setup, run, signal, wait_until};
 
 /// The socket of a server.
 fn socket(server: &Server) -> PathBuf {
@@ -58,6 +58,37 @@ fn connections_that_say_nothing_block_no_command() {
     // Ten seconds are what each silent connection may take.
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     drop(silent);
+}
+
+#[test]
+fn connections_whose_command_waits_are_bounded() {
+    let server = Setup::new().start();
+    let descriptors = || {
+        std::fs::read_dir(format!("/proc/{}/fd", server.server_pid()))
+            .unwrap()
+            .count()
+    };
+    let before = descriptors();
+    // No command ends: this one is answered by the supervisor.
+    assert!(signal(server.pid(), "STOP"));
+    let mut waiting: Vec<_> = (0..300)
+        .map(|_| {
+            let mut stream = UnixStream::connect(socket(&server)).unwrap();
+            stream.write_all(b"{\"command\":\"reload\"}\n").unwrap();
+            stream
+        })
+        .collect();
+    // 16 commands are carried out, and 64 wait. The one before those gives way.
+    let mut answer = String::new();
+    let given_up = &mut waiting[300 - 65];
+    given_up.set_read_timeout(Some(DEADLINE)).unwrap();
+    given_up.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("too many commands"), "{answer}");
+    assert!(wait_until(|| descriptors() <= before + 16 + 64), "{}", descriptors());
+    assert!(signal(server.pid(), "CONT"));
+    waiting[0].set_read_timeout(Some(DEADLINE)).unwrap();
+    waiting[0].read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("is in force"), "{answer}");
 }
 
 #[test]

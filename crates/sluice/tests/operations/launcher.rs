@@ -1,7 +1,12 @@
 //! The launcher as a process: it dies, its server dies, and what a server leaves behind.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{Shutdown, SocketType, shutdown};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use sluice_testing::{Client, Ending, FAMILY, Setup, is_alive, launchers_of, signal, wait_until};
 
 const HELLO: &str = r"printf 'Content-Type: text/plain\n\nhello'";
@@ -17,6 +22,25 @@ fn launcher_of(server: &sluice_testing::Server) -> u32 {
     let launchers = launchers_of(server.pid());
     assert_eq!(launchers.len(), 1, "{launchers:?}");
     launchers[0]
+}
+
+/// Closes the socket between a server process and its launcher, as the server process does if it cannot read from it. False if this is not permitted.
+fn close_launcher_socket(server: u32) -> bool {
+    let pid = i32::try_from(server).ok().and_then(Pid::from_raw).unwrap();
+    let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    let entries = std::fs::read_dir(format!("/proc/{server}/fd")).unwrap();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let copies = numbers.filter_map(|number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok());
+    // The link to the supervisor does not block.
+    let is_to_launcher = |copy: &OwnedFd| {
+        socket_type(copy) == Ok(SocketType::SEQPACKET) && !fcntl_getfl(copy).unwrap().contains(OFlags::NONBLOCK)
+    };
+    let sockets: Vec<OwnedFd> = copies.filter(is_to_launcher).collect();
+    assert!(sockets.len() <= 1, "{sockets:?}");
+    sockets
+        .iter()
+        .for_each(|socket| shutdown(socket, Shutdown::Both).unwrap());
+    !sockets.is_empty()
 }
 
 /// Waits for a launcher that is not `old`.
@@ -107,6 +131,21 @@ fn a_launcher_that_does_not_answer_is_killed_and_replaced() {
     assert_eq!(client.response().status, 503, "{}", server.log());
     next_launcher(&server, old);
     assert_eq!(server.get("/cgi-bin/hello").text(), "hello");
+}
+
+#[test]
+fn a_launcher_whose_socket_was_closed_is_replaced_while_its_server_process_goes_on() {
+    let server = Setup::new().script("hello", HELLO).start();
+    let (old, process) = (launcher_of(&server), server.server_pid());
+    if !close_launcher_socket(process) {
+        return;
+    }
+    server.log_line(&format!("launcher process {old} has ended"));
+    // It waits for the next launcher.
+    let response = server.get("/cgi-bin/hello");
+    assert_eq!((response.status, response.text()), (200, "hello"), "{}", server.log());
+    next_launcher(&server, old);
+    assert_eq!(server.server_pid(), process, "the server process is the same");
 }
 
 #[test]

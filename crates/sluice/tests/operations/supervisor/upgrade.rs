@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use super::{Load, command, next_server_process, note, rounds, status};
-use sluice_testing::{DEADLINE, Server, Setup, is_alive, launchers_of, signal, wait_until, write_script};
+use sluice_testing::{Authority, DEADLINE, Server, Setup, is_alive, launchers_of, signal, wait_until, write_script};
 
 const SLOW: &str = r#"echo started > "$TEST_DIR/events"; read line < "$TEST_DIR/gate"
 printf 'Content-Type: text/plain\n\nanswered'"#;
@@ -139,6 +139,41 @@ fn an_invalid_configuration_is_reported_and_the_old_server_goes_on() {
         ran.errors
     );
     assert_eq!((server.server_pid(), server.get("/a.txt").text()), (old, "a"));
+}
+
+#[test]
+fn an_upgrade_that_fails_leaves_the_certificates_in_force_watched() {
+    let authority = Authority::new();
+    let tls = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"used.pem\" }";
+    let setup = Setup::new().listeners(tls);
+    authority.issue_to(&setup.path("used.pem"), &["localhost"]);
+    let server = setup.start();
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    // Only the server process finds that it cannot make this file.
+    let text = text
+        .replace("used.pem", "other.pem")
+        .replace("[log]\n", "[log]\ndiagnostics = \"/proc/sluice-test.log\"\n");
+    fs::write(server.path("sluice.toml"), text).unwrap();
+    authority.issue_to(&server.path("other.pem"), &["localhost"]);
+    let ran = command(&server, &["upgrade"]);
+    assert!(ran.output.contains("server log /proc/"), "{}{}", ran.output, ran.errors);
+    authority.issue_to(&server.path("new.pem"), &["localhost"]);
+    fs::rename(server.path("new.pem"), server.path("used.pem")).unwrap();
+    server.log_line("certificates have changed: the new ones are in force");
+}
+
+#[test]
+fn a_launcher_that_does_not_end_is_killed_after_an_upgrade_too() {
+    let server = Setup::new().file("a.txt", "a").start();
+    let (launcher, old) = (launcher_of(&server), server.server_pid());
+    assert!(signal(launcher, "STOP"));
+    assert!(signal(old, "KILL"));
+    next_server_process(&server, old);
+    assert_eq!(server.get("/a.txt").text(), "a");
+    upgrade(&server);
+    assert!(!server.log().contains("does not end"), "{}", server.log());
+    server.log_line(&format!("launcher process {launcher} does not end: it is killed"));
+    assert!(wait_until(|| !is_alive(launcher)));
 }
 
 /// A copy of the program that a test may replace.
