@@ -8,6 +8,7 @@
 pub(crate) mod answer;
 pub(crate) mod elsewhere;
 pub(crate) mod option;
+pub mod patience;
 pub(crate) mod received;
 pub(crate) mod refuse;
 pub(crate) mod user_threads;

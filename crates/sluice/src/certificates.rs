@@ -1,12 +1,13 @@
 //! Certificate and key files: noticing changes, and making a self-signed pair for local use.
 
-use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use sluice_launch::{LookupShare, look_elsewhere, patience};
 use sluice_settings::source::Source;
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
@@ -15,6 +16,9 @@ use sluice_settings::{
 /// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
 /// system, for a few system calls.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long a look at the files may take: another one follows.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of a file at most: revocation lists are large.
 const BYTES_MAX: u64 = 32 << 20;
@@ -29,9 +33,9 @@ const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
 /// The certificate and key files of a server, as of the last check.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Certificates {
-    files: Vec<PathBuf>,
+    files: Arc<[PathBuf]>,
     seen: Vec<Stamp>,
     /// Some have changed, perhaps not all of them yet: the next check decides.
     is_settling: bool,
@@ -59,14 +63,14 @@ impl Certificates {
         }
         Certificates {
             seen: files.iter().map(stamp).collect(),
-            files,
+            files: files.into(),
             is_settling: false,
         }
     }
 
     /// Reads the files into a source that records them. What cannot be read is reported by who uses it.
     pub(crate) fn record(&self, source: &Source) {
-        for file in &self.files {
+        for file in &*self.files {
             let _ = source.read(file, BYTES_MAX);
         }
     }
@@ -79,7 +83,13 @@ impl Certificates {
         }
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
-            let now: Vec<Stamp> = self.files.iter().map(stamp).collect();
+            let files = Arc::clone(&self.files);
+            let look = look_elsewhere(LookupShare::CERTIFICATES, move || files.iter().map(stamp).collect());
+            // Without an answer nothing is known to have changed.
+            let Ok(now) = look.within(tokio::time::sleep(LOOK_TIMEOUT)).await else {
+                continue;
+            };
+            let now: Vec<Stamp> = now;
             let is_new = now != self.seen;
             self.seen = now;
             if self.is_settling && !is_new {
@@ -97,7 +107,7 @@ fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
 }
 
 fn stamp(file: &PathBuf) -> Stamp {
-    let about = fs::metadata(file).ok()?;
+    let about = patience::metadata(file).ok()?;
     Some((
         about.dev(),
         about.ino(),

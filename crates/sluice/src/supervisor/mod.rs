@@ -18,12 +18,14 @@ mod launchers;
 mod life;
 mod notify;
 mod process;
+mod reading;
 mod reload;
 mod sockets;
 mod start;
 mod takeover;
 mod upgrade;
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -40,6 +42,7 @@ use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals};
 
+use abandon::Look;
 use activation::Activated;
 use children::{Children, Ended, describe, kill};
 use files::ServerUser;
@@ -47,12 +50,14 @@ use launchers::{Ending, Launcher};
 use life::{Action, Life, LifeEvent, State};
 use notify::Notifier;
 use process::ServerProcess;
+use reading::{Purpose, Reading};
 use sockets::Sockets;
 use upgrade::Candidate;
 
 use reload::settings_of;
 
 pub(crate) use children::SERVER_NAME;
+pub(crate) use reading::{READER_NAME, run as run_reader};
 pub(crate) use start::{Passed, run, take_over};
 pub(crate) use takeover::{SUPERVISOR_NAME, check_left};
 pub(crate) use upgrade::TRIAL_NAME;
@@ -89,6 +94,10 @@ struct Supervisor<'a> {
     abandoned: Vec<i32>,
     /// When it is looked next whether one hangs.
     check_due: Instant,
+    /// The look that has not been answered.
+    look: Option<Look>,
+    /// A process that reads the configuration.
+    reading: Option<Reading>,
     /// Settings, or certificates, that the server process tries.
     pending: Option<reload::Pending>,
     /// The commands and signals that asked for the next reload.
@@ -123,7 +132,10 @@ enum Event {
     Due,
     LauncherDue,
     CheckDue,
+    Looked(HashSet<i32>),
     TooLate,
+    Read(Vec<PathBuf>),
+    ReadTooLate,
 }
 
 impl Supervisor<'_> {
@@ -147,8 +159,11 @@ impl Supervisor<'_> {
                 Event::Certificates => self.renew_certificates().await,
                 Event::Due => self.on(LifeEvent::Due).await,
                 Event::LauncherDue => self.on_launchers_due().await,
-                Event::CheckDue => self.check_processes().await,
+                Event::CheckDue => self.look_at_processes(),
+                Event::Looked(dying) => self.check_processes(&dying).await,
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
+                Event::Read(silent) => self.on_read(&silent).await,
+                Event::ReadTooLate => self.give_up_reading().await,
             }
         }
     }
@@ -162,6 +177,7 @@ impl Supervisor<'_> {
         let limit = self.candidate.as_ref().map(|candidate| candidate.until);
         let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
         let is_serving = server.is_some() && self.pending.is_none() && self.life.state() == State::Serving;
+        let read_by = self.reading.as_ref().map(|reading| reading.until);
         tokio::select! {
             event = signals.next() => Event::Signal(event),
             _ = child.recv() => Event::Child,
@@ -171,7 +187,10 @@ impl Supervisor<'_> {
             () = until(due) => Event::Due,
             () = until(launcher_due) => Event::LauncherDue,
             () = until(Some(self.check_due)) => Event::CheckDue,
+            dying = abandon::found(&mut self.look) => Event::Looked(dying),
             () = until(limit) => Event::TooLate,
+            silent = Reading::silent(self.reading.as_mut()) => Event::Read(silent),
+            () = until(read_by) => Event::ReadTooLate,
         }
     }
 
@@ -191,7 +210,7 @@ impl Supervisor<'_> {
         match action {
             Action::Start => return self.start_server().await,
             Action::Wait(delay) => self.announce_restart(delay),
-            Action::Reload => return self.reload().await,
+            Action::Reload => return self.begin_reload().await,
             Action::Upgrade => return self.try_program().await,
             Action::RefuseUpgrade => {
                 self.conclude_upgrade(Err(
@@ -206,6 +225,7 @@ impl Supervisor<'_> {
                 self.sockets.close();
                 // The server process may still conclude what it was asked before.
                 self.pending = None;
+                self.forget_reading(&[Purpose::Reload, Purpose::Candidate]);
                 if let Some(candidate) = self.candidate.take() {
                     kill(candidate.process.pid);
                 }
@@ -227,6 +247,7 @@ impl Supervisor<'_> {
             Action::Exit => {
                 // There was no server process that could have been drained.
                 self.notifier.stopping();
+                self.forget_reading(&[Purpose::Reload, Purpose::Candidate]);
                 self.control = None;
                 self.sockets.close();
                 let failure = self.failure.take();
@@ -413,6 +434,7 @@ impl Supervisor<'_> {
         self.is_cleaning = self.children.kill_leftovers() > 0;
         self.pending = None;
         self.upgrade = None;
+        self.forget_reading(&[Purpose::Candidate]);
         self.forget_askers();
         if let Some(candidate) = self.candidate.take() {
             kill(candidate.process.pid);

@@ -1,14 +1,16 @@
 //! New settings and certificates: read by the supervisor, tried by the server process, and kept if it uses them.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
-use sluice_report::command::CommandResult;
+use sluice_launch::patience;
 use sluice_server::LauncherPlan;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
 use super::life::{LifeEvent, State};
+use super::reading::Purpose;
 use super::sockets::Plan;
 use crate::certificates::Certificates;
 use crate::link::memory_file;
@@ -31,23 +33,47 @@ pub(super) enum Pending {
     Certificates(OwnedFd),
 }
 
-/// Reads a configuration, and the files that it names.
+/// Reads a configuration, and the files that it names. To be called with patience.
 ///
 /// # Errors
-/// Every mistake, a line for each.
+/// Every mistake, a line for each; a file whose file system does not answer is one.
 pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
     let source = Source::recording();
     let settings = sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
     certificates.record(&source);
+    source.note_silent(&patience::silent_paths());
     let bundle = seal(&source.recorded())?;
     Ok((settings, bundle, certificates))
 }
 
+/// Does something with patience, and does not ask for these paths.
+fn patiently<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
+    patience::patiently(|| {
+        patience::assume_silence(silent);
+        work()
+    })
+}
+
 /// The settings of a bundle.
 pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
-    let source = Source::given(read_bundle(bundle)?);
-    sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
+    let bundle = read_bundle(bundle)?;
+    patiently(&bundle.silent(), || {
+        let source = Source::given(bundle.clone());
+        sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
+    })
+}
+
+/// The settings of a bundle, if this program can use them, and the files of their certificates.
+pub(super) fn settings_and_certificates_of(
+    file: &std::path::Path,
+    bundle: &OwnedFd,
+) -> (Option<Settings>, Certificates) {
+    let settings = settings_of(file, bundle).ok();
+    let certificates = settings
+        .as_ref()
+        .map(|settings| patience::patiently(|| Certificates::of(settings)));
+    (settings, certificates.unwrap_or_default())
 }
 
 /// A memory file with a bundle, which nobody can change.
@@ -57,10 +83,10 @@ fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
 }
 
 impl Supervisor<'_> {
-    /// Reads the configuration again, and finds or binds its sockets.
-    pub(super) async fn prepare(&mut self) -> Result<Prepared, String> {
-        let read =
-            read(&self.file).map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
+    /// Reads the configuration again, and finds or binds its sockets. `silent` are the paths that are not answered for.
+    pub(super) async fn prepare(&mut self, silent: &[PathBuf]) -> Result<Prepared, String> {
+        let read = patiently(silent, || read(&self.file));
+        let read = read.map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
         users::check(&settings, true).map_err(|text| format!("{text}; nothing has changed"))?;
@@ -68,7 +94,7 @@ impl Supervisor<'_> {
             let settings = settings.clone();
             user.do_elsewhere(move |user| user.make_files(&settings)).await;
         }
-        let plan = self.sockets.plan(&settings, &mut self.activated);
+        let plan = patiently(silent, || self.sockets.plan(&settings, &mut self.activated));
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
         Ok(Prepared {
             settings,
@@ -78,23 +104,21 @@ impl Supervisor<'_> {
         })
     }
 
-    /// Reads the configuration, and has the server process use it.
-    pub(super) async fn reload(&mut self) -> Option<LifeEvent> {
-        let causes = std::mem::take(&mut self.causes);
-        let is_served = self.server.is_some();
-        if is_served {
+    /// Begins to read the configuration.
+    pub(super) async fn begin_reload(&mut self) -> Option<LifeEvent> {
+        if self.server.is_some() {
             self.notifier.reloading();
         }
-        let prepared = match self.prepare().await {
+        self.begin_reading(Purpose::Reload).await
+    }
+
+    /// Reads the configuration, and has the server process use it. `silent` are the paths that are not answered for.
+    pub(super) async fn reload(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
+        let prepared = match self.prepare(silent).await {
             Ok(prepared) => prepared,
-            Err(text) => {
-                self.refuse(causes, &text).await;
-                if is_served {
-                    self.notifier.ready(&self.status());
-                }
-                return Some(LifeEvent::ReloadOver);
-            }
+            Err(text) => return self.refuse_reload(&text).await,
         };
+        let causes = std::mem::take(&mut self.causes);
         if let State::BackingOff { .. } = self.life.state() {
             // The next server process starts with it.
             let file = self.file.display().to_string();
@@ -132,16 +156,6 @@ impl Supervisor<'_> {
         has_any
     }
 
-    /// Says that there is no reload. The server process logs it, because it has the log's file.
-    async fn refuse(&mut self, causes: Vec<Cause>, text: &str) {
-        if self.server.is_none() {
-            text.lines().for_each(|line| tracing::error!("reload: {line}"));
-            return;
-        }
-        let result = Box::new(CommandResult::refused(text));
-        self.send(&ToServer::Result { causes, result }).await;
-    }
-
     /// The server process uses the new settings, or not.
     pub(super) async fn conclude_reload(&mut self, is_done: bool) {
         let Some(Pending::Settings(prepared)) = self.pending.take() else {
@@ -172,7 +186,8 @@ impl Supervisor<'_> {
     /// Reads certificates and keys again, because their files have changed, and has the server process use them.
     pub(super) async fn renew_certificates(&mut self) {
         let source = Source::recording();
-        self.certificates.record(&source);
+        // They were answered for a moment ago.
+        patience::patiently(|| self.certificates.record(&source));
         let bundle = read_bundle(&self.bundle).and_then(|mut bundle| {
             bundle.update(source.recorded());
             seal(&bundle)

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use sluice_launch::patience;
 use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
@@ -19,6 +20,7 @@ use super::launchers::Launcher;
 use super::life::{Life, LifeEvent};
 use super::notify::Notifier;
 use super::process::{OWN_PROGRAM, start_process};
+use super::reading::{Purpose, Reading};
 use super::reload;
 use super::sockets::Sockets;
 use super::takeover::Estate;
@@ -49,20 +51,28 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
     runtime()?.block_on(async {
         // Before the first child, so that no signal is lost.
         let (signals, child) = listen()?;
-        let (settings, bundle, certificates) = reload::read(&file)?;
+        let mut children = Children::new(&[]);
+        let silent = Reading::before_start(&mut children, &file).await?;
+        let (settings, bundle, certificates) = patience::patiently(|| {
+            patience::assume_silence(&silent);
+            reload::read(&file)
+        })?;
         use_log(&settings.server_log, logger)?;
         let user = ServerUser::of(&settings);
         // Before the log has the reason of a failure.
-        user.iter().for_each(|user| user.make_files(&settings));
+        if let Some(user) = user.clone() {
+            let settings = settings.clone();
+            user.do_elsewhere(move |user| user.make_files(&settings)).await;
+        }
         let permitted = users::check(&settings, allow_root);
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
-        let bound = bind(&settings, passed);
+        let bound = patience::patiently(|| bind(&settings, passed));
         let (sockets, activated, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let mut supervisor = Supervisor {
             program: program()?,
             file,
             life: Life::begin(Instant::now()),
-            children: Children::new(&[]),
+            children,
             sockets,
             activated,
             notifier: Notifier::of_environment(),
@@ -75,6 +85,8 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
             retired: Vec::new(),
             abandoned: Vec::new(),
             check_due: Instant::now(),
+            look: None,
+            reading: None,
             pending: None,
             causes: Vec::new(),
             upgrade: None,
@@ -133,7 +145,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             life.on(LifeEvent::Reload, Instant::now());
         }
         // Those in force, in case that this program cannot use the present ones.
-        let settings = reload::settings_of(&file, &estate.bundle).ok();
+        let (settings, certificates) = reload::settings_and_certificates_of(&file, &estate.bundle);
         let mut supervisor = Supervisor {
             program: program()?,
             life,
@@ -145,15 +157,14 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             user: settings.as_ref().and_then(ServerUser::of),
             bundle: estate.bundle,
             file,
-            certificates: settings
-                .as_ref()
-                .map(crate::certificates::Certificates::of)
-                .unwrap_or_default(),
+            certificates,
             server: Some(estate.server),
             candidate: None,
             retired: estate.retired,
             abandoned: Vec::new(),
             check_due: Instant::now(),
+            look: None,
+            reading: None,
             pending: None,
             causes: estate.reloads,
             upgrade: Some(estate.cause),
@@ -167,7 +178,9 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             end: None,
             logger,
         };
-        supervisor.start_candidate().await;
+        if let Some(event) = supervisor.begin_reading(Purpose::Candidate).await {
+            supervisor.on(event).await;
+        }
         // One that has ended between the two programs has sent its signal to neither.
         supervisor.on_children().await;
         supervisor.supervise(signals, child).await
@@ -180,7 +193,7 @@ fn listen() -> Result<(Signals, Signal), String> {
     listen().map_err(|error: std::io::Error| format!("signals: {error}"))
 }
 
-fn runtime() -> Result<Runtime, String> {
+pub(super) fn runtime() -> Result<Runtime, String> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
