@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::permission::{Use, explained};
 use sluice_settings::rule::UserSource;
 
@@ -284,7 +284,7 @@ fn stamps(source: &UserSource) -> [Option<Stamp>; 2] {
 
 impl Stamp {
     fn of(path: &Path) -> Option<Stamp> {
-        let about = patience::metadata(path).ok()?;
+        let about = deadline::metadata(path).ok()?;
         Some(Stamp {
             file: [about.dev(), about.ino()],
             size: about.size(),
@@ -296,7 +296,7 @@ impl Stamp {
 
 fn read(path: &Path) -> Result<String, String> {
     let asked = path.to_owned();
-    let read = patience::ask(path, move || Ok(read_answered(&asked)));
+    let read = deadline::ask(path, move || Ok(read_answered(&asked)));
     read.unwrap_or_else(|error| Err(format!("{}: {error}", path.display())))
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sluice_access::store::Loaded;
-use sluice_launch::patience::metadata;
+use sluice_launch::deadline::metadata;
 use sluice_settings::rule::{
     AccessEntry, AccessSettings, AccessUse, AgentSettings, OwnAgentKind, Require, ThrottlePer,
 };

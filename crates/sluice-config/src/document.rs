@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_script::program::python_modules::module_directories;
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
@@ -466,9 +466,9 @@ impl FileKind {
     }
 
     fn at_path(path: &Path) -> FileKind {
-        match patience::metadata(path) {
+        match deadline::metadata(path) {
             // As one that may not be entered: a server serves the rest.
-            Err(error) if patience::is_unanswered(&error) => FileKind::Denied(reason(&error)),
+            Err(error) if deadline::is_unanswered(&error) => FileKind::Denied(reason(&error)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let denial = permission::denial(path, Use::Enter, &Subject::own());
                 FileKind::Denied(denial.map_or_else(|| reason(&error), |denial| denial.to_string()))

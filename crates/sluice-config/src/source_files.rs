@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
@@ -69,7 +69,7 @@ pub(crate) fn read_module(path: &Path) -> Option<String> {
         file.take(BYTES_MAX).read_to_end(&mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
-    patience::ask(path, read).ok()
+    deadline::ask(path, read).ok()
 }
 
 /// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use sluice_launch::patience::metadata;
+use sluice_launch::deadline::metadata;
 use sluice_settings::rule::{AccessUse, CertificateUse};
 use sluice_settings::{
     Action, ClientCertificates, ListenSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,

@@ -19,7 +19,7 @@ use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
 use sluice_http::path_text::{path_of, text_of_path};
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::FollowLinks;
 use sluice_settings::permission::Use;
 use sluice_settings::rule::Wildcard;
@@ -105,9 +105,9 @@ impl Directory {
     pub fn open_or_await(path: &Path) -> io::Result<Directory> {
         use io::ErrorKind::{NotFound, PermissionDenied};
         // The reader of a configuration has said so then.
-        let is_reported = patience::silent_paths().iter().any(|silent| silent == path);
+        let is_reported = deadline::silent_paths().iter().any(|silent| silent == path);
         match Directory::open(path) {
-            Err(error) if patience::is_unanswered(&error) => {
+            Err(error) if deadline::is_unanswered(&error) => {
                 if !is_reported {
                     tracing::warn!(
                         "directory {}: {error}; until that changes the answer is 503",

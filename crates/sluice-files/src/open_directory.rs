@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode as FileMode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 use sluice_http::path_text::{path_of, text_of_path};
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::permission::{self, Use};
 
 use crate::foreign::file_system::{Share, cached_below, learn, open_below};
@@ -53,7 +53,7 @@ pub(crate) struct PrivateDirectory {
 impl OpenDirectory {
     pub(crate) fn open(path: &Path) -> io::Result<OpenDirectory> {
         let asked = path.to_owned();
-        patience::ask(path, move || OpenDirectory::open_answered(&asked))
+        deadline::ask(path, move || OpenDirectory::open_answered(&asked))
     }
 
     /// Opens a directory, and waits for its file system.
@@ -80,16 +80,16 @@ impl OpenDirectory {
     }
 
     pub(crate) fn withhold(&mut self, other: &Path) {
-        let real = match patience::canonicalize(other) {
+        let real = match deadline::canonicalize(other) {
             Ok(real) => real,
-            Err(error) if patience::is_unanswered(&error) => {
+            Err(error) if deadline::is_unanswered(&error) => {
                 return self.private_unanswered.push(real_or_future_path(other));
             }
             Err(_) => return self.private_later.push(real_or_future_path(other)),
         };
         if let Ok(inside) = real.strip_prefix(&self.path)
             && !inside.as_os_str().is_empty()
-            && let Ok(metadata) = patience::metadata(&real)
+            && let Ok(metadata) = deadline::metadata(&real)
         {
             self.private.push(PrivateDirectory {
                 path: inside.to_owned(),
@@ -242,8 +242,8 @@ impl OpenDirectory {
 /// The path without symbolic links; of a path that does not exist, or whose file system does not answer, that of its directory with its name.
 #[must_use]
 pub fn real_or_future_path(path: &Path) -> PathBuf {
-    let beside = || Some(patience::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
-    let real = patience::canonicalize(path).ok().or_else(beside);
+    let beside = || Some(deadline::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    let real = deadline::canonicalize(path).ok().or_else(beside);
     real.unwrap_or_else(|| path.to_owned())
 }
 

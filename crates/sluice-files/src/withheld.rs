@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 
 use crate::foreign::{self, Links};
 
@@ -104,10 +104,10 @@ impl WithheldFiles {
     }
 
     fn add_names(&mut self, path: &Path, names: WithheldNames) {
-        let beside = |path: &Path| Some(patience::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
-        for path in [beside(path), patience::canonicalize(path).ok()].into_iter().flatten() {
+        let beside = |path: &Path| Some(deadline::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+        for path in [beside(path), deadline::canonicalize(path).ok()].into_iter().flatten() {
             let file = WithheldFile {
-                id: patience::metadata(&path).ok().as_ref().and_then(FileId::of),
+                id: deadline::metadata(&path).ok().as_ref().and_then(FileId::of),
                 path,
                 names,
             };
@@ -170,7 +170,7 @@ impl WithheldFile {
 }
 
 fn is_symlink(path: &Path) -> bool {
-    patience::symlink_metadata(path).is_ok_and(|about| about.is_symlink())
+    deadline::symlink_metadata(path).is_ok_and(|about| about.is_symlink())
 }
 
 /// Whether the rest of a name is the suffix of a compressed file.

@@ -6,9 +6,9 @@
 //! (`refuse`), receiving them (`received`), and threads for what may wait (`elsewhere`, `user_threads`, `answer`). Not here: who sends what, and what follows from it.
 
 pub(crate) mod answer;
+pub mod deadline;
 pub(crate) mod elsewhere;
 pub(crate) mod option;
-pub mod patience;
 pub(crate) mod received;
 pub(crate) mod refuse;
 pub(crate) mod user_threads;

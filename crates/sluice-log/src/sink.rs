@@ -19,7 +19,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
@@ -331,7 +331,7 @@ impl Sink {
 /// for every user. Does not wait for a program that reads a FIFO.
 fn open_append(path: &Path) -> io::Result<File> {
     let asked = path.to_owned();
-    patience::ask(path, move || open_answered(&asked))
+    deadline::ask(path, move || open_answered(&asked))
 }
 
 /// Opens a file as `open_append` does, and waits for its file system.

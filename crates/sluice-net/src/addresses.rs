@@ -4,7 +4,7 @@
 //! and an added one gets a new one. Here: the numbers, and handing listeners to the workers. Not here: binding and accepting
 //! (`listener`).
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::{ListenAddress, ListenSettings, Settings};
 use tokio::sync::{mpsc, watch};
 
@@ -168,7 +168,7 @@ impl Addresses {
 
     /// Removes the files of unix sockets.
     pub fn remove_files(&mut self) {
-        patience::patiently(|| self.files.clear());
+        deadline::with_deadline(|| self.files.clear());
     }
 }
 
@@ -214,7 +214,7 @@ pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
         None => listener::bind(listen, workers),
         Some(path) => {
             let listen = listen.clone();
-            patience::ask(path, move || listener::bind(&listen, workers))
+            deadline::ask(path, move || listener::bind(&listen, workers))
         }
     };
     bound.map_err(|error| {

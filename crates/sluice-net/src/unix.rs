@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags};
-use sluice_launch::{patience, refuse_descriptors};
+use sluice_launch::{deadline, refuse_descriptors};
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -165,7 +165,7 @@ impl Drop for SocketFile {
             true => fs::remove_file(&path),
             false => Ok(()),
         };
-        if let Err(error) = patience::patiently(|| patience::ask(&self.path, remove)) {
+        if let Err(error) = deadline::with_deadline(|| deadline::ask(&self.path, remove)) {
             tracing::warn!("socket {}: {error}", self.path.display());
         }
         if let Some(socket) = self.socket.take() {

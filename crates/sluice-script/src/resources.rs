@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::stored_body::BodyStorage;
-use sluice_launch::{UNKNOWN_USER, patience};
+use sluice_launch::{UNKNOWN_USER, deadline};
 use sluice_membuf::{Budget, OverBudget, Segment, memory_total_bytes};
 use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
@@ -91,7 +91,7 @@ impl Resources {
             )
         };
         let asked = directory.clone();
-        patience::ask(directory, move || tempfile::tempfile_in(asked).map(drop)).map_err(refuse)
+        deadline::ask(directory, move || tempfile::tempfile_in(asked).map(drop)).map_err(refuse)
     }
 
     /// Sets the bounds of other settings. What exceeds them remains until it is released.

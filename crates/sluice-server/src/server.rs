@@ -15,7 +15,7 @@ use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
-use sluice_launch::{RemoteLauncher, patience};
+use sluice_launch::{RemoteLauncher, deadline};
 use sluice_log::{Log, LogSource};
 use sluice_net::certificate_facts::certificate_facts;
 use sluice_net::client_counts::ClientCounts;
@@ -506,7 +506,7 @@ pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<E
     else {
         return Ok(exposed_programs::search(&config, entries_max));
     };
-    let searched = patience::ask(&place, move || Ok(exposed_programs::search(&config, entries_max)));
+    let searched = deadline::ask(&place, move || Ok(exposed_programs::search(&config, entries_max)));
     searched.map_err(|error| StartError(error.to_string()))
 }
 

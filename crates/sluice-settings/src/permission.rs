@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use sluice_launch::{Credentials, group_by_name, own_user, patience};
+use sluice_launch::{Credentials, deadline, group_by_name, own_user};
 
 use crate::User;
 
@@ -177,7 +177,7 @@ pub fn denial(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
         let mut paths = [Some(asked.as_path()), real.as_deref()].into_iter().flatten();
         Ok(paths.find_map(|path| denial_on(path, wanted, &subject)))
     };
-    patience::ask(path, look).ok().flatten()
+    deadline::ask(path, look).ok().flatten()
 }
 
 /// Whether the permission bits of a file let a user use it, so that nothing else need be asked.
@@ -236,7 +236,7 @@ pub fn is_permitted(path: &Path, wanted: Use, subject: &Subject) -> bool {
             .all(|way| metadata(way).is_ok_and(|about| subject.may(way, &about, Use::Enter) == Some(true)));
         Ok(is_reached && subject.may(&real, &about, wanted) == Some(true))
     };
-    patience::ask(path, look).unwrap_or(false)
+    deadline::ask(path, look).unwrap_or(false)
 }
 
 impl Denial {

@@ -8,7 +8,7 @@
 //! ```
 //! The server process reads its settings with the code that the supervisor has read them with, and gets the same bytes: it needs no
 //! permission for keys and secrets, and a file that changes in between does no harm. A file that is not in the bundle is read from the disk.
-//! Its file system may answer nothing: whoever reads a configuration does so with patience (`sluice_launch::patience`).
+//! Its file system may answer nothing: whoever reads a configuration does so with a deadline (`sluice_launch::deadline`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 
 use crate::permission::{self, Use};
 
@@ -126,7 +126,7 @@ impl Source {
             opened?.take(bytes_max + 1).read_to_end(&mut content)?;
             Ok(content)
         };
-        let content = patience::ask(path, read)?;
+        let content = deadline::ask(path, read)?;
         if content.len() as u64 > bytes_max {
             return Ok(None);
         }
@@ -165,7 +165,7 @@ impl Source {
                 .map(|entry| entry.map(name))
                 .collect::<io::Result<Vec<_>>>()
         };
-        let names = patience::ask(directory, read)?;
+        let names = deadline::ask(directory, read)?;
         self.record(|bundle| drop(bundle.directories.insert(directory.to_owned(), names.clone())));
         Ok(names)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
-use sluice_launch::{LookupShare, look_elsewhere, patience};
+use sluice_launch::{LookupShare, deadline, look_elsewhere};
 use sluice_settings::source::Source;
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
@@ -17,7 +17,7 @@ use sluice_settings::{
 /// system, for a few system calls.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a look at the files may take: another one follows.
+/// How long a check of the files may take: another one follows.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of a file at most: revocation lists are large.
@@ -107,7 +107,7 @@ fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
 }
 
 fn stamp(file: &PathBuf) -> Stamp {
-    let about = patience::metadata(file).ok()?;
+    let about = deadline::metadata(file).ok()?;
     Some((
         about.dev(),
         about.ino(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use sluice_config::{Mistake, ServerUsers};
 use sluice_http::escape::escaped_lines;
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_net::certificate_facts::uncovered_hosts;
 use sluice_settings::permission::Subject;
 use sluice_settings::{ControlSocket, Settings, User};
@@ -47,10 +47,10 @@ struct Found {
 pub(crate) fn run(check: &Check) -> Result<bool, String> {
     let file = &check.config.path()?;
     // A file system of the configuration may not answer.
-    patience::patiently(|| run_patiently(check, file))
+    deadline::with_deadline(|| run_with_deadline(check, file))
 }
 
-fn run_patiently(check: &Check, file: &Path) -> Result<bool, String> {
+fn run_with_deadline(check: &Check, file: &Path) -> Result<bool, String> {
     if let Some(url) = &check.explain.url {
         return explain_request(check, file, url);
     }
@@ -142,7 +142,7 @@ fn owner_of_socket(control: &ControlSocket) -> Option<Subject> {
     let ControlSocket::Path(socket) = control else {
         return None;
     };
-    let about = patience::metadata(socket).or_else(|_| patience::metadata(socket.parent().unwrap_or(socket)));
+    let about = deadline::metadata(socket).or_else(|_| deadline::metadata(socket.parent().unwrap_or(socket)));
     let about = about.ok().filter(|about| about.uid() != 0)?;
     let user = sluice_config::parse_user(&about.uid().to_string())
         // Without an account.

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_server::ExposedPrograms;
 use sluice_settings::Settings;
 
@@ -58,7 +58,7 @@ fn describe(programs: &ExposedPrograms, advice: &str) -> String {
 pub(crate) fn warning(directory: &Path, own_log: Option<&Path>) -> Option<String> {
     let (asked, own_log) = (directory.to_owned(), own_log.map(Path::to_owned));
     let look = move || private_names(&asked, own_log.as_deref());
-    let mut names = patience::ask(directory, look).ok()?;
+    let mut names = deadline::ask(directory, look).ok()?;
     if names.is_empty() {
         return None;
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Resource, getrlimit};
-use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth, ScriptUsers, patience};
+use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth, ScriptUsers, deadline};
 use sluice_script::script_users;
 use sluice_settings::ScriptUserSettings;
 
@@ -78,8 +78,8 @@ async fn serve() -> Result<ExitCode, String> {
 
 /// The policy for users and programs. The file system of a directory of scripts may not answer: then it is not asked for.
 fn policy(settings: &ScriptUserSettings, open_files_max: Option<u64>) -> ScriptUsers {
-    patience::patiently(|| {
-        patience::assume_silence(&settings.silent);
+    deadline::with_deadline(|| {
+        deadline::assume_silence(&settings.silent);
         script_users::policy(settings, open_files_max)
     })
 }

@@ -121,7 +121,7 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
     let done = match command {
         Command::Serve(serve) => {
             refuse_root(serve.allow_root)?;
-            let settings = sluice_launch::patience::patiently(|| {
+            let settings = sluice_launch::deadline::with_deadline(|| {
                 let settings = serve.settings()?;
                 serve.warn(&settings);
                 Ok::<_, String>(settings)

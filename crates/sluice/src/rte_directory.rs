@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::{Action, Engine, EngineSettings, RouteSettings, ScriptSettings, ScriptSource, Settings};
 
 /// The paths of the route.
@@ -39,7 +39,7 @@ fn missing_engines(script: &ScriptSettings) -> Vec<String> {
         return Vec::new();
     };
     let asked = directory.clone();
-    let names = patience::ask(directory, move || {
+    let names = deadline::ask(directory, move || {
         let entries = std::fs::read_dir(asked)?.flatten().take(NAMES_MAX);
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         Ok(names.collect::<Vec<_>>())

@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_report::command::{Command, ServerReport};
 use sluice_report::scripts::Scripts;
 use sluice_server::Server;
@@ -62,7 +62,7 @@ pub(crate) fn run(settings: Settings, logger: &Logger) -> Result<(), String> {
         // Before the server, so that no signal is lost while it starts.
         let signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
         // A file system of the configuration may not answer.
-        let (server, control) = patience::patiently(|| {
+        let (server, control) = deadline::with_deadline(|| {
             let server = Server::start(&settings).map_err(|error| error.to_string())?;
             let control = Control::listen(&settings.control, server.watches())?;
             Ok::<_, String>((server, control))
@@ -129,7 +129,7 @@ impl<'a> Role<'a> {
     fn new(server: Server, mut started: Settings, link: Option<Link>, logger: &'a Logger) -> Role<'a> {
         certificates::forget_keys(&mut started);
         let certificates = match &link {
-            None => patience::patiently(|| Certificates::of(&started)),
+            None => deadline::with_deadline(|| Certificates::of(&started)),
             Some(_) => Certificates::default(),
         };
         Role {
@@ -151,9 +151,9 @@ impl<'a> Role<'a> {
         }
         self.server
             .show_server_log(self.logger.source(&self.started.server_log));
-        // Warnings look at files.
-        patience::patiently(|| {
-            patience::expect_silence(&self.started.source.silent());
+        // Warnings ask for files.
+        deadline::with_deadline(|| {
+            deadline::expect_silence(&self.started.source.silent());
             self.server
                 .describe(sluice_config::report(&listened(&self.started, &self.server)));
             announce(&self.started, &self.server, self.pid());
@@ -351,7 +351,7 @@ impl<'a> Role<'a> {
     /// Replaces the script processes: there is no configuration to read again.
     fn restart_scripts(&self, report: &mut Report) {
         // A module that a script has loaded may have changed, which no check of the script's file finds.
-        match patience::patiently(|| self.server.restart_scripts(&self.started)) {
+        match deadline::with_deadline(|| self.server.restart_scripts(&self.started)) {
             Ok(()) => report.info("idle script processes have ended, busy ones end after their reply"),
             Err(error) => report.fail(&format!("{error}; nothing has changed")),
         }

@@ -14,7 +14,7 @@ use crate::foreign::user_threads::UserThreads;
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// It has not come in time, or the operation was not begun, because those before it wait.
+    /// None has come in time, or the operation was not begun, because those before it wait.
     Silent,
     /// The operation has panicked, which the log shows: a mistake of this program.
     Panicked,

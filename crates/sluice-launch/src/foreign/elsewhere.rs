@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::foreign::answer::Answer;
+use crate::foreign::deadline;
 use crate::foreign::option::{NO_LINGER, set_option};
-use crate::foreign::patience;
 use crate::foreign::user_threads::{Bounds, Operation, UserThreads};
 
 const CLOSINGS: Bounds = Bounds {
@@ -143,7 +143,7 @@ pub fn begin_elsewhere(share: LookupShare, operation: impl FnOnce() + Send + 'st
 /// Whether an operation runs on a thread that may be lost. execve(2) waits for each thread of a process.
 #[must_use]
 pub fn is_any_elsewhere() -> bool {
-    patience::is_busy()
+    deadline::is_busy()
         || [&CLOSING, &LOOKING, &LOOKING_LOCALLY]
             .iter()
             .any(|threads| threads.is_busy())

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::{Engine, EngineSettings};
 
 use crate::program::search_path::find_program;
@@ -18,10 +18,10 @@ pub fn module_directories(settings: &EngineSettings) -> Vec<PathBuf> {
         return Vec::new();
     }
     let Some(virtualenv) = &settings.virtualenv else {
-        let python = find_program("python3").and_then(|python| patience::canonicalize(&python).ok());
+        let python = find_program("python3").and_then(|python| deadline::canonicalize(&python).ok());
         return python.map_or_else(Vec::new, |python| of_interpreter(&python));
     };
-    let python = patience::canonicalize(&virtualenv.join("bin/python")).unwrap_or_default();
+    let python = deadline::canonicalize(&virtualenv.join("bin/python")).unwrap_or_default();
     let mut directories = below(virtualenv, &python);
     if has_system_modules(virtualenv) {
         directories.extend(of_interpreter(&python));
@@ -63,7 +63,7 @@ fn versions_in(library: &Path) -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .collect::<Vec<_>>())
     };
-    let entries = patience::ask(library, entries).unwrap_or_default();
+    let entries = deadline::ask(library, entries).unwrap_or_default();
     let mut versions: Vec<_> = entries.into_iter().filter(is_version).collect();
     versions.sort();
     versions
@@ -73,7 +73,7 @@ fn versions_in(library: &Path) -> Vec<PathBuf> {
 fn has_system_modules(virtualenv: &Path) -> bool {
     let file = virtualenv.join("pyvenv.cfg");
     let asked = file.clone();
-    let text = patience::ask(&file, move || fs::read_to_string(asked)).unwrap_or_default();
+    let text = deadline::ask(&file, move || fs::read_to_string(asked)).unwrap_or_default();
     let mut settings = text.lines().filter_map(|line| line.split_once('='));
     settings
         .any(|(name, value)| name.trim() == "include-system-site-packages" && value.trim().eq_ignore_ascii_case("true"))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 
 /// The directories of an installed server, beside those that are found from the program.
 const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
@@ -17,7 +17,7 @@ const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"]
 pub(crate) fn find(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
     let found = possible_files(sdk, names)
         .into_iter()
-        .find(|path| patience::is_file(path));
+        .find(|path| deadline::is_file(path));
     found.ok_or_else(|| searched(sdk))
 }
 

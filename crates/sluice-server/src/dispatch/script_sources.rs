@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::directory::{Directory, Program, real_or_future_path, without_coding};
 use sluice_http::path_text::text_of_path;
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::Pattern;
 use sluice_settings::{Action, Engine, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
@@ -91,7 +91,7 @@ impl ScriptSources {
         let paths = self
             .paths
             .iter()
-            .filter_map(|source| patience::canonicalize(&source.path).ok());
+            .filter_map(|source| deadline::canonicalize(&source.path).ok());
         let paths: Vec<_> = paths.collect();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
             let Some(script) = route.action.script() else {
@@ -99,7 +99,7 @@ impl ScriptSources {
             };
             for directory in script.send_files.values() {
                 let is_source = |directory: PathBuf| paths.iter().any(|path| directory.starts_with(path));
-                if patience::canonicalize(directory).is_ok_and(is_source) {
+                if deadline::canonicalize(directory).is_ok_and(is_source) {
                     let text = format!(
                         "send_files: {} is a directory of scripts, whose text is never sent: choose another",
                         directory.display()
@@ -146,7 +146,7 @@ fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources
     settings.routes.iter().filter_map(|route| match &route.action {
         Action::Files(files) => Some(SuffixSources {
             // One that is missing is served once it exists.
-            directory: patience::canonicalize(&files.path)
+            directory: deadline::canonicalize(&files.path)
                 .or_else(|_| std::path::absolute(&files.path))
                 .ok()?,
             suffixes: files.scripts.as_ref()?.suffixes.clone(),

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_net::addresses::AddressSockets;
 use sluice_net::listener::Bound;
 use sluice_settings::limits::Limits;
@@ -23,7 +23,7 @@ impl Role<'_> {
         let mut report = link.report_of(&reload.causes);
         let file = link.file().to_owned();
         // A directory whose file system does not answer is opened later.
-        let applied = patience::patiently(|| {
+        let applied = deadline::with_deadline(|| {
             let read = self.apply(&file, &reload.listen, fds, &mut report)?;
             let configuration = sluice_config::report(&listening(&read, &reload.listen));
             Some((read, configuration))
@@ -77,7 +77,7 @@ impl Role<'_> {
     ) -> Result<Settings, String> {
         let mut taken = PassedFds::new(fds);
         let bundle = read_bundle(&taken.one()?)?;
-        patience::expect_silence(&bundle.silent());
+        deadline::expect_silence(&bundle.silent());
         let source = Source::given(bundle);
         let settings = sluice_config::load_from(file, &source, |missing| report.warn(missing));
         let settings = settings.map_err(|errors| errors.to_string())?;
@@ -119,7 +119,7 @@ impl Role<'_> {
 
     /// Reads certificates and keys again. Returns whether they are in force.
     pub(super) fn reload_certificates(&self) -> bool {
-        match patience::patiently(|| self.server.reload_certificates(&self.settings)) {
+        match deadline::with_deadline(|| self.server.reload_certificates(&self.settings)) {
             Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
             Err(error) => {
                 tracing::error!("certificates have changed: {error}; the old ones stay in effect");

@@ -31,7 +31,7 @@ const SIGKILL_BIT: u64 = 1 << 8;
 /// The processes that are dying, as a thread has found it.
 pub(super) type Look = Answer<HashSet<i32>>;
 
-/// What the thread has found, once it has. It may wait for as long as somebody holds `/proc`; then it is not asked for more.
+/// Waits for what the thread finds. It may wait for as long as somebody holds `/proc`; then it is not asked for more.
 pub(super) async fn found(look: &mut Option<Look>) -> HashSet<i32> {
     let Some(answer) = look else {
         return std::future::pending().await;

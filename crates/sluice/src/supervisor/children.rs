@@ -19,11 +19,13 @@ use sluice_launch::run_as;
 
 use super::files::ServerUser;
 use super::notify;
-use super::reading::READER_NAME;
 use crate::launcher_role::LAUNCHER_NAME;
 
 /// The name of a server process in the process table, by which the program knows its role.
 pub(crate) const SERVER_NAME: &str = "sluice: server";
+
+/// The same of a process that reads a configuration.
+pub(crate) const READER_NAME: &str = "sluice: reader";
 
 /// Variables with directories of root.
 const FOREIGN_VARIABLES: [&str; 4] = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "STATE_DIRECTORY", "MAIL"];

@@ -56,9 +56,8 @@ use upgrade::Candidate;
 
 use reload::settings_of;
 
-pub(crate) use children::SERVER_NAME;
-pub(crate) use reading::{READER_NAME, run as run_reader};
-pub(crate) use start::{Passed, run, take_over};
+pub(crate) use children::{READER_NAME, SERVER_NAME};
+pub(crate) use start::{Passed, run, run_reader, take_over};
 pub(crate) use takeover::{SUPERVISOR_NAME, check_left};
 pub(crate) use upgrade::TRIAL_NAME;
 

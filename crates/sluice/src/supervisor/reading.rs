@@ -7,34 +7,25 @@
 //! ```
 //! A thread that waits for a file system in user space can be killed by nobody, and the process ends with its last thread. So the supervisor, which must be able to end
 //! and to be replaced, leaves this wait to a process that nobody needs afterwards; meanwhile it obeys signals, restarts its server process and reports. Not here: the
-//! time that a path has (`sluice_launch::patience`), and what is read (`reload`).
+//! time that a path has (`sluice_launch::deadline`), and what is read (`reload`).
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use sluice_launch::patience;
 use sluice_report::command::CommandResult;
 
 use super::Supervisor;
-use super::children::{Children, kill};
+use super::children::{Children, READER_NAME, kill};
 use super::life::{LifeEvent, State};
 use super::process::{OWN_PROGRAM, ServerProcess, start_process};
-use super::start::runtime;
-use crate::link::channel::{Channel, Received};
+use crate::link::channel::Received;
 use crate::link::message::ToServer;
-
-/// The name of the reading process in the process table, by which the program knows its role.
-pub(crate) const READER_NAME: &str = "sluice: reader";
 
 /// How long the other process may take. It waits for file systems for some seconds less.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Paths that it names. More would lie together with these.
-const PATHS_MAX: usize = 1000;
-
-/// What a configuration is read for.
+/// The purpose for which a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Reload,
@@ -48,30 +39,6 @@ pub(super) struct Reading {
     purpose: Purpose,
     /// When it is given up.
     pub(super) until: Instant,
-}
-
-/// Reads the configuration that the supervisor names, and says which paths were not answered for.
-///
-/// # Errors
-/// One line: this process was not started by a supervisor.
-pub(crate) fn run() -> Result<ExitCode, String> {
-    runtime()?.block_on(async {
-        let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
-        let mut channel = Channel::of_stdin().map_err(by_hand)?;
-        let received = channel.next::<PathBuf>().await.map_err(by_hand)?;
-        let Some(Received { message: file, .. }) = received else {
-            return Err("reader: the supervisor did not say what to read".to_owned());
-        };
-        let silent = patience::patiently(|| {
-            // The supervisor says what is wrong with it.
-            drop(super::reload::read(&file));
-            patience::silent_paths()
-        });
-        let named = silent.get(..PATHS_MAX).unwrap_or(&silent);
-        let sent = channel.send(&named, &[]).await;
-        sent.map(|()| ExitCode::SUCCESS)
-            .map_err(|error| format!("reader: {error}"))
-    })
 }
 
 impl Reading {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_server::LauncherPlan;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
@@ -33,7 +33,7 @@ pub(super) enum Pending {
     Certificates(OwnedFd),
 }
 
-/// Reads a configuration, and the files that it names. To be called with patience.
+/// Reads a configuration, and the files that it names. To be called with a deadline.
 ///
 /// # Errors
 /// Every mistake, a line for each; a file whose file system does not answer is one.
@@ -42,15 +42,15 @@ pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certifi
     let settings = sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
     certificates.record(&source);
-    source.note_silent(&patience::silent_paths());
+    source.note_silent(&deadline::silent_paths());
     let bundle = seal(&source.recorded())?;
     Ok((settings, bundle, certificates))
 }
 
-/// Does something with patience, and does not ask for these paths.
-fn patiently<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
-    patience::patiently(|| {
-        patience::assume_silence(silent);
+/// Does something with a deadline, and does not ask for these paths.
+fn with_deadline<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
+    deadline::with_deadline(|| {
+        deadline::assume_silence(silent);
         work()
     })
 }
@@ -58,7 +58,7 @@ fn patiently<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
 /// The settings of a bundle.
 pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
     let bundle = read_bundle(bundle)?;
-    patiently(&bundle.silent(), || {
+    with_deadline(&bundle.silent(), || {
         let source = Source::given(bundle.clone());
         sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
     })
@@ -72,7 +72,7 @@ pub(super) fn settings_and_certificates_of(
     let settings = settings_of(file, bundle).ok();
     let certificates = settings
         .as_ref()
-        .map(|settings| patience::patiently(|| Certificates::of(settings)));
+        .map(|settings| deadline::with_deadline(|| Certificates::of(settings)));
     (settings, certificates.unwrap_or_default())
 }
 
@@ -85,7 +85,7 @@ fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
 impl Supervisor<'_> {
     /// Reads the configuration again, and finds or binds its sockets. `silent` are the paths that are not answered for.
     pub(super) async fn prepare(&mut self, silent: &[PathBuf]) -> Result<Prepared, String> {
-        let read = patiently(silent, || read(&self.file));
+        let read = with_deadline(silent, || read(&self.file));
         let read = read.map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
@@ -94,7 +94,7 @@ impl Supervisor<'_> {
             let settings = settings.clone();
             user.do_elsewhere(move |user| user.make_files(&settings)).await;
         }
-        let plan = patiently(silent, || self.sockets.plan(&settings, &mut self.activated));
+        let plan = with_deadline(silent, || self.sockets.plan(&settings, &mut self.activated));
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
         Ok(Prepared {
             settings,
@@ -187,7 +187,7 @@ impl Supervisor<'_> {
     pub(super) async fn renew_certificates(&mut self) {
         let source = Source::recording();
         // They were answered for a moment ago.
-        patience::patiently(|| self.certificates.record(&source));
+        deadline::with_deadline(|| self.certificates.record(&source));
         let bundle = read_bundle(&self.bundle).and_then(|mut bundle| {
             bundle.update(source.recorded());
             seal(&bundle)

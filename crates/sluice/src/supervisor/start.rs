@@ -2,9 +2,10 @@
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
-use sluice_launch::patience;
+use sluice_launch::deadline;
 use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
@@ -25,10 +26,14 @@ use super::reload;
 use super::sockets::Sockets;
 use super::takeover::Estate;
 use crate::control::socket::BoundControl;
+use crate::link::channel::{Channel, Received};
 use crate::link::message::{Start, ToServer};
 use crate::server_log::Logger;
 use crate::signals::Signals;
 use crate::users;
+
+/// Paths that a reading process names. More would lie together with these.
+const PATHS_MAX: usize = 1000;
 
 /// The sockets that systemd has passed. To be taken before anything else is opened.
 pub(crate) struct Passed(Result<Activated, String>);
@@ -53,8 +58,8 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         let (signals, child) = listen()?;
         let mut children = Children::new(&[]);
         let silent = Reading::before_start(&mut children, &file).await?;
-        let (settings, bundle, certificates) = patience::patiently(|| {
-            patience::assume_silence(&silent);
+        let (settings, bundle, certificates) = deadline::with_deadline(|| {
+            deadline::assume_silence(&silent);
             reload::read(&file)
         })?;
         use_log(&settings.server_log, logger)?;
@@ -66,7 +71,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         }
         let permitted = users::check(&settings, allow_root);
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
-        let bound = patience::patiently(|| bind(&settings, passed));
+        let bound = deadline::with_deadline(|| bind(&settings, passed));
         let (sockets, activated, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let mut supervisor = Supervisor {
             program: program()?,
@@ -110,6 +115,30 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
                 .unwrap_or_else(|| "the server process cannot be started".to_owned()));
         }
         supervisor.supervise(signals, child).await
+    })
+}
+
+/// Reads the configuration that the supervisor names, and says which paths were not answered for.
+///
+/// # Errors
+/// One line: this process was not started by a supervisor.
+pub(crate) fn run_reader() -> Result<ExitCode, String> {
+    runtime()?.block_on(async {
+        let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
+        let mut channel = Channel::of_stdin().map_err(by_hand)?;
+        let received = channel.next::<PathBuf>().await.map_err(by_hand)?;
+        let Some(Received { message: file, .. }) = received else {
+            return Err("reader: the supervisor did not say what to read".to_owned());
+        };
+        let silent = deadline::with_deadline(|| {
+            // The supervisor says what is wrong with it.
+            drop(reload::read(&file));
+            deadline::silent_paths()
+        });
+        let named = silent.get(..PATHS_MAX).unwrap_or(&silent);
+        let sent = channel.send(&named, &[]).await;
+        sent.map(|()| ExitCode::SUCCESS)
+            .map_err(|error| format!("reader: {error}"))
     })
 }
 
@@ -193,7 +222,7 @@ fn listen() -> Result<(Signals, Signal), String> {
     listen().map_err(|error: std::io::Error| format!("signals: {error}"))
 }
 
-pub(super) fn runtime() -> Result<Runtime, String> {
+fn runtime() -> Result<Runtime, String> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -32,7 +32,7 @@ fn setup() -> Setup {
         .script("local", "printf 'Content-Type: text/plain\n\nlocal'")
 }
 
-/// With two directories: files, and scripts.
+/// Adds two directories: files, and scripts.
 fn with_directories(setup: Setup) -> Setup {
     setup
         .route("path = \"/files/*\"\ndirectory = \"silent\"")

@@ -1,8 +1,8 @@
-//! Patience with the file systems of a configuration: its files and directories are asked for on threads that may be lost, for some seconds in total.
+//! A deadline for the file systems of a configuration: its files and directories are asked for on threads that may be lost, for some seconds in total.
 //!
 //! The file system of a path may be that of a process or machine that does not answer, and any process that may read a directory can hold it
 //! (getdents64(2) into memory that does not answer). Whoever reads a configuration asks for each path by `ask`: without an answer in time there is an error, and the
-//! reader goes on with the rest. Within `patiently` all paths have one time together: the first that does not answer takes most of it, and what lies in the same
+//! reader goes on with the rest. Within `with_deadline` all paths have one time together: the first that does not answer takes most of it, and what lies in the same
 //! directory is not waited for again. Outside of it the calling thread makes the call itself. Here: the time, and which paths lie together. Not here: what follows from silence.
 
 use std::cell::RefCell;
@@ -41,13 +41,13 @@ const BOUNDS: Bounds = Bounds {
 static THREADS: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(BOUNDS));
 
 thread_local! {
-    /// That of the configuration which the calling thread reads.
-    static PATIENCE: RefCell<Option<Patience>> = const { RefCell::new(None) };
+    /// The deadline of the configuration which the calling thread reads.
+    static TIME_LEFT: RefCell<Option<TimeLeft>> = const { RefCell::new(None) };
 }
 
 /// The time that is left, and what has not answered.
 #[derive(Default)]
-struct Patience {
+struct TimeLeft {
     spent: Duration,
     /// The places of which nothing more is asked.
     silent: HashSet<u64>,
@@ -75,23 +75,23 @@ pub fn is_unanswered(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Unanswered>())
 }
 
-/// Restores the patience before, also if the work panics.
-struct Scope(Option<Patience>);
+/// Restores the deadline before, also if the work panics.
+struct Scope(Option<TimeLeft>);
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        PATIENCE.with_borrow_mut(|patience| std::mem::swap(patience, &mut self.0));
+        TIME_LEFT.with_borrow_mut(|left| std::mem::swap(left, &mut self.0));
     }
 }
 
-/// Reads a configuration with patience: `ask` waits some seconds in all. One within another has the time of that.
-pub fn patiently<T>(work: impl FnOnce() -> T) -> T {
-    if PATIENCE.with_borrow(Option::is_some) {
+/// Reads a configuration with a deadline: `ask` waits some seconds in all. One within another has the time of that.
+pub fn with_deadline<T>(work: impl FnOnce() -> T) -> T {
+    if TIME_LEFT.with_borrow(Option::is_some) {
         return work();
     }
     // The system may refuse threads later.
     THREADS.prepare();
-    let _before = Scope(PATIENCE.replace(Some(Patience::default())));
+    let _before = Scope(TIME_LEFT.replace(Some(TimeLeft::default())));
     work()
 }
 
@@ -100,34 +100,25 @@ pub(crate) fn is_busy() -> bool {
     THREADS.is_busy()
 }
 
-/// The paths that `ask` has asked for in vain since `patiently` began.
+/// The paths that `ask` has asked for in vain since `with_deadline` began.
 #[must_use]
 pub fn silent_paths() -> Vec<PathBuf> {
-    PATIENCE.with_borrow(|patience| {
-        patience
-            .as_ref()
-            .map(|patience| patience.paths.clone())
-            .unwrap_or_default()
-    })
+    TIME_LEFT.with_borrow(|left| left.as_ref().map(|left| left.paths.clone()).unwrap_or_default())
 }
 
 /// Says that these paths did not answer another process: they are waited for shortly.
 pub fn expect_silence(paths: &[PathBuf]) {
     let places: Vec<u64> = paths.iter().map(|path| place_of(path)).collect();
-    PATIENCE.with_borrow_mut(|patience| {
-        patience
-            .iter_mut()
-            .for_each(|patience| patience.doubtful.extend(&places))
-    });
+    TIME_LEFT.with_borrow_mut(|left| left.iter_mut().for_each(|left| left.doubtful.extend(&places)));
 }
 
 /// Says that these paths did not answer another process a moment ago: they are not asked for, so that no thread of this process is lost.
 pub fn assume_silence(paths: &[PathBuf]) {
     let places: Vec<u64> = paths.iter().map(|path| place_of(path)).collect();
-    PATIENCE.with_borrow_mut(|patience| {
-        let Some(patience) = patience else { return };
-        patience.silent.extend(places);
-        patience.paths.extend_from_slice(paths);
+    TIME_LEFT.with_borrow_mut(|left| {
+        let Some(left) = left else { return };
+        left.silent.extend(places);
+        left.paths.extend_from_slice(paths);
     });
 }
 
@@ -139,31 +130,31 @@ pub fn ask<T: Send + 'static>(
     path: &Path,
     operation: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    if PATIENCE.with_borrow(Option::is_none) {
+    if TIME_LEFT.with_borrow(Option::is_none) {
         return operation();
     }
     let place = place_of(path);
-    let Some(time) = PATIENCE.with_borrow(|patience| patience.as_ref()?.time_for(place)) else {
+    let Some(time) = TIME_LEFT.with_borrow(|left| left.as_ref()?.time_for(place)) else {
         return Err(unanswered());
     };
     let begun = Instant::now();
     let answer = Answer::begin(&THREADS, place, operation).wait(time);
-    PATIENCE.with_borrow_mut(|patience| {
-        let Some(patience) = patience else { return };
-        patience.spent += begun.elapsed();
+    TIME_LEFT.with_borrow_mut(|left| {
+        let Some(left) = left else { return };
+        left.spent += begun.elapsed();
         if matches!(answer, Err(NoAnswer::Silent)) {
-            patience.silent.insert(place);
-            patience.paths.push(path.to_owned());
+            left.silent.insert(place);
+            left.paths.push(path.to_owned());
         }
     });
     match answer {
         Ok(answer) => answer,
         Err(NoAnswer::Silent) => Err(unanswered()),
-        Err(NoAnswer::Panicked) => Err(io::Error::other("the look at it has panicked")),
+        Err(NoAnswer::Panicked) => Err(io::Error::other("the question about it has panicked")),
     }
 }
 
-impl Patience {
+impl TimeLeft {
     /// How long a place is waited for. `None` if it has not answered.
     fn time_for(&self, place: u64) -> Option<Duration> {
         if self.silent.contains(&place) {
@@ -279,7 +270,7 @@ mod tests {
         let (silent, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let below = silent.path().join("none/below");
         let (end, ended) = channel::<()>();
-        let (shown, answered, begun) = patiently(|| {
+        let (shown, answered, begun) = with_deadline(|| {
             // As if another process had found it: a short time.
             expect_silence(&[below.clone()]);
             let error = ask(&below, move || Ok(ended.recv().is_err())).unwrap_err();
@@ -293,25 +284,25 @@ mod tests {
         assert!(shown.contains("does not answer"), "{shown}");
         assert!(answered && begun.recv().is_err());
         drop(end);
-        assert!(silent_paths().is_empty() && patiently(|| is_dir(silent.path())));
+        assert!(silent_paths().is_empty() && with_deadline(|| is_dir(silent.path())));
     }
 
     #[test]
     fn the_time_of_all_is_bounded_and_each_has_some() {
-        let mut patience = Patience::default();
-        assert_eq!(patience.time_for(1), Some(TIME));
-        patience.spent = TIME - LEAST / 2;
-        assert_eq!(patience.time_for(1), Some(LEAST));
-        patience.silent.insert(1);
-        assert_eq!((patience.time_for(1), patience.time_for(2)), (None, Some(LEAST)));
+        let mut left = TimeLeft::default();
+        assert_eq!(left.time_for(1), Some(TIME));
+        left.spent = TIME - LEAST / 2;
+        assert_eq!(left.time_for(1), Some(LEAST));
+        left.silent.insert(1);
+        assert_eq!((left.time_for(1), left.time_for(2)), (None, Some(LEAST)));
     }
 
     #[test]
-    fn without_patience_the_thread_asks_itself() {
+    fn without_a_deadline_the_thread_asks_itself() {
         let own = std::thread::current().id();
         let asked = ask(Path::new("/"), move || Ok(std::thread::current().id() == own));
         assert!(asked.unwrap());
-        let asked = patiently(|| ask(Path::new("/"), move || Ok(std::thread::current().id() == own)));
+        let asked = with_deadline(|| ask(Path::new("/"), move || Ok(std::thread::current().id() == own)));
         assert!(!asked.unwrap());
     }
 }
