@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sluice_launch::deadline;
 use sluice_settings::permission::{Use, explained};
 use sluice_settings::rule::UserSource;
 
@@ -283,7 +284,7 @@ fn stamps(source: &UserSource) -> [Option<Stamp>; 2] {
 
 impl Stamp {
     fn of(path: &Path) -> Option<Stamp> {
-        let about = fs::metadata(path).ok()?;
+        let about = deadline::metadata(path).ok()?;
         Some(Stamp {
             file: [about.dev(), about.ino()],
             size: about.size(),
@@ -294,6 +295,13 @@ impl Stamp {
 }
 
 fn read(path: &Path) -> Result<String, String> {
+    let asked = path.to_owned();
+    let read = deadline::ask(path, move || Ok(read_answered(&asked)));
+    read.unwrap_or_else(|error| Err(format!("{}: {error}", path.display())))
+}
+
+/// Reads a file, and waits for its file system.
+fn read_answered(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: &io::Error| format!("{shown}: {error}");
     // Before it is opened, because that waits for the writer of a FIFO.

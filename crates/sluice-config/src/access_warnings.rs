@@ -1,12 +1,12 @@
 //! Warnings about access rules: files that others may read, names that nobody has, users that can never come.
 
 use std::collections::BTreeSet;
-use std::fs::metadata;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sluice_access::store::Loaded;
+use sluice_launch::deadline::metadata;
 use sluice_settings::rule::{
     AccessEntry, AccessSettings, AccessUse, AgentSettings, OwnAgentKind, Require, ThrottlePer,
 };

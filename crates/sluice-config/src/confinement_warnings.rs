@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use sluice_launch::{CgroupLimits, cgroup_problem, is_root, landlock_version, may_change_root, may_mount};
+use sluice_launch::{CgroupLimits, cgroup_problem, deadline, is_root, landlock_version, may_change_root, may_mount};
 use sluice_settings::{RouteSettings, ScriptLimits, ScriptSettings, ScriptSource, ScriptUser, Settings};
 
 /// One line for each route whose limits cannot be applied.
@@ -43,7 +43,7 @@ fn outside_of_owners(settings: &Settings, script: &ScriptSettings) -> Option<Str
         ScriptSource::App { directory, .. } => directory,
         ScriptSource::Root => return None,
     };
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let real = |path: &Path| deadline::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_within =
         |path: &Path, directory: &Path| path.starts_with(directory) || real(path).starts_with(real(directory));
     let is_permitted = |directory: &Path| is_within(place, directory) || is_within(directory, place);
@@ -104,7 +104,7 @@ fn missing_paths(confinement: &ScriptLimits) -> Vec<String> {
         let seen = root.map_or(path.to_owned(), |root| {
             root.join(path.strip_prefix("/").unwrap_or(path))
         });
-        !seen.exists()
+        deadline::metadata(&seen).is_err_and(|error| !deadline::is_unanswered(&error))
     };
     let missing = paths.filter(|(_, path)| is_missing(path));
     missing

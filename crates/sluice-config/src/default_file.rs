@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use sluice_launch::deadline;
 use sluice_settings::notation::reason;
 
 /// The places where a configuration is looked for.
@@ -17,14 +18,14 @@ const PLACES: [&str; 2] = ["sluice.toml", "/etc/sluice/sluice.toml"];
 pub fn choose_file(named: Option<&Path>) -> Result<PathBuf, String> {
     match named {
         Some(file) => Ok(file.to_owned()),
-        None => find(&PLACES.map(Path::new), rustix::process::geteuid().as_raw()),
+        None => deadline::with_deadline(|| find(&PLACES.map(Path::new), rustix::process::geteuid().as_raw())),
     }
 }
 
 /// The first of these files that exists.
 fn find(places: &[&Path], user: u32) -> Result<PathBuf, String> {
     for file in places {
-        match std::fs::metadata(file) {
+        match deadline::metadata(file) {
             Ok(about) => return check(file, &about, user).map(|()| (*file).to_owned()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => return Err(format!("{}: cannot be read: {}", file.display(), reason(&error))),
@@ -43,8 +44,8 @@ fn check(file: &Path, about: &Metadata, user: u32) -> Result<(), String> {
     let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     let failed = |error: std::io::Error| format!("{}: cannot be read: {}", file.display(), reason(&error));
-    let link = file.symlink_metadata().map_err(failed)?;
-    let holder = directory.metadata().map_err(failed)?;
+    let link = deadline::symlink_metadata(file).map_err(failed)?;
+    let holder = deadline::metadata(directory).map_err(failed)?;
     let shown = file.display();
     for (owner, subject) in [
         (about, "belongs"),

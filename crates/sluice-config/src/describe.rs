@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use sluice_launch::deadline;
 use sluice_settings::rule::CertificateUse;
 use sluice_settings::{
     AccessLog, Action, CacheUse, Convert, Engine, Fallback, ListenAddress, LogLevel, LogTarget, PoolSettings,
@@ -260,10 +261,10 @@ fn describe_files(is_listed: bool) -> &'static str {
 
 /// A directory of scripts, and whether it is still missing.
 pub(super) fn describe_directory(path: &Path, script: &ScriptSettings) -> String {
-    if !script.is_directory_optional || path.is_dir() {
+    if !script.is_directory_optional || deadline::is_dir(path) {
         return path.display().to_string();
     }
-    let why = match path.metadata() {
+    let why = match deadline::metadata(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => format!("cannot be used: {error}"),
         Err(_) => "does not exist yet".to_owned(),
         Ok(_) => "is no directory".to_owned(),

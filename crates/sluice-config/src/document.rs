@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use sluice_launch::deadline;
 use sluice_script::program::python_modules::module_directories;
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
@@ -124,7 +125,7 @@ pub(crate) enum FileKind {
     Other,
     /// The path does not exist: the system's reason.
     Missing(String),
-    /// Permissions hide the path from the user of this process: why, and what to do.
+    /// Permissions hide the path from the user of this process, or its file system does not answer: why, and what to do.
     Denied(String),
 }
 
@@ -466,7 +467,9 @@ impl FileKind {
     }
 
     fn at_path(path: &Path) -> FileKind {
-        match std::fs::metadata(path) {
+        match deadline::metadata(path) {
+            // As one that may not be entered: a server serves the rest.
+            Err(error) if deadline::is_unanswered(&error) => FileKind::Denied(reason(&error)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let denial = permission::denial(path, Use::Enter, &Subject::own());
                 FileKind::Denied(denial.map_or_else(|| reason(&error), |denial| denial.to_string()))

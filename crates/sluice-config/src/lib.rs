@@ -124,7 +124,7 @@ pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Re
         let missing = document.take_missing().into_iter();
         missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
         let denied = document.take_denied().into_iter();
-        denied.for_each(|denied| warn(&format!("{denied}; until then the answer is 503")));
+        denied.for_each(|denied| warn(&format!("{denied}; until that changes the answer is 503")));
         let skipped = document.take_skipped().into_iter();
         skipped.for_each(|skipped| warn(&format!("{skipped}; it is left out until the next reload")));
     })

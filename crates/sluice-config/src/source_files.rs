@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use sluice_launch::deadline;
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
@@ -59,16 +60,16 @@ pub(crate) fn missing_engines(engines: &EngineSettings) -> Vec<String> {
 /// The text of a module, as far as it is needed: applications are short.
 pub(crate) fn read_module(path: &Path) -> Option<String> {
     const BYTES_MAX: u64 = 1 << 20;
-    let mut text = Vec::new();
-    // Neither a FIFO nor a lease is waited for.
-    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblocking)
-        .open(path)
-        .ok()?;
-    file.take(BYTES_MAX).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).into_owned())
+    let asked = path.to_owned();
+    let read = move || {
+        let mut text = Vec::new();
+        // Neither a FIFO nor a lease is waited for.
+        let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(asked)?;
+        file.take(BYTES_MAX).read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    deadline::ask(path, read).ok()
 }
 
 /// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.

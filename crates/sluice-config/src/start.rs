@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use sluice_launch::deadline;
 use sluice_settings::{Action, ScriptSource, Settings, SiteSettings};
 
 use super::describe::{count, describe_directory, describe_log, describe_server_log};
@@ -68,7 +69,7 @@ fn directories(site: &SiteSettings) -> Option<String> {
         match &script.source {
             // `sluice serve` has it in case that it is made.
             ScriptSource::Directory(path) if script.is_directory_optional => {
-                if path.is_dir() {
+                if deadline::is_dir(path) {
                     let _ = write!(described, " and {}", path.display());
                 }
             }

@@ -1,10 +1,10 @@
 //! Warnings: what a valid configuration says and its author probably does not mean. `check` shows them, and a server at its start.
 
 use std::collections::BTreeSet;
-use std::fs::metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use sluice_launch::deadline::metadata;
 use sluice_settings::rule::{AccessUse, CertificateUse};
 use sluice_settings::{
     Action, ClientCertificates, ListenSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,

@@ -19,6 +19,7 @@ use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::Errno;
 use sluice_http::fault::RefusedLink;
 use sluice_http::path_text::{path_of, text_of_path};
+use sluice_launch::deadline;
 use sluice_settings::FollowLinks;
 use sluice_settings::permission::Use;
 use sluice_settings::rule::Wildcard;
@@ -97,13 +98,24 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Opens a directory, now if it exists and may be entered, or else with the first request for which it is so.
+    /// Opens a directory, now if it exists, may be entered and its file system answers, or else with the first request for which it is so.
     ///
     /// # Errors
     /// It is no directory; the administrator's fault.
     pub fn open_or_await(path: &Path) -> io::Result<Directory> {
         use io::ErrorKind::{NotFound, PermissionDenied};
+        // The reader of a configuration has said so then.
+        let is_reported = deadline::silent_paths().iter().any(|silent| silent == path);
         match Directory::open(path) {
+            Err(error) if deadline::is_unanswered(&error) => {
+                if !is_reported {
+                    tracing::warn!(
+                        "directory {}: {error}; until that changes the answer is 503",
+                        path.display()
+                    );
+                }
+                Ok(Directory::new(path))
+            }
             Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => Ok(Directory::new(path)),
             other => other,
         }
@@ -422,6 +434,10 @@ impl Directory {
             && !inside.iter().any(is_script_directory)
             && !place.private.iter().any(|private| place.is_in(inside, private))
             && !place.private_later.iter().any(|link| place.is_in_later(inside, link))
+            && !place
+                .private_unanswered
+                .iter()
+                .any(|other| place.is_in_path(inside, other))
             && !place.withheld_below.iter().any(|file| file.is_at(inside))
     }
 
@@ -430,7 +446,8 @@ impl Directory {
         if leaves_path(real) {
             return false;
         }
-        let is_source = |source: &PathBuf| source.canonicalize().is_ok_and(|source| real.starts_with(source));
+        let is_in = |source: &Path| source.canonicalize().is_ok_and(|source| real.starts_with(source));
+        let is_source = |source: &PathBuf| !leaves_path(source) && is_in(source);
         !is_hidden_outside(real, &place.path)
             && !real.iter().any(is_script_directory)
             && !self.is_withheld_name(real)

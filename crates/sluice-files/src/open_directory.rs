@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode as FileMode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 use sluice_http::path_text::{path_of, text_of_path};
+use sluice_launch::deadline;
 use sluice_settings::permission::{self, Use};
 
 use crate::foreign::file_system::{Share, cached_below, learn, open_below};
@@ -35,6 +36,8 @@ pub(crate) struct OpenDirectory {
     pub(crate) private: Vec<PrivateDirectory>,
     /// Paths of directories whose files will never be served, but which do not exist yet: they may become symbolic links.
     pub(crate) private_later: Vec<PathBuf>,
+    /// The same for those whose file systems did not answer. No request asks whether there is a link.
+    pub(crate) private_unanswered: Vec<PathBuf>,
     /// Files that are never served, by path; by identity `WithheldFiles` knows them.
     pub(crate) withheld_below: Vec<WithheldFile>,
 }
@@ -49,6 +52,12 @@ pub(crate) struct PrivateDirectory {
 
 impl OpenDirectory {
     pub(crate) fn open(path: &Path) -> io::Result<OpenDirectory> {
+        let asked = path.to_owned();
+        deadline::ask(path, move || OpenDirectory::open_answered(&asked))
+    }
+
+    /// Opens a directory, and waits for its file system.
+    fn open_answered(path: &Path) -> io::Result<OpenDirectory> {
         // Before requests need it.
         links::own_descriptors();
         let path = path.canonicalize()?;
@@ -60,6 +69,7 @@ impl OpenDirectory {
             descriptor,
             private: Vec::new(),
             private_later: Vec::new(),
+            private_unanswered: Vec::new(),
             withheld_below: Vec::new(),
         };
         match opened.open_with(".", flags, ResolveFlags::empty()) {
@@ -70,13 +80,16 @@ impl OpenDirectory {
     }
 
     pub(crate) fn withhold(&mut self, other: &Path) {
-        let Ok(real) = other.canonicalize() else {
-            self.private_later.push(real_or_future_path(other));
-            return;
+        let real = match deadline::canonicalize(other) {
+            Ok(real) => real,
+            Err(error) if deadline::is_unanswered(&error) => {
+                return self.private_unanswered.push(real_or_future_path(other));
+            }
+            Err(_) => return self.private_later.push(real_or_future_path(other)),
         };
         if let Ok(inside) = real.strip_prefix(&self.path)
             && !inside.as_os_str().is_empty()
-            && let Ok(metadata) = real.metadata()
+            && let Ok(metadata) = deadline::metadata(&real)
         {
             self.private.push(PrivateDirectory {
                 path: inside.to_owned(),
@@ -198,9 +211,14 @@ impl OpenDirectory {
                 .is_ok_and(|found| (found.st_dev, found.st_ino) == (private.device, private.inode))
     }
 
+    /// Whether a path lies at a path of the whole machine.
+    pub(crate) fn is_in_path(&self, inside: &Path, other: &Path) -> bool {
+        other.strip_prefix(&self.path).is_ok_and(|own| begins_with(inside, own))
+    }
+
     /// Whether a path lies at a path that did not exist, or where the symbolic link leads that was made there.
     pub(crate) fn is_in_later(&self, inside: &Path, link: &Path) -> bool {
-        if link.strip_prefix(&self.path).is_ok_and(|own| begins_with(inside, own)) {
+        if self.is_in_path(inside, link) {
             return true;
         }
         // Most often it is not there.
@@ -221,11 +239,11 @@ impl OpenDirectory {
     }
 }
 
-/// The path without symbolic links; of a path that does not exist, that of its directory with its name.
+/// The path without symbolic links; of a path that does not exist, or whose file system does not answer, that of its directory with its name.
 #[must_use]
 pub fn real_or_future_path(path: &Path) -> PathBuf {
-    let beside = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    let real = path.canonicalize().ok().or_else(beside);
+    let beside = || Some(deadline::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    let real = deadline::canonicalize(path).ok().or_else(beside);
     real.unwrap_or_else(|| path.to_owned())
 }
 

@@ -11,6 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use sluice_launch::deadline;
+
 use crate::foreign::{self, Links};
 
 /// Suffixes of compressed files: a file or name that is withheld, or that of a script, is also withheld with one of these.
@@ -78,7 +80,7 @@ impl WithheldFiles {
     pub fn add_log(&mut self, path: &Path) {
         self.add_names(path, WithheldNames::WithRotated);
         if let Ok(path) = std::path::absolute(path)
-            && path.ancestors().any(Path::is_symlink)
+            && path.ancestors().any(is_symlink)
         {
             self.linked_logs.push(path);
         }
@@ -102,10 +104,10 @@ impl WithheldFiles {
     }
 
     fn add_names(&mut self, path: &Path, names: WithheldNames) {
-        let beside = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-        for path in [beside(path), path.canonicalize().ok()].into_iter().flatten() {
+        let beside = |path: &Path| Some(deadline::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+        for path in [beside(path), deadline::canonicalize(path).ok()].into_iter().flatten() {
             let file = WithheldFile {
-                id: FileId::at(&path),
+                id: deadline::metadata(&path).ok().as_ref().and_then(FileId::of),
                 path,
                 names,
             };
@@ -165,6 +167,10 @@ impl WithheldFile {
                 _ => false,
             }
     }
+}
+
+fn is_symlink(path: &Path) -> bool {
+    deadline::symlink_metadata(path).is_ok_and(|about| about.is_symlink())
 }
 
 /// Whether the rest of a name is the suffix of a compressed file.

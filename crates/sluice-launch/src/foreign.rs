@@ -6,6 +6,7 @@
 //! (`refuse`), receiving them (`received`), and threads for what may wait (`elsewhere`, `user_threads`, `answer`). Not here: who sends what, and what follows from it.
 
 pub(crate) mod answer;
+pub mod deadline;
 pub(crate) mod elsewhere;
 pub(crate) mod option;
 pub(crate) mod received;

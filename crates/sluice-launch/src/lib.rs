@@ -40,9 +40,10 @@ pub use end::pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, re
 pub use end::proc_state::{Observation, ObservedChild, ObservedFile};
 pub use end::session::{Company, Survivors, company, end_session, is_exiting};
 pub use foreign::answer::{Answer, NoAnswer};
+pub use foreign::deadline;
 pub use foreign::elsewhere::{
-    LookupShare, UNKNOWN_USER, begin_elsewhere, close_elsewhere, close_file_elsewhere, do_elsewhere, look_elsewhere,
-    prepare_lookups,
+    LookupShare, UNKNOWN_USER, begin_elsewhere, close_elsewhere, close_file_elsewhere, do_elsewhere, is_any_elsewhere,
+    look_elsewhere, prepare_lookups,
 };
 pub use foreign::received::{ForeignDescriptors, Received, close_socket_elsewhere, receive};
 pub use foreign::refuse::{Passing, passing, refuse_descriptors};

@@ -19,6 +19,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
+use sluice_launch::deadline;
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
@@ -329,6 +330,12 @@ impl Sink {
 /// Opens a file for appending; creates it, for its owner and group only, because lines of scripts and addresses of clients are not
 /// for every user. Does not wait for a program that reads a FIFO.
 fn open_append(path: &Path) -> io::Result<File> {
+    let asked = path.to_owned();
+    deadline::ask(path, move || open_answered(&asked))
+}
+
+/// Opens a file as `open_append` does, and waits for its file system.
+fn open_answered(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let mut options = OpenOptions::new();
     options.append(true).mode(NEW_FILE_MODE).custom_flags(flags);

@@ -4,6 +4,7 @@
 //! and an added one gets a new one. Here: the numbers, and handing listeners to the workers. Not here: binding and accepting
 //! (`listener`).
 
+use sluice_launch::deadline;
 use sluice_settings::{ListenAddress, ListenSettings, Settings};
 use tokio::sync::{mpsc, watch};
 
@@ -167,7 +168,7 @@ impl Addresses {
 
     /// Removes the files of unix sockets.
     pub fn remove_files(&mut self) {
-        self.files.clear();
+        deadline::with_deadline(|| self.files.clear());
     }
 }
 
@@ -209,7 +210,14 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Bound>, String> {
 /// # Errors
 /// The same as for `bind_all`.
 pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
-    listener::bind(listen, workers).map_err(|error| {
+    let bound = match listen.address.path() {
+        None => listener::bind(listen, workers),
+        Some(path) => {
+            let listen = listen.clone();
+            deadline::ask(path, move || listener::bind(&listen, workers))
+        }
+    };
+    bound.map_err(|error| {
         let hint = bind_hint(&listen.address, &error);
         format!("listen on {}: {error}{hint}", listen.address)
     })

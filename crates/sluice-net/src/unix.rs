@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags};
-use sluice_launch::refuse_descriptors;
+use sluice_launch::{deadline, refuse_descriptors};
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -159,9 +159,13 @@ fn other(text: &str) -> io::Error {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|now| now == self.identity)
-            && let Err(error) = fs::remove_file(&self.path)
-        {
+        // A server that ends does not wait for a directory that somebody holds: the next one removes a file on which nobody listens.
+        let (path, own) = (self.path.clone(), self.identity);
+        let remove = move || match identity(&path).is_ok_and(|now| now == own) {
+            true => fs::remove_file(&path),
+            false => Ok(()),
+        };
+        if let Err(error) = deadline::with_deadline(|| deadline::ask(&self.path, remove)) {
             tracing::warn!("socket {}: {error}", self.path.display());
         }
         if let Some(socket) = self.socket.take() {

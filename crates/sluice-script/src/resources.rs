@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::stored_body::BodyStorage;
-use sluice_launch::UNKNOWN_USER;
+use sluice_launch::{UNKNOWN_USER, deadline};
 use sluice_membuf::{Budget, OverBudget, Segment, memory_total_bytes};
 use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
@@ -90,7 +90,8 @@ impl Resources {
                 ),
             )
         };
-        tempfile::tempfile_in(directory).map(drop).map_err(refuse)
+        let asked = directory.clone();
+        deadline::ask(directory, move || tempfile::tempfile_in(asked).map(drop)).map_err(refuse)
     }
 
     /// Sets the bounds of other settings. What exceeds them remains until it is released.

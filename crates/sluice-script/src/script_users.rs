@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use sluice_launch::{NamedUser, OwnerPolicy, ScriptUsers};
+use sluice_launch::{NamedUser, OwnerPolicy, ScriptUsers, deadline};
 use sluice_settings::{OwnerSettings, ScriptUserSettings};
 
 pub use crate::process::default_environment::search_path_of_another_user;
@@ -43,7 +43,7 @@ fn owner_policy(owners: &OwnerSettings) -> OwnerPolicy {
 /// A directory as it is written, and without links: a script may be known by either path.
 pub(crate) fn spellings(directory: &Path) -> Vec<CString> {
     let mut paths = vec![directory.to_owned()];
-    paths.extend(directory.canonicalize().ok().filter(|path| path != directory));
+    paths.extend(deadline::canonicalize(directory).ok().filter(|path| path != directory));
     paths.iter().filter_map(|path| c_string(path)).collect()
 }
 

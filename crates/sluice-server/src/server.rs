@@ -15,7 +15,7 @@ use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
-use sluice_launch::RemoteLauncher;
+use sluice_launch::{RemoteLauncher, deadline};
 use sluice_log::{Log, LogSource};
 use sluice_net::certificate_facts::certificate_facts;
 use sluice_net::client_counts::ClientCounts;
@@ -499,7 +499,15 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, 
 /// # Errors
 /// As for `check`.
 pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<ExposedPrograms>, StartError> {
-    Ok(exposed_programs::search(&open_without_logs(settings)?, entries_max))
+    let config = open_without_logs(settings)?;
+    let Some(place) = config
+        .sites()
+        .find_map(|site| Some(site.root.as_ref()?.path().to_owned()))
+    else {
+        return Ok(exposed_programs::search(&config, entries_max));
+    };
+    let searched = deadline::ask(&place, move || Ok(exposed_programs::search(&config, entries_max)));
+    searched.map_err(|error| StartError(error.to_string()))
 }
 
 /// Logs what the administrator may want to know of a configuration that is in force.

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use sluice_launch::{Credentials, group_by_name, own_user};
+use sluice_launch::{Credentials, deadline, group_by_name, own_user};
 
 use crate::User;
 
@@ -170,12 +170,14 @@ impl Class {
 /// exist.
 #[must_use]
 pub fn denial(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
-    // Symbolic links may lead through other directories.
-    let real = path.canonicalize().ok().filter(|real| real != path);
-    [Some(path), real.as_deref()]
-        .into_iter()
-        .flatten()
-        .find_map(|path| denial_on(path, wanted, subject))
+    let (asked, subject) = (path.to_owned(), subject.clone());
+    let look = move || {
+        // Symbolic links may lead through other directories.
+        let real = asked.canonicalize().ok().filter(|real| *real != asked);
+        let mut paths = [Some(asked.as_path()), real.as_deref()].into_iter().flatten();
+        Ok(paths.find_map(|path| denial_on(path, wanted, &subject)))
+    };
+    deadline::ask(path, look).ok().flatten()
 }
 
 /// Whether the permission bits of a file let a user use it, so that nothing else need be asked.
@@ -224,13 +226,17 @@ fn denial_on(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
 /// Whether the permissions let a user use a path that exists. False also where an access control list decides, because it is not judged.
 #[must_use]
 pub fn is_permitted(path: &Path, wanted: Use, subject: &Subject) -> bool {
-    let Ok(real) = path.canonicalize() else { return false };
-    let Ok(about) = metadata(&real) else { return false };
-    let is_reached = real
-        .ancestors()
-        .skip(1)
-        .all(|way| metadata(way).is_ok_and(|about| subject.may(way, &about, Use::Enter) == Some(true)));
-    is_reached && subject.may(&real, &about, wanted) == Some(true)
+    let (asked, subject) = (path.to_owned(), subject.clone());
+    let look = move || {
+        let real = asked.canonicalize()?;
+        let about = metadata(&real)?;
+        let is_reached = real
+            .ancestors()
+            .skip(1)
+            .all(|way| metadata(way).is_ok_and(|about| subject.may(way, &about, Use::Enter) == Some(true)));
+        Ok(is_reached && subject.may(&real, &about, wanted) == Some(true))
+    };
+    deadline::ask(path, look).unwrap_or(false)
 }
 
 impl Denial {

@@ -145,6 +145,7 @@ impl Settings {
         let mut users = ScriptUserSettings {
             usual: self.users.scripts.clone().or_else(|| self.users.server.clone()),
             owners: self.users.owners.clone(),
+            silent: self.source.silent(),
             ..ScriptUserSettings::default()
         };
         for site in &self.sites {

@@ -8,6 +8,7 @@
 //! ```
 //! The server process reads its settings with the code that the supervisor has read them with, and gets the same bytes: it needs no
 //! permission for keys and secrets, and a file that changes in between does no harm. A file that is not in the bundle is read from the disk.
+//! Its file system may answer nothing: whoever reads a configuration does so with a deadline (`sluice_launch::deadline`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +18,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluice_launch::deadline;
+
 use crate::permission::{self, Use};
 
 /// The first bytes of an encoded bundle. The number changes with the format.
 const MAGIC: &[u8] = b"sluice bundle 1\n";
+
+/// The name, in a bundle, of the list of what did not answer. No directory has it, because the paths of directories are absolute.
+const SILENT: &str = "silent:";
 
 /// Where the files of settings are read. Clones share what is recorded.
 #[derive(Clone, Default)]
@@ -82,6 +88,21 @@ impl Source {
         }
     }
 
+    /// Notes that the file systems of these paths do not answer, if the source records.
+    pub fn note_silent(&self, paths: &[PathBuf]) {
+        self.record(|bundle| bundle.note_silent(paths));
+    }
+
+    /// The paths whose file systems did not answer when the files were read.
+    #[must_use]
+    pub fn silent(&self) -> Vec<PathBuf> {
+        match self.0.as_deref() {
+            Some(Files::Recorded(bundle)) => bundle.lock().unwrap_or_else(PoisonError::into_inner).silent(),
+            Some(Files::Given(bundle)) => bundle.silent(),
+            None => Vec::new(),
+        }
+    }
+
     /// Whether a bundle has this file.
     #[must_use]
     pub fn has(&self, path: &Path) -> bool {
@@ -91,16 +112,21 @@ impl Source {
     /// The content of a file. `None` if it has more bytes than `bytes_max`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or its file system does not answer.
     pub fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
         if let Some(Files::Given(bundle)) = self.0.as_deref()
             && let Some(content) = bundle.files.get(path)
         {
             return Ok((content.len() as u64 <= bytes_max).then(|| content.clone()));
         }
-        let mut content = Vec::new();
-        let opened = File::open(path).map_err(|error| permission::explained(path, Use::Read, error));
-        opened?.take(bytes_max + 1).read_to_end(&mut content)?;
+        let asked = path.to_owned();
+        let read = move || {
+            let mut content = Vec::new();
+            let opened = File::open(&asked).map_err(|error| permission::explained(&asked, Use::Read, error));
+            opened?.take(bytes_max + 1).read_to_end(&mut content)?;
+            Ok(content)
+        };
+        let content = deadline::ask(path, read)?;
         if content.len() as u64 > bytes_max {
             return Ok(None);
         }
@@ -132,10 +158,14 @@ impl Source {
         {
             return Ok(names.clone());
         }
-        let mut names = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
-        }
+        let asked = directory.to_owned();
+        let read = move || {
+            let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+            fs::read_dir(asked)?
+                .map(|entry| entry.map(name))
+                .collect::<io::Result<Vec<_>>>()
+        };
+        let names = deadline::ask(directory, read)?;
         self.record(|bundle| drop(bundle.directories.insert(directory.to_owned(), names.clone())));
         Ok(names)
     }
@@ -148,6 +178,19 @@ impl Source {
 }
 
 impl Bundle {
+    /// The paths whose file systems did not answer when the configuration was read.
+    #[must_use]
+    pub fn silent(&self) -> Vec<PathBuf> {
+        let list = self.directories.get(Path::new(SILENT));
+        list.into_iter().flatten().map(PathBuf::from).collect()
+    }
+
+    /// Notes the paths whose file systems did not answer. One that is not UTF-8 is left out.
+    fn note_silent(&mut self, paths: &[PathBuf]) {
+        let paths = paths.iter().filter_map(|path| path.to_str().map(str::to_owned));
+        self.directories.insert(PathBuf::from(SILENT), paths.collect());
+    }
+
     /// Takes the files of a later reading instead of its own.
     pub fn update(&mut self, later: Bundle) {
         self.files.extend(later.files);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_http::escape::escaped_lines;
+use sluice_launch::deadline;
 use sluice_settings::notation;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::rule::CertificateUse;
@@ -420,7 +421,7 @@ impl Serve {
     /// One line about a directory that does not exist; the user's to fix.
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let shown = self.directory.display();
-        let about = std::fs::metadata(&self.directory)
+        let about = deadline::metadata(&self.directory)
             .map_err(|error| format!("cannot serve {shown}: {}", notation::reason(&error)))?;
         if !about.is_dir() {
             return Err(format!(

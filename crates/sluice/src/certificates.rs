@@ -1,12 +1,13 @@
 //! Certificate and key files: noticing changes, and making a self-signed pair for local use.
 
-use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use sluice_launch::{Answer, LookupShare, deadline, look_elsewhere};
 use sluice_settings::source::Source;
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
@@ -16,6 +17,9 @@ use tokio::time::Instant;
 /// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
 /// system, for a few system calls.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long a check of the files may take: another one follows.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of a file at most: revocation lists are large.
 const BYTES_MAX: u64 = 32 << 20;
@@ -32,12 +36,20 @@ type Stamp = Option<(u64, u64, i64, i64, u64)>;
 /// The certificate and key files of a server, as of the last check.
 #[derive(Default)]
 pub(crate) struct Certificates {
-    files: Vec<PathBuf>,
+    files: Arc<[PathBuf]>,
     seen: Vec<Stamp>,
     /// Some have changed, perhaps not all of them yet: the next check decides.
     is_settling: bool,
     /// When the files are checked next. `None` before the first wait for that.
     due: Option<Instant>,
+    look: Option<Look>,
+}
+
+/// A check of the files that a thread is making.
+struct Look {
+    answer: Answer<Vec<Stamp>>,
+    /// When it is given up.
+    until: Instant,
 }
 
 impl Certificates {
@@ -62,15 +74,16 @@ impl Certificates {
         }
         Certificates {
             seen: files.iter().map(stamp).collect(),
-            files,
+            files: files.into(),
             is_settling: false,
             due: None,
+            look: None,
         }
     }
 
     /// Reads the files into a source that records them. What cannot be read is reported by who uses it.
     pub(crate) fn record(&self, source: &Source) {
-        for file in &self.files {
+        for file in &*self.files {
             let _ = source.read(file, BYTES_MAX);
         }
     }
@@ -86,8 +99,14 @@ impl Certificates {
             if Instant::now() < due {
                 tokio::time::sleep_until(due).await;
             }
-            self.due = None;
-            let now: Vec<Stamp> = self.files.iter().map(stamp).collect();
+            let look = self.look.get_or_insert_with(|| Look::begin(&self.files));
+            let now = tokio::select! {
+                now = &mut look.answer => now.ok(),
+                () = tokio::time::sleep_until(look.until) => None,
+            };
+            (self.due, self.look) = (None, None);
+            // Without an answer nothing is known to have changed.
+            let Some(now) = now else { continue };
             let is_new = now != self.seen;
             self.seen = now;
             if self.is_settling && !is_new {
@@ -99,13 +118,23 @@ impl Certificates {
     }
 }
 
+impl Look {
+    fn begin(files: &Arc<[PathBuf]>) -> Look {
+        let files = Arc::clone(files);
+        Look {
+            answer: look_elsewhere(LookupShare::CERTIFICATES, move || files.iter().map(stamp).collect()),
+            until: Instant::now() + LOOK_TIMEOUT,
+        }
+    }
+}
+
 /// The files of authorities of client certificates.
 fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
     std::iter::once(&authorities.certificates).chain(&authorities.revocation_lists)
 }
 
 fn stamp(file: &PathBuf) -> Stamp {
-    let about = fs::metadata(file).ok()?;
+    let about = deadline::metadata(file).ok()?;
     Some((
         about.dev(),
         about.ino(),
@@ -191,23 +220,30 @@ mod tests {
         let _entered = runtime.enter();
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut certificates = Certificates {
-            files: vec![file.path().to_owned()],
+            files: vec![file.path().to_owned()].into(),
             seen: vec![stamp(&file.path().to_owned())],
             ..Certificates::default()
         };
         assert!(!have_changed(&mut certificates));
         let due = certificates.due.unwrap();
-        fs::write(file.path(), "new").unwrap();
+        std::fs::write(file.path(), "new").unwrap();
         for _ in 0..3 {
             assert!(!have_changed(&mut certificates));
             assert_eq!(certificates.due, Some(due));
         }
         // The first check notices the change, the second one that nothing has changed since.
-        certificates.due = Some(Instant::now());
-        assert!(!have_changed(&mut certificates));
-        assert!(certificates.due.unwrap() > due);
-        certificates.due = Some(Instant::now());
-        assert!(have_changed(&mut certificates));
+        let mut check = || {
+            certificates.due = Some(Instant::now());
+            loop {
+                let have_changed = have_changed(&mut certificates);
+                if have_changed || certificates.look.is_none() {
+                    return (have_changed, certificates.due.is_some_and(|next| next > due));
+                }
+                std::thread::yield_now();
+            }
+        };
+        assert_eq!(check(), (false, true));
+        assert_eq!(check(), (true, false));
     }
 
     #[test]

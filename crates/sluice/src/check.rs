@@ -4,11 +4,11 @@
 //! (`explain`).
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use serde::Serialize;
 use sluice_config::{Mistake, ServerUsers};
 use sluice_http::escape::escaped_lines;
+use sluice_launch::deadline;
 use sluice_net::certificate_facts::uncovered_hosts;
 use sluice_settings::permission::Subject;
 use sluice_settings::{ControlSocket, Settings, User};
@@ -42,8 +42,15 @@ struct Found {
 }
 
 /// Checks a configuration, or explains what would happen to a request.
-pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
+///
+/// Returns whether it is valid, or the request is served.
+pub(crate) fn run(check: &Check) -> Result<bool, String> {
     let file = &check.config.path()?;
+    // A file system of the configuration may not answer.
+    deadline::with_deadline(|| run_with_deadline(check, file))
+}
+
+fn run_with_deadline(check: &Check, file: &Path) -> Result<bool, String> {
     if let Some(url) = &check.explain.url {
         return explain_request(check, file, url);
     }
@@ -58,7 +65,7 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
     if !check.quiet {
         print(&escaped_lines(&found.description))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
 fn lines(mistakes: &[Mistake]) -> String {
@@ -135,9 +142,7 @@ fn owner_of_socket(control: &ControlSocket) -> Option<Subject> {
     let ControlSocket::Path(socket) = control else {
         return None;
     };
-    let about = socket
-        .metadata()
-        .or_else(|_| socket.parent().unwrap_or(socket).metadata());
+    let about = deadline::metadata(socket).or_else(|_| deadline::metadata(socket.parent().unwrap_or(socket)));
     let about = about.ok().filter(|about| about.uid() != 0)?;
     let user = sluice_config::parse_user(&about.uid().to_string())
         // Without an account.
@@ -145,7 +150,7 @@ fn owner_of_socket(control: &ControlSocket) -> Option<Subject> {
     user.ok().as_ref().map(Subject::of)
 }
 
-fn print_json(file: &Path, found: Result<Found, Vec<Mistake>>) -> Result<ExitCode, String> {
+fn print_json(file: &Path, found: Result<Found, Vec<Mistake>>) -> Result<bool, String> {
     let (mistakes, warnings, description) = match found {
         Ok(found) => (Vec::new(), found.warnings, found.description),
         Err(mistakes) => (mistakes, Vec::new(), String::new()),
@@ -166,13 +171,10 @@ fn print_json(file: &Path, found: Result<Found, Vec<Mistake>>) -> Result<ExitCod
     };
     let text = serde_json::to_string(&outcome).map_err(|error| format!("the result as JSON: {error}"))?;
     print(&format!("{text}\n"))?;
-    Ok(match outcome.valid {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(outcome.valid)
 }
 
-fn explain_request(check: &Check, file: &Path, url: &str) -> Result<ExitCode, String> {
+fn explain_request(check: &Check, file: &Path, url: &str) -> Result<bool, String> {
     let settings = sluice_config::load(file).map_err(|errors| errors.to_string())?;
     let question = explain::question(&check.explain, url)?;
     // Warnings about the files are for `check` alone: here they would stand between the lines of the answer.
@@ -182,8 +184,5 @@ fn explain_request(check: &Check, file: &Path, url: &str) -> Result<ExitCode, St
     });
     let explanation = explanation.map_err(|error| error.to_string())?;
     print(&explain::render(&question, &explanation))?;
-    Ok(match explanation.is_served() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(explanation.is_served())
 }

@@ -6,9 +6,10 @@
 //! (`sluice_server`), and the search for programs.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
+use sluice_launch::deadline;
 use sluice_server::ExposedPrograms;
 use sluice_settings::Settings;
 
@@ -55,14 +56,9 @@ fn describe(programs: &ExposedPrograms, advice: &str) -> String {
 
 /// A warning about files at the top of a directory that is served; `None` if there are none. `own_log` is not sent.
 pub(crate) fn warning(directory: &Path, own_log: Option<&Path>) -> Option<String> {
-    let entries = std::fs::read_dir(directory).ok()?.take(ENTRIES_MAX).flatten();
-    let files = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file() && Some(path.as_path()) != own_log);
-    let exposed = files.filter(|path| is_private(path));
-    let mut names: Vec<String> = exposed
-        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-        .collect();
+    let (asked, own_log) = (directory.to_owned(), own_log.map(Path::to_owned));
+    let look = move || private_names(&asked, own_log.as_deref());
+    let mut names = deadline::ask(directory, look).ok()?;
     if names.is_empty() {
         return None;
     }
@@ -77,6 +73,17 @@ pub(crate) fn warning(directory: &Path, own_log: Option<&Path>) -> Option<String
         names.join(", "),
         directory.display()
     ))
+}
+
+/// The names of the files at the top of a directory that are probably private.
+fn private_names(directory: &Path, own_log: Option<&Path>) -> io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(directory)?.take(ENTRIES_MAX).flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file() && Some(path.as_path()) != own_log);
+    let exposed = files.filter(|path| is_private(path));
+    let names = exposed.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    Ok(names.collect())
 }
 
 fn is_private(path: &Path) -> bool {

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Resource, getrlimit};
-use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth};
+use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth, ScriptUsers, deadline};
 use sluice_script::script_users;
+use sluice_settings::ScriptUserSettings;
 
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{FromLauncher, ToLauncher};
@@ -52,7 +53,7 @@ async fn serve() -> Result<ExitCode, String> {
     let users = Arc::new(CurrentUsers::default());
     // Before it is raised: that of scripts whose route names none.
     let open_files_max = getrlimit(Resource::Nofile).current;
-    users.set(script_users::policy(&plan.users, open_files_max));
+    users.set(policy(&plan.users, open_files_max));
     let policy = Arc::clone(&users);
     // The policy comes from the supervisor, never from the server process.
     let preparing = tokio::task::spawn_blocking(move || plan.prepare(socket, policy));
@@ -75,11 +76,19 @@ async fn serve() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The policy for users and programs. The file system of a directory of scripts may not answer: then it is not asked for.
+fn policy(settings: &ScriptUserSettings, open_files_max: Option<u64>) -> ScriptUsers {
+    deadline::with_deadline(|| {
+        deadline::assume_silence(&settings.silent);
+        script_users::policy(settings, open_files_max)
+    })
+}
+
 /// Obeys the supervisor until its end, or until it has the launcher end.
 async fn obey(channel: &mut Channel, users: &CurrentUsers, open_files_max: Option<u64>, health: &LauncherHealth) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {
-            ToLauncher::Users(settings) => users.set(script_users::policy(&settings, open_files_max)),
+            ToLauncher::Users(settings) => users.set(policy(&settings, open_files_max)),
             // The supervisor replaces a launcher that does not answer.
             ToLauncher::Ask if !health.is_steady() => {
                 tracing::error!("launcher: starts of scripts hang, and nothing ends them");

@@ -4,7 +4,6 @@
 //! makes, renames or removes a file in it waits then, and no signal ends that. Here: the thread, and how long somebody waits for it. Not here: the
 //! opening (`sluice_log`), and the files that root makes (`supervisor::files`).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sluice_launch::{LookupShare, look_elsewhere};
@@ -13,23 +12,9 @@ use tokio::time::sleep;
 /// How long a command waits. A disk that is busy answers in this time.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Operations that run.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-
 /// Does something with files of logs on another thread, which goes on with it if nobody waits any longer. `None` if it is not done after some seconds, or not begun because
 /// earlier ones wait.
 pub(crate) async fn do_elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let done = look_elsewhere(LookupShare::LOGS, move || {
-        // Relaxed: the count publishes no other data.
-        RUNNING.fetch_add(1, Ordering::Relaxed);
-        let result = work();
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
-        result
-    });
+    let done = look_elsewhere(LookupShare::LOGS, work);
     done.within(sleep(TIMEOUT)).await.ok()
-}
-
-/// Whether a thread of this process waits for a directory of logs. execve(2) would wait for it, too.
-pub(crate) fn is_waiting() -> bool {
-    RUNNING.load(Ordering::Relaxed) > 0
 }

@@ -6,6 +6,7 @@
 mod arguments;
 mod certificates;
 mod check;
+mod check_process;
 mod control;
 mod demo;
 mod explain;
@@ -66,6 +67,8 @@ fn main() -> ExitCode {
     match role.as_deref() {
         Some(supervisor::SERVER_NAME) => return end(server_role::run_supervised(&logger), logger),
         Some(launcher_role::LAUNCHER_NAME) => return end(launcher_role::run(), logger),
+        Some(check_process::CHECK_NAME) => return check(logger),
+        Some(supervisor::READER_NAME) => return end(supervisor::run_reader(), logger),
         Some(supervisor::TRIAL_NAME) => return end(server_role::run_trial(supervisor::check_left), logger),
         _ => {}
     }
@@ -118,12 +121,20 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
     let done = match command {
         Command::Serve(serve) => {
             refuse_root(serve.allow_root)?;
-            let settings = serve.settings()?;
-            serve.warn(&settings);
+            let settings = sluice_launch::deadline::with_deadline(|| {
+                let settings = serve.settings()?;
+                serve.warn(&settings);
+                Ok::<_, String>(settings)
+            })?;
             server_role::run(settings, logger)
         }
         Command::Run(run) => supervisor::run(run.config.path()?, run.allow_root, passed, logger),
-        Command::Check(check) => return check::run(&check),
+        Command::Check(check) => {
+            if let Some(code) = check_process::run() {
+                return Ok(code);
+            }
+            return check::run(&check).map(exit_code);
+        }
         Command::Demo(demo) => {
             refuse_root(demo.allow_root || demo.is_local())?;
             let site = demo::Site::unpack(demo.sdk()?)?;
@@ -150,10 +161,28 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
     done.map(|()| ExitCode::SUCCESS)
 }
 
+/// Checks a configuration in a process that may be lost, and says what has come of it.
+fn check(logger: Logger) -> ExitCode {
+    let result = match arguments::parse().command {
+        Command::Check(check) => check::run(&check),
+        _ => Err("this is started by `sluice check`, not by hand".to_owned()),
+    };
+    let is_valid = matches!(result, Ok(true));
+    let code = end(result.map(exit_code), logger);
+    check_process::say(is_valid);
+    code
+}
+
+fn exit_code(is_done: bool) -> ExitCode {
+    match is_done {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
 /// Gives a command to a running server.
 fn ask(command: &Order, options: &CommandOptions) -> Result<ExitCode, String> {
-    let is_done = client::run(command, options, CALLER)?;
-    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    client::run(command, options, CALLER).map(exit_code)
 }
 
 /// Refuses to run a server as root without consent, because there is no change of user.

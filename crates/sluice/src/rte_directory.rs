@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sluice_launch::deadline;
 use sluice_settings::{Action, Engine, EngineSettings, RouteSettings, ScriptSettings, ScriptSource, Settings};
 
 /// The paths of the route.
@@ -37,11 +38,13 @@ fn missing_engines(script: &ScriptSettings) -> Vec<String> {
     let ScriptSource::Directory(directory) = &script.source else {
         return Vec::new();
     };
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let names: Vec<_> = entries
-        .take(NAMES_MAX)
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let asked = directory.clone();
+    let names = deadline::ask(directory, move || {
+        let entries = std::fs::read_dir(asked)?.flatten().take(NAMES_MAX);
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Ok(names.collect::<Vec<_>>())
+    });
+    let names = names.unwrap_or_default();
     let is_used = |suffix: &str| names.iter().any(|name| name.ends_with(suffix));
     let used = ENGINES.into_iter().filter(|(suffix, _)| is_used(suffix));
     let missing = used.flat_map(|(_, engine)| {

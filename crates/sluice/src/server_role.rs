@@ -24,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sluice_launch::deadline;
 use sluice_report::command::{Command, ServerReport};
 use sluice_report::scripts::Scripts;
 use sluice_server::Server;
@@ -59,8 +60,12 @@ pub(crate) fn run(settings: Settings, logger: &Logger) -> Result<(), String> {
     run_to_end(async {
         // Before the server, so that no signal is lost while it starts.
         let signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
-        let server = Server::start(&settings).map_err(|error| error.to_string())?;
-        let control = Control::listen(&settings.control, server.watches())?;
+        // A file system of the configuration may not answer.
+        let (server, control) = deadline::with_deadline(|| {
+            let server = Server::start(&settings).map_err(|error| error.to_string())?;
+            let control = Control::listen(&settings.control, server.watches())?;
+            Ok::<_, String>((server, control))
+        })?;
         Role::new(server, settings, None, logger).serve(signals, control).await
     })
 }
@@ -138,9 +143,13 @@ impl<'a> Role<'a> {
         }
         self.server
             .show_server_log(self.logger.source(&self.started.server_log));
-        self.server
-            .describe(sluice_config::report(&listened(&self.started, &self.server)));
-        announce(&self.started, &self.server, self.pid());
+        // Warnings ask for files.
+        deadline::with_deadline(|| {
+            deadline::expect_silence(&self.started.source.silent());
+            self.server
+                .describe(sluice_config::report(&listened(&self.started, &self.server)));
+            announce(&self.started, &self.server, self.pid());
+        });
         self.logger.started();
         let mut certificates_due = tokio::time::interval(CERTIFICATES_INTERVAL);
         let end = loop {
@@ -330,7 +339,7 @@ impl<'a> Role<'a> {
     /// Replaces the script processes: there is no configuration to read again.
     fn restart_scripts(&self, report: &mut Report) {
         // A module that a script has loaded may have changed, which no check of the script's file finds.
-        match self.server.restart_scripts(&self.started) {
+        match deadline::with_deadline(|| self.server.restart_scripts(&self.started)) {
             Ok(()) => report.info("idle script processes have ended, busy ones end after their reply"),
             Err(error) => report.fail(&format!("{error}; nothing has changed")),
         }

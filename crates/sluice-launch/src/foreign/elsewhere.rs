@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::foreign::answer::Answer;
+use crate::foreign::deadline;
 use crate::foreign::option::{NO_LINGER, set_option};
 use crate::foreign::user_threads::{Bounds, Operation, UserThreads};
 
@@ -65,6 +66,9 @@ impl LookupShare {
 
     /// The share of the files of logs.
     pub const LOGS: LookupShare = LookupShare::Foreign(u64::MAX);
+
+    /// The share of looks whether certificates have changed.
+    pub const CERTIFICATES: LookupShare = LookupShare::Foreign(u64::MAX - 2);
 
     /// The share of reads about the server's own processes below /proc.
     pub const PROCESSES: LookupShare = LookupShare::Foreign(u64::MAX - 1);
@@ -141,6 +145,15 @@ pub fn look_elsewhere<T: Send + 'static>(
 pub fn begin_elsewhere(share: LookupShare, operation: impl FnOnce() + Send + 'static) {
     // Dropping it closes nothing: it has not been begun.
     drop(share.threads().begin(share.number(), Box::new(operation)));
+}
+
+/// Whether an operation runs on a thread that may be lost. execve(2) waits for each thread of a process.
+#[must_use]
+pub fn is_any_elsewhere() -> bool {
+    deadline::is_busy()
+        || [&CLOSING, &LOOKING, &LOOKING_LOCALLY]
+            .iter()
+            .any(|threads| threads.is_busy())
 }
 
 /// Starts threads for lookups in directories of local file systems that stay, because the system may refuse new ones later.

@@ -125,6 +125,11 @@ impl UserThreads {
         self.0.see_to_threads(self.0.lock());
     }
 
+    /// Whether any operation runs.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.0.lock().shares.values().any(|held| held.running > 0)
+    }
+
     /// The operations of a share that run or wait.
     #[cfg(test)]
     pub(crate) fn held(&self, share: u64) -> usize {

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sluice_launch::deadline;
 use sluice_settings::{Engine, EngineSettings};
 
 use crate::program::search_path::find_program;
@@ -17,10 +18,10 @@ pub fn module_directories(settings: &EngineSettings) -> Vec<PathBuf> {
         return Vec::new();
     }
     let Some(virtualenv) = &settings.virtualenv else {
-        let python = find_program("python3").and_then(|python| python.canonicalize().ok());
+        let python = find_program("python3").and_then(|python| deadline::canonicalize(&python).ok());
         return python.map_or_else(Vec::new, |python| of_interpreter(&python));
     };
-    let python = virtualenv.join("bin/python").canonicalize().unwrap_or_default();
+    let python = deadline::canonicalize(&virtualenv.join("bin/python")).unwrap_or_default();
     let mut directories = below(virtualenv, &python);
     if has_system_modules(virtualenv) {
         directories.extend(of_interpreter(&python));
@@ -55,15 +56,24 @@ fn versions_in(library: &Path) -> Vec<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with("python3."))
     };
-    let entries = fs::read_dir(library).into_iter().flatten().flatten();
-    let mut versions: Vec<_> = entries.map(|entry| entry.path()).filter(is_version).collect();
+    let asked = library.to_owned();
+    let entries = move || {
+        Ok(fs::read_dir(asked)?
+            .flatten()
+            .map(|entry| entry.path())
+            .collect::<Vec<_>>())
+    };
+    let entries = deadline::ask(library, entries).unwrap_or_default();
+    let mut versions: Vec<_> = entries.into_iter().filter(is_version).collect();
     versions.sort();
     versions
 }
 
 /// Whether a virtual environment has the modules of its interpreter, too.
 fn has_system_modules(virtualenv: &Path) -> bool {
-    let text = fs::read_to_string(virtualenv.join("pyvenv.cfg")).unwrap_or_default();
+    let file = virtualenv.join("pyvenv.cfg");
+    let asked = file.clone();
+    let text = deadline::ask(&file, move || fs::read_to_string(asked)).unwrap_or_default();
     let mut settings = text.lines().filter_map(|line| line.split_once('='));
     settings
         .any(|(name, value)| name.trim() == "include-system-site-packages" && value.trim().eq_ignore_ascii_case("true"))

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use sluice_launch::deadline;
+
 /// The directories of an installed server, beside those that are found from the program.
 const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
 
@@ -13,7 +15,9 @@ const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"]
 /// # Errors
 /// None of them exists, in none of these directories.
 pub(crate) fn find(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
-    let found = possible_files(sdk, names).into_iter().find(|path| path.is_file());
+    let found = possible_files(sdk, names)
+        .into_iter()
+        .find(|path| deadline::is_file(path));
     found.ok_or_else(|| searched(sdk))
 }
 

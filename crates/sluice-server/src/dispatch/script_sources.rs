@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::directory::{Directory, Program, real_or_future_path, without_coding};
 use sluice_http::path_text::text_of_path;
+use sluice_launch::deadline;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::Pattern;
 use sluice_settings::{Action, Engine, ScriptSettings, ScriptSource, Settings, SiteSettings, suffix_of};
@@ -59,7 +60,7 @@ impl ScriptSources {
         for source in &self.paths {
             directory.withhold(&source.path);
             // Of a script directory that a route also serves files of, the files are sent that are no scripts.
-            if source.path.canonicalize().is_ok_and(|path| path == directory.path()) {
+            if real_or_future_path(&source.path) == directory.path() {
                 directory.withhold_executables();
                 let (suffixes, is_any_file) = (source.suffixes.clone(), source.is_any_file);
                 directory.withhold_programs(Box::new(move |path| is_any_file || is_source(path, &suffixes)));
@@ -87,7 +88,10 @@ impl ScriptSources {
     }
 
     fn check_send_files(&self, settings: &Settings) -> Result<(), OpenError> {
-        let paths = self.paths.iter().filter_map(|source| source.path.canonicalize().ok());
+        let paths = self
+            .paths
+            .iter()
+            .filter_map(|source| deadline::canonicalize(&source.path).ok());
         let paths: Vec<_> = paths.collect();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
             let Some(script) = route.action.script() else {
@@ -95,7 +99,7 @@ impl ScriptSources {
             };
             for directory in script.send_files.values() {
                 let is_source = |directory: PathBuf| paths.iter().any(|path| directory.starts_with(path));
-                if directory.canonicalize().is_ok_and(is_source) {
+                if deadline::canonicalize(directory).is_ok_and(is_source) {
                     let text = format!(
                         "send_files: {} is a directory of scripts, whose text is never sent: choose another",
                         directory.display()
@@ -142,9 +146,7 @@ fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources
     settings.routes.iter().filter_map(|route| match &route.action {
         Action::Files(files) => Some(SuffixSources {
             // One that is missing is served once it exists.
-            directory: files
-                .path
-                .canonicalize()
+            directory: deadline::canonicalize(&files.path)
                 .or_else(|_| std::path::absolute(&files.path))
                 .ok()?,
             suffixes: files.scripts.as_ref()?.suffixes.clone(),

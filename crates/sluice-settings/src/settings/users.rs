@@ -74,6 +74,9 @@ pub struct ScriptUserSettings {
     pub programs: Vec<ProgramSettings>,
     /// The authentication agents that come with the server.
     pub agents: Vec<PlannedAgent>,
+    /// The paths whose file systems did not answer when the configuration was read.
+    #[serde(default)]
+    pub silent: Vec<PathBuf>,
 }
 
 impl ScriptUserSettings {
@@ -95,9 +98,11 @@ impl ScriptUserSettings {
     pub fn add(&mut self, other: &ScriptUserSettings) {
         self.named.extend(other.named.iter().cloned());
         self.agents.extend(other.agents.iter().cloned());
+        self.silent.extend(other.silent.iter().cloned());
         other.programs.iter().for_each(|programs| self.add_programs(programs));
         remove_copies(&mut self.named);
         remove_copies(&mut self.agents);
+        remove_copies(&mut self.silent);
     }
 
     /// Adds programs. Those that differ only in where they are become one entry.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::geteuid;
+use sluice_launch::deadline;
 use sluice_net::unix::SocketFile;
 use sluice_report::command::{COMMAND_BYTES_MAX, Command, CommandResult};
 use sluice_server::commands::{CommandRequest, Requester};
@@ -101,7 +102,9 @@ impl Drop for Control {
 
 fn usual() -> Result<PathBuf, String> {
     let directory = place::directory();
-    place::create(&directory)?;
+    let asked = directory.clone();
+    let made = deadline::ask(&directory, move || Ok(place::create(&asked)));
+    made.map_err(|error| format!("{}: {error}", directory.display()))??;
     Ok(place::socket_of(&directory, std::process::id()))
 }
 
@@ -142,7 +145,8 @@ impl BoundControl {
 }
 
 fn bind(path: &Path) -> Result<BoundControl, String> {
-    let bound = sluice_net::unix::bind(path, 0o600);
+    let asked = path.to_owned();
+    let bound = deadline::ask(path, move || sluice_net::unix::bind(&asked, 0o600));
     let (socket, file) = bound.map_err(|error| format!("socket {}: {error}", path.display()))?;
     Ok(BoundControl {
         path: path.to_owned(),

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use sluice_launch::deadline;
 use sluice_net::addresses::AddressSockets;
 use sluice_net::listener::Bound;
 use sluice_settings::limits::Limits;
@@ -21,15 +22,19 @@ impl Role<'_> {
         let Some(link) = &mut self.link else { return };
         let mut report = link.report_of(&reload.causes);
         let file = link.file().to_owned();
-        let applied = self.apply(&file, &reload.listen, fds, &mut report);
-        if let Some(read) = applied {
+        // A directory whose file system does not answer is opened later.
+        let applied = deadline::with_deadline(|| {
+            let read = self.apply(&file, &reload.listen, fds, &mut report)?;
+            let configuration = sluice_config::report(&listening(&read, &reload.listen));
+            Some((read, configuration))
+        });
+        if let Some((read, configuration)) = applied {
             for pending in needing_restart(&self.started, &read, self.server.connections_max()) {
                 report.warn(&format!(
                     "{pending}: this change takes effect when the server is restarted or upgraded"
                 ));
             }
-            self.server
-                .describe(sluice_config::report(&listening(&read, &reload.listen)));
+            self.server.describe(configuration);
             self.server.show_server_log(self.logger.source(&read.server_log));
             self.settings = read;
         }
@@ -71,7 +76,9 @@ impl Role<'_> {
         report: &mut Report,
     ) -> Result<Settings, String> {
         let mut taken = PassedFds::new(fds);
-        let source = Source::given(read_bundle(&taken.one()?)?);
+        let bundle = read_bundle(&taken.one()?)?;
+        deadline::expect_silence(&bundle.silent());
+        let source = Source::given(bundle);
         let settings = sluice_config::load_from(file, &source, |missing| report.warn(missing));
         let settings = settings.map_err(|errors| errors.to_string())?;
         let mut sockets = Vec::new();
@@ -112,7 +119,7 @@ impl Role<'_> {
 
     /// Reads certificates and keys again. Returns whether they are in force.
     pub(super) fn reload_certificates(&self) -> bool {
-        match self.server.reload_certificates(&self.settings) {
+        match deadline::with_deadline(|| self.server.reload_certificates(&self.settings)) {
             Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
             Err(error) => {
                 tracing::error!("certificates have changed: {error}; the old ones stay in effect");

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use sluice_launch::deadline;
 use sluice_net::listener::Bound;
 use sluice_report::command::{Command, CommandResult, History};
 use sluice_server::Server;
@@ -46,7 +47,8 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
         else {
             return Err("the supervisor did not say how to start".to_owned());
         };
-        match begin(&start, fds, logger) {
+        // A directory whose file system does not answer is opened later.
+        match deadline::with_deadline(|| begin(&start, fds, logger)) {
             Ok((server, settings, control)) => {
                 let started = channel.send(&FromServer::Started, &[]).await;
                 started.map_err(|error| format!("the supervisor: {error}"))?;
@@ -81,8 +83,10 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
             return Err("the supervisor did not say how to start".to_owned());
         };
         let result = start.left.as_deref().map_or(Ok(()), check_left).and_then(|()| {
-            let settings = sluice_config::load_to_run(&start.file, |_| {}).map_err(|errors| errors.to_string())?;
-            sluice_server::check(&settings).map_err(|error| error.to_string())
+            deadline::with_deadline(|| {
+                let settings = sluice_config::load_to_run(&start.file, |_| {}).map_err(|errors| errors.to_string())?;
+                sluice_server::check(&settings).map_err(|error| error.to_string())
+            })
         });
         let answer = match result {
             Ok(()) => FromServer::Tried { version: VERSION },
@@ -96,7 +100,9 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
 /// Starts the server on the sockets of the supervisor.
 fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, Settings, Option<Control>), String> {
     let mut taken = PassedFds::new(fds);
-    let source = Source::given(read_bundle(&taken.one()?)?);
+    let bundle = read_bundle(&taken.one()?)?;
+    deadline::expect_silence(&bundle.silent());
+    let source = Source::given(bundle);
     let mut missing = Vec::new();
     let settings = sluice_config::load_from(&start.file, &source, |line| missing.push(line.to_owned()));
     let settings = settings.map_err(|errors| errors.to_string())?;

@@ -5,8 +5,11 @@
 //! stay open. The launcher of a server process that is abandoned is asked to end, because the socket between them does not close. Here:
 //! finding these processes, and going on without them. Not here: when a server process is given up (`life`).
 
+use std::collections::HashSet;
 use std::fs::read_to_string;
 use std::time::{Duration, Instant};
+
+use sluice_launch::{Answer, LookupShare, look_elsewhere};
 
 use super::Supervisor;
 use super::life::{HANGS_AFTER, LifeEvent};
@@ -25,13 +28,39 @@ const HANGS: &str = "was killed and does not end: it hangs in the kernel, and is
 /// The bit of SIGKILL among pending signals (proc_pid_status(5)).
 const SIGKILL_BIT: u64 = 1 << 8;
 
+/// The processes that are dying, as a thread has found it.
+pub(super) type Look = Answer<HashSet<i32>>;
+
+/// Waits for what the thread finds. It may wait for as long as somebody holds `/proc`; then it is not asked for more.
+pub(super) async fn found(look: &mut Option<Look>) -> HashSet<i32> {
+    let Some(answer) = look else {
+        return std::future::pending().await;
+    };
+    let dying = answer.await.unwrap_or_default();
+    *look = None;
+    dying
+}
+
 impl Supervisor<'_> {
+    /// Has a thread look which processes are dying, unless it has not answered yet: /proc is a directory that any user can hold, and so are those in it.
+    pub(super) fn look_at_processes(&mut self) {
+        self.check_due = Instant::now() + INTERVAL;
+        if self.look.is_none() {
+            let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
+            let ending = self.ending.iter().map(|ending| &ending.process);
+            let processes = self.server.iter().chain(&self.retired).chain(launchers).chain(ending);
+            let pids: Vec<i32> = processes.map(|process| process.pid).collect();
+            let look = move || pids.into_iter().filter(|pid| is_dying(*pid)).collect();
+            self.look = Some(look_elsewhere(LookupShare::PROCESSES, look));
+        }
+    }
+
     /// Looks for processes that were killed and do not end.
-    pub(super) async fn check_processes(&mut self) {
+    pub(super) async fn check_processes(&mut self, dying: &HashSet<i32>) {
         let now = Instant::now();
         let mut is_any_dying = false;
         let mut hangs = |process: &mut ServerProcess| {
-            let hangs = process.hangs(now);
+            let hangs = process.hangs(dying.contains(&process.pid), now);
             is_any_dying |= process.is_dying();
             hangs
         };
@@ -100,9 +129,9 @@ impl Supervisor<'_> {
 }
 
 impl ServerProcess {
-    /// Whether it has been dying for so long that it hangs. Asks the system.
-    fn hangs(&mut self, now: Instant) -> bool {
-        self.dying_since = match is_dying(self.pid) {
+    /// Whether it has been dying for so long that it hangs.
+    fn hangs(&mut self, is_dying: bool, now: Instant) -> bool {
+        self.dying_since = match is_dying {
             true => self.dying_since.or(Some(now)),
             false => None,
         };
@@ -116,7 +145,7 @@ impl ServerProcess {
     }
 }
 
-/// Whether a child was killed and has not ended: its first thread has, or a thread has not obeyed SIGKILL yet.
+/// Whether a child was killed and has not ended; waits for whoever holds its directory: its first thread has, or a thread has not obeyed SIGKILL yet.
 fn is_dying(pid: i32) -> bool {
     let status = read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status_is_of_dying(&status)

@@ -6,8 +6,8 @@
 //! (`first_process`).
 
 use std::collections::HashSet;
-use std::fs::read_to_string;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -24,6 +24,9 @@ use crate::launcher_role::LAUNCHER_NAME;
 /// The name of a server process in the process table, by which the program knows its role.
 pub(crate) const SERVER_NAME: &str = "sluice: server";
 
+/// The same of a process that reads a configuration.
+pub(crate) const READER_NAME: &str = "sluice: reader";
+
 /// Variables with directories of root.
 const FOREIGN_VARIABLES: [&str; 4] = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "STATE_DIRECTORY", "MAIL"];
 
@@ -38,14 +41,22 @@ pub(super) struct Children {
     /// Children that are older than the supervisor: a shell that has replaced itself by this program may have started some.
     strangers: HashSet<i32>,
     own: HashSet<i32>,
+    /// The file that lists the children, opened once: nobody can keep a name in /proc from this thread then.
+    list: Option<File>,
 }
 
 impl Children {
     /// Now, before the first server process, or with these that an earlier supervisor has started.
     pub(super) fn new(own: &[i32]) -> Children {
         let own: HashSet<i32> = own.iter().copied().collect();
-        let strangers = list().into_iter().filter(|pid| !own.contains(pid)).collect();
-        Children { strangers, own }
+        let pid = std::process::id();
+        let file = File::open(format!("/proc/{pid}/task/{pid}/children")).ok();
+        let strangers = list(file.as_ref()).into_iter().filter(|pid| !own.contains(pid));
+        Children {
+            strangers: strangers.collect(),
+            own,
+            list: file,
+        }
     }
 
     /// Starts a process of a program under a name, which says its role, with its end of the channel; as another user if there is one.
@@ -71,6 +82,10 @@ impl Children {
         if name == LAUNCHER_NAME {
             // The access log of the server process may be there.
             command.stdout(Stdio::null());
+        }
+        if name == READER_NAME {
+            // It may outlive the supervisor, and others may wait for the end of what that prints.
+            command.stdout(Stdio::null()).stderr(Stdio::null());
         }
         if let Some(user) = user {
             FOREIGN_VARIABLES.iter().for_each(|name| {
@@ -101,7 +116,7 @@ impl Children {
     /// Kills what a dead server process left behind. Returns how many there were. Call it again when a child has ended, because its own
     /// children have come then.
     pub(super) fn kill_leftovers(&self) -> usize {
-        let leftovers: Vec<_> = list()
+        let leftovers: Vec<_> = list(self.list.as_ref())
             .into_iter()
             .filter(|pid| !self.own.contains(pid) && !self.strangers.contains(pid))
             .collect();
@@ -153,9 +168,14 @@ fn signal_name(number: i32) -> &'static str {
 
 /// The children of this process, which starts and inherits them on its main thread. Empty if the kernel does not say
 /// (CONFIG_PROC_CHILDREN).
-fn list() -> Vec<i32> {
-    let pid = std::process::id();
-    let text = read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+fn list(file: Option<&File>) -> Vec<i32> {
+    let mut text = String::new();
+    if let Some(mut file) = file {
+        // From its beginning: what could not be read then is seen next time.
+        let _ = file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| file.read_to_string(&mut text));
+    }
     text.split_ascii_whitespace()
         .filter_map(|pid| pid.parse().ok())
         .collect()

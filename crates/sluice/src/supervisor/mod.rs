@@ -18,12 +18,14 @@ mod launchers;
 mod life;
 mod notify;
 mod process;
+mod reading;
 mod reload;
 mod sockets;
 mod start;
 mod takeover;
 mod upgrade;
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -40,19 +42,21 @@ use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals};
 
+use abandon::Look;
 use children::{Children, Ended, describe};
 use files::ServerUser;
 use launchers::{Ending, Launcher};
 use life::{Action, Life, LifeEvent, State};
 use notify::Notifier;
 use process::ServerProcess;
+use reading::{Purpose, Reading};
 use sockets::Sockets;
 use upgrade::Candidate;
 
 use reload::settings_of;
 
-pub(crate) use children::SERVER_NAME;
-pub(crate) use start::{Passed, run, take_over};
+pub(crate) use children::{READER_NAME, SERVER_NAME};
+pub(crate) use start::{Passed, run, run_reader, take_over};
 pub(crate) use takeover::{SUPERVISOR_NAME, check_left};
 pub(crate) use upgrade::TRIAL_NAME;
 
@@ -87,6 +91,10 @@ struct Supervisor<'a> {
     abandoned: Vec<i32>,
     /// When it is looked next whether one hangs.
     check_due: Instant,
+    /// The look that has not been answered.
+    look: Option<Look>,
+    /// A process that reads the configuration.
+    reading: Option<Reading>,
     /// Settings, or certificates, that the server process tries.
     pending: reload::Pending,
     /// The commands and signals that asked for the next reload.
@@ -122,7 +130,10 @@ enum Event {
     AnswerDue,
     LauncherDue,
     CheckDue,
+    Looked(HashSet<i32>),
     TooLate,
+    Read(Vec<PathBuf>),
+    ReadTooLate,
 }
 
 impl Supervisor<'_> {
@@ -147,8 +158,11 @@ impl Supervisor<'_> {
                 Event::Due => self.on(LifeEvent::Due).await,
                 Event::AnswerDue => self.on(LifeEvent::Silent).await,
                 Event::LauncherDue => self.on_launchers_due().await,
-                Event::CheckDue => self.check_processes().await,
+                Event::CheckDue => self.look_at_processes(),
+                Event::Looked(dying) => self.check_processes(&dying).await,
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
+                Event::Read(silent) => self.on_read(&silent).await,
+                Event::ReadTooLate => self.give_up_reading().await,
             }
         }
     }
@@ -162,6 +176,7 @@ impl Supervisor<'_> {
         let limit = self.candidate.as_ref().map(|candidate| candidate.until);
         let (server, candidate) = (self.server.as_mut(), self.candidate.as_mut());
         let is_serving = server.is_some() && self.pending.is_empty() && self.life.state() == State::Serving;
+        let read_by = self.reading.as_ref().map(|reading| reading.until);
         tokio::select! {
             event = signals.next() => Event::Signal(event),
             _ = child.recv() => Event::Child,
@@ -172,7 +187,10 @@ impl Supervisor<'_> {
             () = until(answer_due) => Event::AnswerDue,
             () = until(launcher_due) => Event::LauncherDue,
             () = until(Some(self.check_due)) => Event::CheckDue,
+            dying = abandon::found(&mut self.look) => Event::Looked(dying),
             () = until(limit) => Event::TooLate,
+            silent = Reading::silent(self.reading.as_mut()) => Event::Read(silent),
+            () = until(read_by) => Event::ReadTooLate,
         }
     }
 
@@ -192,7 +210,7 @@ impl Supervisor<'_> {
         match action {
             Action::Start => return self.start_server().await,
             Action::Wait(delay) => self.announce_restart(delay),
-            Action::Reload => return self.reload().await,
+            Action::Reload => return self.begin_reload().await,
             Action::Upgrade => return self.try_program().await,
             Action::RefuseUpgrade => {
                 self.conclude_upgrade(Err(
@@ -207,6 +225,7 @@ impl Supervisor<'_> {
                 self.sockets.close();
                 // The server process may still conclude what it was asked before.
                 self.pending = reload::Pending::default();
+                self.forget_reading(&[Purpose::Reload, Purpose::Candidate]);
                 self.drop_candidate();
                 self.send(&ToServer::Drain { is_replaced: false }).await;
             }
@@ -228,6 +247,7 @@ impl Supervisor<'_> {
             Action::Exit => {
                 // There was no server process that could have been drained.
                 self.notifier.stopping();
+                self.forget_reading(&[Purpose::Reload, Purpose::Candidate]);
                 self.control = None;
                 self.sockets.close();
                 let failure = self.failure.take();
@@ -414,6 +434,7 @@ impl Supervisor<'_> {
         self.is_cleaning = self.children.kill_leftovers() > 0;
         self.pending = reload::Pending::default();
         self.upgrade = None;
+        self.forget_reading(&[Purpose::Candidate]);
         self.forget_askers();
         self.drop_candidate();
     }

@@ -1,8 +1,9 @@
 //! New settings and certificates: read by the supervisor, tried by the server process, and kept if it uses them.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
-use sluice_report::command::CommandResult;
+use sluice_launch::deadline;
 use sluice_server::LauncherPlan;
 use sluice_settings::Settings;
 use sluice_settings::source::{Bundle, Source};
@@ -10,6 +11,7 @@ use sluice_settings::source::{Bundle, Source};
 use super::Supervisor;
 use super::activation::Activated;
 use super::life::{ANSWER_TIMEOUT, LifeEvent, State};
+use super::reading::Purpose;
 use super::sockets::Plan;
 use crate::certificates::Certificates;
 use crate::link::memory_file;
@@ -40,23 +42,47 @@ impl Pending {
     }
 }
 
-/// Reads a configuration, and the files that it names.
+/// Reads a configuration, and the files that it names. To be called with a deadline.
 ///
 /// # Errors
-/// Every mistake, a line for each.
+/// Every mistake, a line for each; a file whose file system does not answer is one.
 pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
     let source = Source::recording();
     let settings = sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
     certificates.record(&source);
+    source.note_silent(&deadline::silent_paths());
     let bundle = seal(&source.recorded())?;
     Ok((settings, bundle, certificates))
 }
 
+/// Does something with a deadline, and does not ask for these paths.
+fn with_deadline<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
+    deadline::with_deadline(|| {
+        deadline::assume_silence(silent);
+        work()
+    })
+}
+
 /// The settings of a bundle.
 pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
-    let source = Source::given(read_bundle(bundle)?);
-    sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
+    let bundle = read_bundle(bundle)?;
+    with_deadline(&bundle.silent(), || {
+        let source = Source::given(bundle.clone());
+        sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
+    })
+}
+
+/// The settings of a bundle, if this program can use them, and the files of their certificates.
+pub(super) fn settings_and_certificates_of(
+    file: &std::path::Path,
+    bundle: &OwnedFd,
+) -> (Option<Settings>, Certificates) {
+    let settings = settings_of(file, bundle).ok();
+    let certificates = settings
+        .as_ref()
+        .map(|settings| deadline::with_deadline(|| Certificates::of(settings)));
+    (settings, certificates.unwrap_or_default())
 }
 
 /// A memory file with a bundle, which nobody can change.
@@ -66,10 +92,10 @@ fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
 }
 
 impl Supervisor<'_> {
-    /// Reads the configuration again, and finds or binds its sockets.
-    pub(super) async fn prepare(&mut self) -> Result<Prepared, String> {
-        let read =
-            read(&self.file).map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
+    /// Reads the configuration again, and finds or binds its sockets. `silent` are the paths that are not answered for.
+    pub(super) async fn prepare(&mut self, silent: &[PathBuf]) -> Result<Prepared, String> {
+        let read = with_deadline(silent, || read(&self.file));
+        let read = read.map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
         users::check(&settings, true).map_err(|text| format!("{text}; nothing has changed"))?;
@@ -78,7 +104,7 @@ impl Supervisor<'_> {
             user.do_elsewhere(move |user| user.make_files(&settings)).await;
         }
         // Those that systemd has passed were all used at the start.
-        let plan = self.sockets.plan(&settings, &mut Activated::default());
+        let plan = with_deadline(silent, || self.sockets.plan(&settings, &mut Activated::default()));
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
         Ok(Prepared {
             settings,
@@ -88,29 +114,26 @@ impl Supervisor<'_> {
         })
     }
 
-    /// Reads the configuration, and has the server process use it.
-    pub(super) async fn reload(&mut self) -> Option<LifeEvent> {
-        let causes = std::mem::take(&mut self.causes);
-        let is_served = self.server.is_some();
+    /// Begins to read the configuration.
+    pub(super) async fn begin_reload(&mut self) -> Option<LifeEvent> {
         if self.pending.settings.is_some() {
             let text =
                 "the server process has not answered the last reload, and may still carry it out; nothing has changed";
-            self.refuse(causes, text).await;
-            return Some(LifeEvent::ReloadOver);
+            return self.refuse_reload(text).await;
         }
-        if is_served {
+        if self.server.is_some() {
             self.notifier.reloading();
         }
-        let prepared = match self.prepare().await {
+        self.begin_reading(Purpose::Reload).await
+    }
+
+    /// Reads the configuration, and has the server process use it. `silent` are the paths that are not answered for.
+    pub(super) async fn reload(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
+        let prepared = match self.prepare(silent).await {
             Ok(prepared) => prepared,
-            Err(text) => {
-                self.refuse(causes, &text).await;
-                if is_served {
-                    self.notifier.ready(&self.status());
-                }
-                return Some(LifeEvent::ReloadOver);
-            }
+            Err(text) => return self.refuse_reload(&text).await,
         };
+        let causes = std::mem::take(&mut self.causes);
         if let State::BackingOff { .. } = self.life.state() {
             // The next server process starts with it.
             let file = self.file.display().to_string();
@@ -159,16 +182,6 @@ impl Supervisor<'_> {
         has_any
     }
 
-    /// Says that there is no reload. The server process logs it, because it has the log's file.
-    async fn refuse(&mut self, causes: Vec<Cause>, text: &str) {
-        if self.server.is_none() {
-            text.lines().for_each(|line| tracing::error!("reload: {line}"));
-            return;
-        }
-        let result = Box::new(CommandResult::refused(text));
-        self.send(&ToServer::Result { causes, result }).await;
-    }
-
     /// The server process uses the new settings, or not.
     pub(super) async fn conclude_reload(&mut self, is_done: bool) {
         let Some(prepared) = self.pending.settings.take() else {
@@ -199,7 +212,8 @@ impl Supervisor<'_> {
     /// Reads certificates and keys again, because their files have changed, and has the server process use them.
     pub(super) async fn renew_certificates(&mut self) {
         let source = Source::recording();
-        self.certificates.record(&source);
+        // They were answered for a moment ago.
+        deadline::with_deadline(|| self.certificates.record(&source));
         let bundle = read_bundle(&self.bundle).and_then(|mut bundle| {
             bundle.update(source.recorded());
             seal(&bundle)

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use sluice_launch::deadline;
 use sluice_net::listener::Bound;
 use sluice_settings::Settings;
 
@@ -74,7 +75,7 @@ impl Sockets {
 
     /// Closes all, and removes the files of unix sockets.
     pub(super) fn close(&mut self) {
-        self.bound.clear();
+        deadline::with_deadline(|| self.bound.clear());
     }
 
     pub(super) fn bound(&self) -> &[Bound] {

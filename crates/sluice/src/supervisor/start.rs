@@ -2,8 +2,10 @@
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
+use sluice_launch::deadline;
 use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
@@ -19,14 +21,19 @@ use super::launchers::Launcher;
 use super::life::{ANSWER_TIMEOUT, Life, LifeEvent};
 use super::notify::Notifier;
 use super::process::{OWN_PROGRAM, start_process};
+use super::reading::{Purpose, Reading};
 use super::reload;
 use super::sockets::Sockets;
 use super::takeover::Estate;
 use crate::control::socket::BoundControl;
+use crate::link::channel::{Channel, Received};
 use crate::link::message::{Start, ToServer};
 use crate::server_log::Logger;
 use crate::signals::Signals;
 use crate::users;
+
+/// Paths that a reading process names. More would lie together with these.
+const PATHS_MAX: usize = 1000;
 
 /// The sockets that systemd has passed. To be taken before anything else is opened.
 pub(crate) struct Passed(Result<Activated, String>);
@@ -49,20 +56,28 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
     runtime()?.block_on(async {
         // Before the first child, so that no signal is lost.
         let (signals, child) = listen()?;
-        let (settings, bundle, certificates) = reload::read(&file)?;
+        let mut children = Children::new(&[]);
+        let silent = Reading::before_start(&mut children, &file).await?;
+        let (settings, bundle, certificates) = deadline::with_deadline(|| {
+            deadline::assume_silence(&silent);
+            reload::read(&file)
+        })?;
         use_log(&settings.server_log, logger)?;
         let user = ServerUser::of(&settings);
         // Before the log has the reason of a failure.
-        user.iter().for_each(|user| user.make_files(&settings));
+        if let Some(user) = user.clone() {
+            let settings = settings.clone();
+            user.do_elsewhere(move |user| user.make_files(&settings)).await;
+        }
         let permitted = users::check(&settings, allow_root);
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
-        let bound = bind(&settings, passed);
+        let bound = deadline::with_deadline(|| bind(&settings, passed));
         let (sockets, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let mut supervisor = Supervisor {
             program: program()?,
             file,
             life: Life::begin(Instant::now()),
-            children: Children::new(&[]),
+            children,
             sockets,
             notifier: Notifier::of_environment(),
             control,
@@ -74,6 +89,8 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
             retired: Vec::new(),
             abandoned: Vec::new(),
             check_due: Instant::now(),
+            look: None,
+            reading: None,
             pending: reload::Pending::default(),
             causes: Vec::new(),
             upgrade: None,
@@ -97,6 +114,30 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
                 .unwrap_or_else(|| "the server process cannot be started".to_owned()));
         }
         supervisor.supervise(signals, child).await
+    })
+}
+
+/// Reads the configuration that the supervisor names, and says which paths were not answered for.
+///
+/// # Errors
+/// One line: this process was not started by a supervisor.
+pub(crate) fn run_reader() -> Result<ExitCode, String> {
+    runtime()?.block_on(async {
+        let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
+        let mut channel = Channel::of_stdin().map_err(by_hand)?;
+        let received = channel.next::<PathBuf>().await.map_err(by_hand)?;
+        let Some(Received { message: file, .. }) = received else {
+            return Err("reader: the supervisor did not say what to read".to_owned());
+        };
+        let silent = deadline::with_deadline(|| {
+            // The supervisor says what is wrong with it.
+            drop(reload::read(&file));
+            deadline::silent_paths()
+        });
+        let named = silent.get(..PATHS_MAX).unwrap_or(&silent);
+        let sent = channel.send(&named, &[]).await;
+        sent.map(|()| ExitCode::SUCCESS)
+            .map_err(|error| format!("reader: {error}"))
     })
 }
 
@@ -134,7 +175,7 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             life.on(LifeEvent::Reload, Instant::now());
         }
         // Those in force, in case that this program cannot use the present ones.
-        let settings = reload::settings_of(&file, &estate.bundle).ok();
+        let (settings, certificates) = reload::settings_and_certificates_of(&file, &estate.bundle);
         let mut supervisor = Supervisor {
             program: program()?,
             life,
@@ -145,15 +186,14 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             user: settings.as_ref().and_then(ServerUser::of),
             bundle: estate.bundle,
             file,
-            certificates: settings
-                .as_ref()
-                .map(crate::certificates::Certificates::of)
-                .unwrap_or_default(),
+            certificates,
             server: Some(estate.server),
             candidate: None,
             retired: estate.retired,
             abandoned: estate.abandoned,
             check_due: Instant::now(),
+            look: None,
+            reading: None,
             pending: reload::Pending::default(),
             causes: estate.reloads,
             upgrade: Some(estate.cause),
@@ -167,7 +207,9 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
             end: None,
             logger,
         };
-        supervisor.start_candidate().await;
+        if let Some(event) = supervisor.begin_reading(Purpose::Candidate).await {
+            supervisor.on(event).await;
+        }
         // One that has ended between the two programs has sent its signal to neither.
         supervisor.on_children().await;
         supervisor.supervise(signals, child).await

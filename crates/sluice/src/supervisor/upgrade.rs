@@ -1,6 +1,7 @@
 //! The steps of `sluice upgrade`, which `takeover` draws: the new program is tried, replaces this one, and starts a server process.
 
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
@@ -16,7 +17,6 @@ use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 
 use crate::link::message::{Start, ToServer};
-use crate::log_files;
 
 /// The name in the process table of a program that is only tried.
 pub(crate) const TRIAL_NAME: &str = "sluice: trial";
@@ -50,9 +50,9 @@ impl Supervisor<'_> {
     /// Starts the program that is now at the path of this one, to see whether it could take over.
     pub(super) async fn try_program(&mut self) -> Option<LifeEvent> {
         let shown = self.program.display().to_string();
-        if log_files::is_waiting() {
+        if sluice_launch::is_any_elsewhere() {
             // execve(2) waits for every thread of this process.
-            let text = "a thread of the supervisor still waits for the directory of a log".to_owned();
+            let text = "a thread of the supervisor still waits for the directory of a log or certificate, or for another file system".to_owned();
             self.conclude_upgrade(Err(text)).await;
             return Some(LifeEvent::UpgradeOver);
         }
@@ -110,9 +110,9 @@ impl Supervisor<'_> {
         })
     }
 
-    /// Starts a server process of this program beside the one of the program before.
-    pub(super) async fn start_candidate(&mut self) {
-        let prepared = match self.prepare().await {
+    /// Starts a server process of this program beside the one of the program before. `silent` are the paths that are not answered for.
+    pub(super) async fn start_candidate(&mut self, silent: &[PathBuf]) {
+        let prepared = match self.prepare(silent).await {
             Ok(prepared) => prepared,
             Err(text) => {
                 self.conclude_upgrade(Err(text)).await;

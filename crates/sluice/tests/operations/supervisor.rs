@@ -7,6 +7,7 @@ mod hangs;
 mod notify;
 mod restart;
 mod roles;
+mod silent;
 mod unit;
 mod upgrade;
 

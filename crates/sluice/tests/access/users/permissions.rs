@@ -41,7 +41,7 @@ fn a_directory_that_the_server_may_not_enter_stops_neither_reload_nor_start_and_
         "user {SERVER} may not enter {0} (mode 700, owner root:root): chmod o+x {0}",
         home.display()
     );
-    let warning = server.log_line("; until then the answer is 503");
+    let warning = server.log_line("; until that changes the answer is 503");
     assert!(warning.contains("WARN") && warning.contains(&why), "{warning}");
     assert!(!warning.contains("create it"), "{warning}");
     server.log_line("is in force");
