@@ -7,6 +7,8 @@
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
 
+use crate::series;
+
 /// The progress of one exchange.
 #[derive(Default)]
 pub struct Progress {
@@ -16,6 +18,8 @@ pub struct Progress {
     pid: Cell<i32>,
     /// The status of the response; 0 until its head is made.
     status: Cell<u16>,
+    /// The number of its script among the series of counters.
+    script: Cell<u16>,
     is_ended: Cell<bool>,
     waiter: Cell<Option<Waker>>,
 }
@@ -65,6 +69,17 @@ impl Progress {
         Some(self.status.get()).filter(|status| *status != 0)
     }
 
+    /// Notes the script that answers, by its number among the series of counters.
+    pub fn set_script(&self, number: u16) {
+        self.script.set(number);
+    }
+
+    /// The number of the script that answers, or answered last; `series::UNNAMED` without one.
+    #[must_use]
+    pub fn script(&self) -> u16 {
+        self.script.get()
+    }
+
     /// Orders the exchange to end, and wakes its task.
     pub fn end(&self) {
         self.is_ended.set(true);
@@ -105,6 +120,7 @@ impl Progress {
         self.sent_bytes.set(0);
         self.pid.set(0);
         self.status.set(0);
+        self.script.set(series::UNNAMED);
         self.is_ended.set(false);
         self.waiter.set(None);
     }

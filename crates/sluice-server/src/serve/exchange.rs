@@ -204,6 +204,11 @@ impl Exchange {
         self.entry.is_last = true;
     }
 
+    /// Notes the number of the request's site among the series of counters.
+    pub(crate) fn note_site_number(&mut self, number: u16) {
+        self.entry.site = number;
+    }
+
     /// Notes the Strict-Transport-Security that the request's site adds to every response over https.
     pub(crate) fn note_hsts(&mut self, hsts: Option<&HeaderValue>) {
         self.hsts = hsts.cloned();
@@ -367,11 +372,13 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.context.in_progress.end(self.place);
         let is_draining = self.context.front.is_draining();
         self.entry.is_last |= is_draining;
         self.entry.end();
-        self.entry.count(&self.context.counts, &self.client, &self.line);
+        self.entry
+            .count(&self.context.counts, &self.client, &self.line, &self.progress);
+        // Only now, because the progress is reset.
+        self.context.in_progress.end(self.place);
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
         if !self.tracer.is_none() {
             let line = |masks: &Masks| self.entry.text(self.id, &self.client, &self.line, masks);
