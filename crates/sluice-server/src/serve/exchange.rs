@@ -16,7 +16,7 @@ use hyper::ext::ReasonPhrase;
 use sluice_access::throttle::Permit;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{BodyFailure, ClientFault, Fault};
 use sluice_http::head;
 use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
@@ -278,6 +278,15 @@ impl Exchange {
         }
     }
 
+    /// Logs that the client has left within its request body, for an exchange that is dropped before there is a response: that of a stream which was
+    /// reset.
+    fn report_departure(&mut self) {
+        if let Some(body) = self.progress.open_body().filter(|_| self.entry.is_unanswered()) {
+            let failure = BodyFailure::departure(body);
+            self.report(&ClientFault::BadBody(Box::new(failure)).into(), None);
+        }
+    }
+
     /// Logs a fault of a response whose head was already sent.
     pub(crate) fn report_abort(&self, fault: &Fault) {
         if fault.is_order() {
@@ -373,6 +382,9 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let is_draining = self.context.front.is_draining();
+        if !is_draining {
+            self.report_departure();
+        }
         self.entry.is_last |= is_draining;
         self.entry.end();
         self.entry

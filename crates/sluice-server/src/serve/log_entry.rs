@@ -206,6 +206,11 @@ impl LogEntry {
         Some(log.text(&line))
     }
 
+    /// Whether no response was made, and nothing says why.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.status.is_none() && !self.has_left
+    }
+
     /// Whether there was a response.
     pub(crate) fn has_head(&self) -> bool {
         self.status.is_some()
