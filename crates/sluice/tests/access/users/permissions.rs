@@ -105,6 +105,7 @@ fn a_script_that_its_user_may_not_execute_or_read_is_403_with_the_user_and_the_m
         set_mode(&file, 0o700);
         assert_eq!(server.get(&path).status, 403, "{name}");
         let line = server.log_line(&format!("GET {path}: "));
+        assert!(line.contains("WARN"), "{line}");
         let expected = format!(
             "user {ALICE} may not {verb} {} (mode 700, owner root:root): ",
             file.display()
