@@ -63,7 +63,7 @@ complete -c sluice -n "__fish_sluice_using_subcommand run" -s c -l config -d 'Th
 complete -c sluice -n "__fish_sluice_using_subcommand run" -l allow-root -d 'Run as root, although every script then runs as root too'
 complete -c sluice -n "__fish_sluice_using_subcommand run" -s h -l help -d 'Print help'
 complete -c sluice -n "__fish_sluice_using_subcommand check" -s c -l config -d 'The configuration file [default: sluice.toml in this directory, or else /etc/sluice/sluice.toml]' -r -F
-complete -c sluice -n "__fish_sluice_using_subcommand check" -l run-as -d 'The user who starts the server, for whom root checks that files can be read; by default `user` of `[server]`, or the owner of the control socket' -r
+complete -c sluice -n "__fish_sluice_using_subcommand check" -l run-as -d 'The user who starts the server, for whom root checks that files can be read and engines start; by default `user` of `[server]`, or the owner of the control socket' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l explain -d 'Show how the routes would handle a request for this URL or path, and why' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l method -d 'The method of the request' -r
 complete -c sluice -n "__fish_sluice_using_subcommand check" -l header -d 'A field of the request; may be repeated' -r

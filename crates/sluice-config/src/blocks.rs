@@ -41,6 +41,8 @@ pub(super) struct Blocks<'t> {
     own: Vec<Block<'t>>,
     /// The blocks of the main file, for an included one.
     main: Option<&'t Blocks<'t>>,
+    /// Names of `[blocks]` that are no tables.
+    flawed: Vec<String>,
 }
 
 /// A block, in which the blocks that it uses are replaced.
@@ -60,12 +62,18 @@ impl<'t> Blocks<'t> {
         document: &Document<'_>,
         main: Option<&'t Blocks<'t>>,
     ) -> Blocks<'t> {
-        let mut blocks = Blocks { own: Vec::new(), main };
+        let mut blocks = Blocks {
+            own: Vec::new(),
+            main,
+            flawed: Vec::new(),
+        };
         let written = table
             .get("blocks")
             .and_then(|blocks| blocks.get_ref().as_table())
             .cloned();
         let written = written.unwrap_or_default();
+        let flawed = written.iter().filter(|(_, block)| !block.get_ref().is_table());
+        blocks.flawed = flawed.map(|(name, _)| name.get_ref().to_string()).collect();
         written.keys().for_each(|name| blocks.add(name, &written, document, 1));
         for name in ["site", "route"] {
             tables_of(table, name).for_each(|one| blocks.replace_in(one, document));
@@ -82,6 +90,10 @@ impl<'t> Blocks<'t> {
             return;
         }
         let line = document.line(name.span().start);
+        document.blocks().add(
+            name.get_ref(),
+            line..=document.line(last_offset(table).max(name.span().start)),
+        );
         if let Some(other) = self.main.and_then(|main| main.find(name.get_ref())) {
             let (name, place) = (&other.name, document.shown_line_beside(other.line, line));
             document.report(
@@ -101,9 +113,16 @@ impl<'t> Blocks<'t> {
             let is_begun = self.own.iter().any(|block| block.name == used && !block.is_complete);
             match written.get_key_value(used.as_str()) {
                 Some((key, _)) if !is_begun && depth < DEPTH_MAX => self.add(key, written, document, depth + 1),
-                Some(_) if is_begun || !self.own.iter().any(|block| block.name == used) => document.report(
+                Some(_) if is_begun => document.report(
                     document.line(span.start),
-                    format!("use = \"{used}\": a block cannot use itself, also not by others, and no more than {DEPTH_MAX} use one another in a row"),
+                    format!("[blocks.{0}]: use = \"{used}\": a block cannot use itself, also not by others: remove it", name.get_ref()),
+                ),
+                Some(_) if !self.own.iter().any(|block| block.name == used) => document.report(
+                    document.line(span.start),
+                    format!(
+                        "[blocks.{0}]: use = \"{used}\": no more than {DEPTH_MAX} blocks use one another in a row: write the keys of some of them into one",
+                        name.get_ref()
+                    ),
                 ),
                 _ => {}
             }
@@ -121,11 +140,14 @@ impl<'t> Blocks<'t> {
             match self.find(&name) {
                 Some(block) => {
                     block.is_used.set(true);
+                    document.blocks().note_use(block.line, document.line(span.start));
                     let is_own = self.own.iter().any(|own| std::ptr::eq(own, block));
                     let mut keys = block.table.clone();
                     keys.remove("use");
                     merge(&mut merged, if is_own { keys } else { of_main(&keys) });
                 }
+                // Reported where it is written.
+                None if self.flawed.contains(&name) => {}
                 None => document.report(document.line(span.start), self.unknown(&name)),
             }
         }
@@ -183,6 +205,15 @@ fn tables_of<'a, 't>(table: &'a mut DeTable<'t>, name: &str) -> impl Iterator<It
         DeValue::Table(table) => Some(table),
         _ => None,
     })
+}
+
+/// The last place of a value in a table.
+fn last_offset(table: &DeTable<'_>) -> usize {
+    let last = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
+        DeValue::Table(below) => last_offset(below).max(value.span().start),
+        _ => value.span().end.saturating_sub(1),
+    };
+    table.iter().map(|(_, value)| last(value)).max().unwrap_or(0)
 }
 
 /// The names in `use`, each once, with their places. Values of other types are reported where the key is read.

@@ -17,6 +17,7 @@ use sluice_settings::notation::reason;
 use sluice_settings::permission::{self, Subject, Use};
 use sluice_settings::source::Source;
 
+use super::block_places::BlockPlaces;
 use super::description::Described;
 use super::mistake::{ConfigErrors, Mistake};
 use super::source_files::{SourceFiles, missing_engines, read_module};
@@ -80,6 +81,8 @@ struct Report {
     denied: RefCell<Vec<(usize, String)>>,
     /// Settings that are left out until the configuration is read again: mistakes for `check`, too.
     skipped: RefCell<Vec<(usize, String)>>,
+    /// The blocks of all files.
+    blocks: BlockPlaces,
     /// The directory of the engines. `None` if the configuration names none.
     sdk: RefCell<Option<PathBuf>>,
     /// Whether `[server.script_owners]` permits owners of scripts as their users.
@@ -302,6 +305,11 @@ impl<'a> Document<'a> {
             .collect()
     }
 
+    /// The places of the blocks of all files.
+    pub(crate) fn blocks(&self) -> &BlockPlaces {
+        &self.report.blocks
+    }
+
     /// Whether a mistake was recorded, in any of the files.
     pub(crate) fn has_mistakes(&self) -> bool {
         !self.report.mistakes.borrow().is_empty()
@@ -391,6 +399,8 @@ impl<'a> Document<'a> {
         mistakes.dedup();
         let more = mistakes.len().saturating_sub(MISTAKES_SHOWN_MAX);
         let shown = mistakes.into_iter().take(MISTAKES_SHOWN_MAX).map(|(line, message)| {
+            let shown = |used: usize| self.shown_line_beside(used, line);
+            let message = self.report.blocks.name_in(message, line, shown);
             let (name, line) = self.report.place(line);
             Mistake {
                 file: Some(name),

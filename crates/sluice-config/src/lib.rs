@@ -15,6 +15,7 @@ mod access;
 mod access_warnings;
 mod agents;
 mod asgi;
+mod block_places;
 mod blocks;
 mod cache;
 mod changes;

@@ -37,6 +37,21 @@ impl ConfigErrors {
 }
 
 impl Mistake {
+    /// A mistake of a route whose place is known (`sluice.toml:12`).
+    #[must_use]
+    pub fn of_route(origin: &str, message: String) -> Mistake {
+        let place = origin.rsplit_once(':');
+        let (file, line) = match place.and_then(|(file, line)| Some((file, line.parse().ok()?))) {
+            Some((file, line)) => (file, Some(line)),
+            None => (origin, None),
+        };
+        Mistake {
+            file: Some(file.to_owned()),
+            line,
+            message,
+        }
+    }
+
     /// A mistake that is in no file, or whose message names it.
     #[must_use]
     pub fn of_nothing(message: String) -> Mistake {

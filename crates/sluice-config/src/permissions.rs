@@ -3,7 +3,7 @@
 //! For `check`, which may run as root: root can read more than the server. Permission bits decide (`sluice_settings::permission`), so nothing is opened.
 //! Not here: limits of scripts that cannot be applied (`confinement_warnings`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use sluice_settings::permission::{Subject, Use, denial, is_permitted};
@@ -12,6 +12,9 @@ use sluice_settings::{
     Action, ControlSocket, IdentitySettings, IdentitySource, RouteSettings, ScriptSettings, ScriptSource, ScriptUser,
     Settings,
 };
+
+/// Places that a warning names.
+const PLACES_MAX: usize = 5;
 
 /// The users of a server: `starter` starts it, reads the configuration and its keys, and may give commands; `server` is that of the process
 /// that serves.
@@ -77,6 +80,7 @@ pub fn unusable(settings: &Settings, users: &ServerUsers) -> Vec<String> {
 #[must_use]
 pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> {
     let mut warnings = BTreeSet::new();
+    let mut reached = OthersFiles::default();
     for (route, script) in scripts(settings) {
         let Some(user) = user_of(script, &users.server) else {
             continue;
@@ -92,7 +96,7 @@ pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> 
                     advice(&user, users)
                 )
             }));
-            warnings.extend(others_files(settings, route, &user, users));
+            reached.add(settings, route, &user, users);
         }
         let has_service_socket = matches!(settings.control, ControlSocket::Path(_));
         if has_service_socket && user.uid() == users.starter.uid() {
@@ -103,7 +107,7 @@ pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> 
             ));
         }
     }
-    warnings.into_iter().collect()
+    warnings.into_iter().chain(reached.warnings()).collect()
 }
 
 /// The way to another user of scripts.
@@ -144,38 +148,82 @@ fn readable_key(settings: &Settings, user: &Subject) -> Option<PathBuf> {
     keys.into_iter().find(|key| is_permitted(key, Use::Read, user)).cloned()
 }
 
-/// Routes with another user whose scripts this user can change, or read.
-fn others_files(settings: &Settings, route: &RouteSettings, user: &Subject, users: &ServerUsers) -> Vec<String> {
-    let mut found = Vec::new();
-    for (other, script) in scripts(settings) {
-        let Some(owner) = user_of(script, &users.server) else {
-            continue;
-        };
-        let place = match &script.source {
-            ScriptSource::Directory(path) | ScriptSource::File(path) => path,
-            ScriptSource::App { directory, .. } => directory,
-            ScriptSource::Root => continue,
-        };
-        if owner.uid() == user.uid() || other.origin == route.origin {
-            continue;
-        }
-        let shown = place.display();
-        let verb = match () {
-            () if is_permitted(place, Use::Write, user) => "change",
+/// The scripts of other users that users can change, or read: by the name of the user, and the verb.
+#[derive(Default)]
+struct OthersFiles(BTreeMap<(String, &'static str), Reached>);
+
+/// The places that a user reaches, and its routes.
+#[derive(Default)]
+struct Reached {
+    routes: BTreeSet<String>,
+    /// The directories and files, with the users of their scripts and the place in the configuration.
+    places: BTreeMap<PathBuf, (String, String)>,
+}
+
+impl OthersFiles {
+    /// Adds the scripts of other routes that those of a route reach.
+    fn add(&mut self, settings: &Settings, route: &RouteSettings, user: &Subject, users: &ServerUsers) {
+        for (other, script) in scripts(settings) {
+            let Some(owner) = user_of(script, &users.server) else {
+                continue;
+            };
+            let place = match &script.source {
+                ScriptSource::Directory(path) | ScriptSource::File(path) => path,
+                ScriptSource::App { directory, .. } => directory,
+                ScriptSource::Root => continue,
+            };
+            if owner.uid() == user.uid() || other.origin == route.origin {
+                continue;
+            }
             // Who names a user for a route wants it to be apart; other scripts are usually readable by everybody.
-            () if script.confinement.user != ScriptUser::Usual && is_permitted(place, Use::Read, user) => "read",
-            () => continue,
-        };
-        let letter = if verb == "change" { "w" } else { "rwx" };
-        found.push(format!(
-            "{}: scripts that run as {} (those of {}) can {verb} {shown}, whose scripts run as {}: chmod o-{letter} {shown}, and give it to the group of \
-             {}",
-            other.origin,
-            user.name(),
-            route.origin,
-            owner.name(),
-            owner.name()
-        ));
+            let is_apart = script.confinement.user != ScriptUser::Usual && !is_of_package(place);
+            let verb = match () {
+                () if is_permitted(place, Use::Write, user) => "change",
+                () if is_apart && is_permitted(place, Use::Read, user) => "read",
+                () => continue,
+            };
+            let reached = self.0.entry((user.name().to_owned(), verb)).or_default();
+            reached.routes.insert(route.origin.clone());
+            reached
+                .places
+                .insert(place.clone(), (owner.name().to_owned(), other.origin.clone()));
+        }
     }
-    found
+
+    /// One warning for each user and verb, whose places are named.
+    fn warnings(self) -> Vec<String> {
+        let warning = |((user, verb), Reached { routes, places }): ((String, &str), Reached)| {
+            let letters = if verb == "change" { "w" } else { "rwx" };
+            let shown: Vec<String> = places
+                .iter()
+                .take(PLACES_MAX)
+                .map(|(place, (owner, origin))| format!("{}, whose scripts run as {owner} ({origin})", place.display()))
+                .collect();
+            let more = match places.len().saturating_sub(PLACES_MAX) {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            let advice = match places.first_key_value() {
+                Some((place, (owner, _))) if places.len() == 1 => {
+                    format!(
+                        "chmod o-{letters} {}, and give it to the group of {owner}",
+                        place.display()
+                    )
+                }
+                _ => format!("chmod o-{letters} each of them, and give it to the group of its user"),
+            };
+            let routes: Vec<String> = routes.into_iter().collect();
+            format!(
+                "scripts that run as {user} (those of {}) can {verb} {}{more}: {advice}",
+                routes.join(", "),
+                shown.join("; ")
+            )
+        };
+        self.0.into_iter().map(warning).collect()
+    }
+}
+
+/// Whether a place belongs to a package, whose files are for everybody.
+fn is_of_package(place: &Path) -> bool {
+    ["/usr", "/opt"].iter().any(|public| place.starts_with(public))
 }

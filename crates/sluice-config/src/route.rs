@@ -228,9 +228,10 @@ impl Draft {
                 self.action = None;
             }
             several => {
+                let of_block = |name: &&str| table.document.blocks().named(name, table.line_of(name));
                 table.report(&format!(
                     "[[site.route]] has {}: a route has one action, so make two routes of it",
-                    several.join(" and ")
+                    several.iter().map(of_block).collect::<Vec<_>>().join(" and ")
                 ));
                 self.action = None;
             }

@@ -210,7 +210,8 @@ impl<S> Key<S> {
             if !value.get_ref().is_table() {
                 let title = section.title().replace("NAME", name.get_ref());
                 let message = format!(
-                    "{}: must be one table: write {title} above its keys",
+                    "{} = {}: must be one table: write {title} above its keys",
+                    name.get_ref(),
                     document.excerpt(value.span())
                 );
                 document.report(document.line(name.span().start), message);

@@ -18,7 +18,9 @@ pub(crate) fn unknown_key(name: &str, section: &dyn Described, root: &dyn Descri
         "" => String::new(),
         title => format!(" in {title}"),
     };
-    let hint = if let Some(hint) = foreign::key_in(section.title(), name) {
+    let hint = if name == "use" {
+        "blocks are used by whole routes, sites and blocks: write use there; the tables of a block are merged with theirs".to_owned()
+    } else if let Some(hint) = foreign::key_in(section.title(), name) {
         hint.to_owned()
     } else if let Some(home) = home(name, root) {
         home

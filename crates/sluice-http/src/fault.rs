@@ -61,6 +61,12 @@ impl Fault {
     #[must_use]
     pub fn culprit(&self) -> Culprit {
         match self {
+            // A script that its user may not run: its administrator must act.
+            Fault::Client(ClientFault::Forbidden(Forbidden::Unreadable(failure)))
+                if matches!(failure.activity, Activity::Script(_)) =>
+            {
+                Culprit::Script
+            }
             Fault::Client(_) => Culprit::Client,
             Fault::Script(_) => Culprit::Script,
             Fault::Server(_) => Culprit::Server,

@@ -29,6 +29,7 @@ pub mod received;
 pub mod request_body;
 pub mod request_id;
 pub mod request_stream;
+pub mod series;
 pub mod stored_body;
 pub mod target;
 pub mod tasks;

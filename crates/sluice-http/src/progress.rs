@@ -7,6 +7,17 @@
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
 
+use crate::series;
+
+/// A request body whose end has not been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenBody {
+    /// Bytes that were received.
+    pub received: u64,
+    /// The length, if the client announced it.
+    pub announced: Option<u64>,
+}
+
 /// The progress of one exchange.
 #[derive(Default)]
 pub struct Progress {
@@ -16,6 +27,10 @@ pub struct Progress {
     pid: Cell<i32>,
     /// The status of the response; 0 until its head is made.
     status: Cell<u16>,
+    /// The number of its script among the series of counters.
+    script: Cell<u16>,
+    /// The request body, while it is not complete.
+    open_body: Cell<Option<OpenBody>>,
     is_ended: Cell<bool>,
     waiter: Cell<Option<Waker>>,
 }
@@ -24,6 +39,25 @@ impl Progress {
     /// Counts bytes of the request body.
     pub fn count_received(&self, bytes: usize) {
         self.received_bytes.set(self.received_bytes.get() + bytes as u64);
+    }
+
+    /// Notes that there is a request body, and the length that the client announced.
+    pub fn expect_body(&self, announced: Option<u64>) {
+        self.open_body.set(Some(OpenBody { received: 0, announced }));
+    }
+
+    /// Notes that the request body has been read to its end.
+    pub fn complete_body(&self) {
+        self.open_body.set(None);
+    }
+
+    /// The request body, if a part of it has not been received.
+    #[must_use]
+    pub fn open_body(&self) -> Option<OpenBody> {
+        let received = self.received_bytes.get();
+        let open = self.open_body.get()?;
+        let is_complete = open.announced.is_some_and(|announced| received >= announced);
+        (!is_complete).then_some(OpenBody { received, ..open })
     }
 
     /// Bytes of the request body that were received.
@@ -63,6 +97,17 @@ impl Progress {
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         Some(self.status.get()).filter(|status| *status != 0)
+    }
+
+    /// Notes the script that answers, by its number among the series of counters.
+    pub fn set_script(&self, number: u16) {
+        self.script.set(number);
+    }
+
+    /// The number of the script that answers, or answered last; `series::UNNAMED` without one.
+    #[must_use]
+    pub fn script(&self) -> u16 {
+        self.script.get()
     }
 
     /// Orders the exchange to end, and wakes its task.
@@ -105,6 +150,8 @@ impl Progress {
         self.sent_bytes.set(0);
         self.pid.set(0);
         self.status.set(0);
+        self.script.set(series::UNNAMED);
+        self.open_body.set(None);
         self.is_ended.set(false);
         self.waiter.set(None);
     }

@@ -152,6 +152,7 @@ impl RequestBody {
     /// Counts its bytes for reports, too.
     #[must_use]
     pub fn counted(mut self, progress: &Rc<Progress>) -> RequestBody {
+        progress.expect_body(self.announced);
         self.progress = Some(Rc::clone(progress));
         self
     }
@@ -253,7 +254,10 @@ impl RequestBody {
                 self.allowance = self.allowance.saturating_sub(waited);
             }
             match frame {
-                None => return Poll::Ready(None),
+                None => {
+                    self.progress.iter().for_each(|progress| progress.complete_body());
+                    return Poll::Ready(None);
+                }
                 Some(Err(error)) => {
                     let failure = Box::new(BodyFailure {
                         received: self.received,
@@ -371,17 +375,23 @@ async fn discard(mut body: RequestBody) {
 pub(crate) fn too_large(bytes_max: u64) -> Fault {
     ClientFault::BodyTooLarge(bytes_max).into()
 }
-/// Whether an error of a body is that the client has closed the connection: a body that is malformed has none of the system.
+
+/// Whether an error of a body is that the client has closed the connection or reset the stream: a body that is malformed has none of these.
 fn has_left(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    let causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |cause| {
+    let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |cause| {
         cause.source()
     });
-    let mut of_system = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    of_system.any(|error| {
-        matches!(
-            error.kind(),
-            BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
-        )
+    causes.any(|cause| {
+        let of_system = cause.downcast_ref::<std::io::Error>();
+        // Errors of HTTP/2 have no source, also where they are those of the system.
+        let of_http2 = cause.downcast_ref::<h2::Error>();
+        of_system.is_some_and(|error| is_end(error.kind()))
+            || of_http2.is_some_and(|error| error.is_remote() || error.get_io().is_some_and(|io| is_end(io.kind())))
     })
+}
+
+/// Whether the system says so where the other side has closed.
+fn is_end(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }

@@ -16,9 +16,9 @@ use prometheus_client::registry::{Registry, Unit};
 use sluice_report::histogram::Times;
 use sluice_report::scripts::Scripts;
 use sluice_report::status::{CertificateStatus, Status};
-use sluice_report::traffic::Counts;
+use sluice_report::traffic::{Counts, ScriptName, Share, Shares};
 
-use crate::metrics_of_scripts::{ScriptCounts, ScriptName, by_script};
+use crate::metrics_of_scripts::{ScriptCounts, by_script};
 
 /// The media type of the text (OpenMetrics 1.0, "Protocol Negotiation").
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -44,6 +44,8 @@ pub struct Measured {
     pub status: Status,
     /// The script processes.
     pub scripts: Scripts,
+    /// The exchanges of each site and script.
+    pub shares: Shares,
     /// The version of the program.
     pub version: &'static str,
     /// The resident memory of the server in bytes, without its script processes; `None` if it is unknown.
@@ -76,6 +78,7 @@ impl Collector for Families {
         let mut out = Out(encoder);
         out.process(&measured)?;
         out.scripts(&measured.scripts)?;
+        out.shares(&measured.shares)?;
         out.status(&measured.status)
     }
 }
@@ -103,6 +106,26 @@ impl<'a, V> Row<'a, V> {
         self.unit = Some(unit);
         self
     }
+}
+
+/// The labels of a sample, with their values.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The counts of a share by class. Those that are never or rarely above 0 are left out while they are 0.
+fn by_class(share: &Share) -> impl Iterator<Item = (&'static str, u64)> {
+    let [informational, successful, redirected, client, server] = share.by_class;
+    let counts = [
+        ("1xx", informational, false),
+        ("2xx", successful, true),
+        ("3xx", redirected, true),
+        ("4xx", client, true),
+        ("499", share.client_left, false),
+        ("5xx", server, true),
+    ];
+    let shown = counts
+        .into_iter()
+        .filter(|(_, count, is_usual)| *is_usual || *count > 0);
+    shown.map(|(class, count, _)| (class, count))
 }
 
 /// Writes families of metrics.
@@ -195,6 +218,51 @@ impl Out<'_> {
                 let labels = [site, script, mode, ("reason", reason.to_owned())];
                 let mut member = metric.encode_family(&labels)?;
                 member.encode_counter(&count, None::<&NoExemplar<u64>>)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The exchanges of each site and of each script.
+    fn shares(&mut self, shares: &Shares) -> fmt::Result {
+        let sites = shares.sites.iter();
+        let sites: Vec<_> = sites
+            .map(|(site, share)| (vec![("site", site.as_str())], share))
+            .collect();
+        self.shares_of("site", "a site", &sites)?;
+        let scripts = shares.scripts.iter().map(|([site, script, mode], share)| {
+            let labels = [("site", site), ("script", script), ("mode", mode)];
+            (labels.map(|(label, value)| (label, value.as_str())).to_vec(), share)
+        });
+        self.shares_of("script", "a script", &scripts.collect::<Vec<_>>())
+    }
+
+    fn shares_of(&mut self, kind: &str, whose: &str, shares: &[(Labels<'_>, &Share)]) -> fmt::Result {
+        if shares.is_empty() {
+            return Ok(());
+        }
+        let name = format!("sluice_{kind}_responses");
+        let help = format!("Ended exchanges of {whose}, by the class of the status; 499 if the client left before");
+        let mut metric = self.descriptor(&name, &help, None, MetricType::Counter)?;
+        for (labels, share) in shares {
+            for (class, count) in by_class(share) {
+                let labels = [labels.as_slice(), &[("class", class)]].concat();
+                let mut member = metric.encode_family(&labels)?;
+                member.encode_counter(&count, None::<&NoExemplar<u64>>)?;
+            }
+        }
+        let unit = Unit::Bytes;
+        for (part, bytes) in [
+            ("request", (|share| share.received_bytes) as fn(&Share) -> u64),
+            ("response", |share| share.sent_bytes),
+        ] {
+            let name = format!("sluice_{kind}_{part}_body");
+            let help = format!("Bodies of {part}s of {whose}");
+            let mut metric = self.descriptor(&name, &help, Some(&unit), MetricType::Counter)?;
+            for (labels, share) in shares {
+                let labels = labels.as_slice();
+                let mut member = metric.encode_family(&labels)?;
+                member.encode_counter(&bytes(share), None::<&NoExemplar<u64>>)?;
             }
         }
         Ok(())
@@ -368,6 +436,18 @@ mod tests {
                 }],
                 ..Scripts::default()
             },
+            shares: Shares {
+                sites: vec![(
+                    "a".to_owned(),
+                    Share {
+                        by_class: [0, 2, 0, 1, 0],
+                        client_left: 1,
+                        received_bytes: 4,
+                        sent_bytes: 30,
+                    },
+                )],
+                scripts: vec![(["a", "/s", "cgi"].map(str::to_owned), Share::default())],
+            },
             version: "1.0",
             memory_bytes: Some(5),
             descriptors: None,
@@ -387,6 +467,14 @@ mod tests {
             "sluice_script_pool_started_total{site=\"a\",script=\"/s\\\"x\",mode=\"cgi\"} 9",
             "sluice_script_pool_processes{site=\"a\",script=\"/s\\\"x\",mode=\"cgi\"} 0",
             "sluice_script_pool_refused_total{site=\"a\",script=\"/s\\\"x\",mode=\"cgi\",reason=\"queue_full\"} 0",
+            "# TYPE sluice_site_response_body_bytes counter",
+            "sluice_site_responses_total{site=\"a\",class=\"2xx\"} 2",
+            "sluice_site_responses_total{site=\"a\",class=\"499\"} 1",
+            "sluice_site_responses_total{site=\"a\",class=\"5xx\"} 0",
+            "sluice_site_request_body_bytes_total{site=\"a\"} 4",
+            "sluice_site_response_body_bytes_total{site=\"a\"} 30",
+            "sluice_script_responses_total{site=\"a\",script=\"/s\",mode=\"cgi\",class=\"5xx\"} 0",
+            "sluice_script_response_body_bytes_total{site=\"a\",script=\"/s\",mode=\"cgi\"} 0",
             "sluice_info{version=\"1.0\"} 1",
             "sluice_certificate_expiry_time_seconds{certificate=\"/c.pem\"} 7",
             "# TYPE sluice_http_first_byte_seconds histogram",
@@ -398,6 +486,7 @@ mod tests {
             assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
+        assert!(!text.contains("1xx"), "{text}");
         assert!(!text.contains("fds"), "{text}");
     }
 }

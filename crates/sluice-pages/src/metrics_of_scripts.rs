@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use sluice_report::scripts::{Pool, Refused, Scripts};
+use sluice_report::traffic::ScriptName;
 
 /// Scripts with a name of their own, because each has a series of every metric.
 pub(crate) const SCRIPTS_MAX: usize = 200;
@@ -20,9 +21,6 @@ pub(crate) struct ScriptCounts {
     pub(crate) started: u64,
     pub(crate) refused: Refused,
 }
-
-/// A script: site, file or engine, mode.
-pub(crate) type ScriptName = [String; 3];
 
 /// The counts by script. Routes of one site with the same script and mode are one, also those of a configuration that was replaced.
 pub(crate) fn by_script(scripts: &Scripts) -> BTreeMap<ScriptName, ScriptCounts> {

@@ -38,6 +38,31 @@ pub struct Traffic {
     pub whole: Times,
 }
 
+/// The exchanges of one site or script that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Responses by the first digit of their status: 1xx to 5xx.
+    pub by_class: [u64; 5],
+    /// Requests whose clients left before there was a response (499 in the access log).
+    pub client_left: u64,
+    /// Bytes of the bodies of requests.
+    pub received_bytes: u64,
+    /// Bytes of the bodies of responses.
+    pub sent_bytes: u64,
+}
+
+/// The name of a script in metrics: site, file or engine, mode.
+pub type ScriptName = [String; 3];
+
+/// The exchanges that have ended, by site and by script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// By the first host of the site.
+    pub sites: Vec<(String, Share)>,
+    /// By script.
+    pub scripts: Vec<(ScriptName, Share)>,
+}
+
 impl Traffic {
     /// The exchanges since an earlier state.
     #[must_use]

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use sluice_report::scripts::{Pool, Scripts};
+use sluice_report::traffic::ScriptName;
 
 use crate::pool::pool_record::ReportedPool;
 pub use crate::pool::pool_record::Retired;
@@ -14,6 +15,12 @@ use crate::resources::Resources;
 use crate::route::Script;
 
 impl Resources {
+    /// The scripts whose exchanges are counted by themselves, with the numbers of their series of counters.
+    #[must_use]
+    pub fn script_series(&self) -> Vec<(u16, ScriptName)> {
+        self.pool_records.series.all()
+    }
+
     /// The pools that have processes, requests that wait, or processes that have ended. Any thread may call it; workers wait no longer for
     /// it than a copy of the state of one pool takes.
     #[must_use]

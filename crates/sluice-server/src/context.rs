@@ -19,6 +19,7 @@ use crate::fault_log::FaultLog;
 use crate::in_progress::InProgress;
 use crate::redirect_loops::RedirectLoops;
 use crate::state::ServerState;
+use crate::statistics::Statistics;
 use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.
@@ -79,7 +80,7 @@ impl Context {
             in_progress: Rc::default(),
             known_hosts: KnownHosts::default(),
             joined_watches: Cell::new(0),
-            config: RefCell::new(CurrentConfig::new(&state.config)),
+            config: RefCell::new(CurrentConfig::new(&state.config, &state.statistics)),
             state,
             exchanges: Cell::new(0),
             clocks: Cell::new(Arrival::now()),
@@ -88,7 +89,7 @@ impl Context {
 
     /// The current configuration; an exchange keeps the one with which it began.
     pub(crate) fn config(&self) -> Rc<HeldConfig> {
-        self.config.borrow_mut().load()
+        self.config.borrow_mut().load(&self.state.statistics)
     }
 
     /// Reads both clocks. The worker calls this once a second.
@@ -120,11 +121,17 @@ pub(crate) struct HeldConfig {
     /// Shared separately, because an exchange keeps its log to the end of its body, but not the rest of a replaced
     /// configuration.
     pub(crate) logs: Rc<[SiteLog]>,
+    /// The numbers of the sites among the series of counters.
+    pub(crate) site_numbers: Box<[u16]>,
 }
 
 impl HeldConfig {
-    fn new(config: Arc<Config>) -> HeldConfig {
+    fn new(config: Arc<Config>, statistics: &Statistics) -> HeldConfig {
         HeldConfig {
+            site_numbers: config
+                .sites()
+                .map(|site| statistics.site_number(site.label()))
+                .collect(),
             logs: config.logs.iter().cloned().collect(),
             config,
         }
@@ -153,17 +160,17 @@ struct CurrentConfig {
 }
 
 impl CurrentConfig {
-    fn new(shared: &Arc<ArcSwap<Config>>) -> CurrentConfig {
+    fn new(shared: &Arc<ArcSwap<Config>>, statistics: &Statistics) -> CurrentConfig {
         CurrentConfig {
             latest: Cache::new(Arc::clone(shared)),
-            held: Rc::new(HeldConfig::new(shared.load_full())),
+            held: Rc::new(HeldConfig::new(shared.load_full(), statistics)),
         }
     }
 
-    fn load(&mut self) -> Rc<HeldConfig> {
+    fn load(&mut self, statistics: &Statistics) -> Rc<HeldConfig> {
         let latest = self.latest.load();
         if !Arc::ptr_eq(latest, &self.held.config) {
-            self.held = Rc::new(HeldConfig::new(Arc::clone(latest)));
+            self.held = Rc::new(HeldConfig::new(Arc::clone(latest), statistics));
         }
         Rc::clone(&self.held)
     }

@@ -17,6 +17,7 @@ mod redirect_loops;
 mod script_cgroups;
 mod serve;
 mod server;
+mod share_counts;
 mod state;
 mod statistics;
 mod status;

@@ -182,6 +182,7 @@ async fn unless_ended<T>(
 
 /// Has an exchange note the site of its request.
 fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
+    exchange.note_site_number(request.config.site_numbers[request.site]);
     watched_decision::site(exchange, request, connection.peer().listener());
     if exchange.client.is_https && request.target_path().is_some() {
         exchange.note_hsts(request.site().hsts.as_ref());

@@ -7,15 +7,23 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use sluice_http::series::SeriesNames;
 use sluice_report::overview::LastMinute;
 use sluice_report::status::{ConnectionTotals, RequestTotals};
-use sluice_report::traffic::Traffic;
+use sluice_report::traffic::{ScriptName, Shares, Traffic};
 
+use crate::share_counts;
 use crate::status::{self, WorkerCounts};
 use sluice_log::activity::{Recorder, Sums};
 
 /// The seconds of the last minute, and one before it.
 const SECONDS: usize = 61;
+
+/// The name of the sites that have no series of counters of their own.
+const OTHER_SITES: &str = "other";
+
+/// The name for requests whose site is not known: their head was not usable, or no site has their host.
+const UNKNOWN_SITE: &str = "-";
 
 /// The counters of all workers, with their history.
 pub(crate) struct Statistics {
@@ -28,6 +36,8 @@ pub(crate) struct Statistics {
     /// The exchanges at the last reset, with its time.
     at_reset: Mutex<Option<Traffic>>,
     activity: Arc<Recorder>,
+    /// The sites whose exchanges are counted by themselves.
+    sites: SeriesNames<String>,
 }
 
 /// The sums of the workers at one second.
@@ -48,6 +58,7 @@ impl Statistics {
             seconds: Mutex::default(),
             at_reset: Mutex::default(),
             activity: Arc::new(Recorder::begin()),
+            sites: SeriesNames::default(),
         }
     }
 
@@ -135,6 +146,20 @@ impl Statistics {
 
     fn seconds(&self) -> MutexGuard<'_, VecDeque<Second>> {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a site among the series of counters.
+    pub(crate) fn site_number(&self, site: &str) -> u16 {
+        self.sites.number(&site.to_owned(), &OTHER_SITES.to_owned())
+    }
+
+    /// The exchanges of each site and script; `scripts` are the names of the scripts with their numbers.
+    pub(crate) fn shares(&self, scripts: Vec<(u16, ScriptName)>) -> Shares {
+        let unknown = Some(UNKNOWN_SITE.to_owned());
+        Shares {
+            sites: share_counts::sums(&self.workers, |worker| &worker.sites, unknown, self.sites.all()),
+            scripts: share_counts::sums(&self.workers, |worker| &worker.scripts, None, scripts),
+        }
     }
 
     /// The records of each minute.

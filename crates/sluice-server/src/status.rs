@@ -9,11 +9,16 @@ use std::time::SystemTime;
 use http::StatusCode;
 use sluice_files::file_cache::CacheCounters;
 use sluice_http::counter::Counter;
+use sluice_http::series::UNNAMED;
 use sluice_net::slots::ConnectionCounts;
 use sluice_report::status::{CacheStatus, ConnectionTotals, RequestTotals};
 use sluice_report::traffic::Traffic;
 
+use crate::share_counts::ShareCounts;
 use crate::traffic_counts::{self, Ended, TrafficCounts};
+
+/// The first digits of statuses (RFC 9110 §15).
+const CLASSES: usize = 5;
 
 /// The counters of one worker. Aligned, so that no two workers write to the same line of a processor's cache.
 #[derive(Debug, Default)]
@@ -24,12 +29,16 @@ pub(crate) struct WorkerCounts {
     begun: Counter,
     ended: Counter,
     /// Responses by the first digit of their status, from 1.
-    classes: [Counter; 5],
+    classes: [Counter; CLASSES],
     client_left: Counter,
     truncated: Counter,
     body_bytes: Counter,
     /// Bytes of the bodies of requests.
     pub received_bytes: Arc<Counter>,
+    /// Counts by site.
+    pub sites: ShareCounts,
+    /// Counts by script.
+    pub scripts: ShareCounts,
     /// Counts by properties of the exchanges.
     pub traffic: TrafficCounts,
 }
@@ -45,9 +54,22 @@ impl WorkerCounts {
         self.ended.add(1);
         self.body_bytes.add(ended.body_bytes);
         self.truncated.add(ended.is_incomplete().into());
-        let class = |status: StatusCode| self.classes.get(usize::from(status.as_u16() / 100).checked_sub(1)?);
-        ended.status.and_then(class).unwrap_or(&self.client_left).add(1);
+        let class = class(ended.status);
+        self.classes.get(class).unwrap_or(&self.client_left).add(1);
+        self.sites.end(ended.site, class, ended);
+        if ended.script != UNNAMED {
+            self.scripts.end(ended.script, class, ended);
+        }
         self.traffic.end(ended);
+    }
+}
+
+/// The place of the first digit of a status, from 1; the place after them if there is none.
+fn class(status: Option<StatusCode>) -> usize {
+    let digit = status.map_or(0, |status| usize::from(status.as_u16() / 100));
+    match digit {
+        1..=CLASSES => digit - 1,
+        _ => CLASSES,
     }
 }
 
@@ -124,12 +146,15 @@ mod tests {
             encryption: Encryption::None,
             status: status.and_then(|status| StatusCode::from_u16(status).ok()),
             answered: AnsweredBy::File,
+            received_bytes: 3,
             body_bytes: 10,
             is_truncated: status.is_none(),
             times: status.map(|_| ResponseTimes {
                 first_byte: Duration::from_micros(100),
                 whole: Duration::from_millis(2),
             }),
+            site: 1,
+            script: UNNAMED,
         }
     }
 

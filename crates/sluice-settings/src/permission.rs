@@ -113,6 +113,12 @@ impl Subject {
         self.credentials.uid
     }
 
+    /// The numbers of the user and its groups.
+    #[must_use]
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
     /// Whether the permission bits let this user use a file. `None` if it has an access control list.
     fn may(&self, path: &Path, about: &Metadata, wanted: Use) -> Option<bool> {
         let is_allowed = match class(&self.credentials, about) {

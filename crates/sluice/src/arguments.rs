@@ -228,7 +228,7 @@ enum Detail {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) config: ConfigFile,
-    /// The user who starts the server, for whom root checks that files can be read; by default `user` of `[server]`, or the owner of the control
+    /// The user who starts the server, for whom root checks that files can be read and engines start; by default `user` of `[server]`, or the owner of the control
     /// socket.
     #[arg(long, value_name = "USER", conflicts_with = "url")]
     pub(crate) run_as: Option<String>,

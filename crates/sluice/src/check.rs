@@ -10,6 +10,7 @@ use sluice_config::{Mistake, ServerUsers};
 use sluice_http::escape::escaped_lines;
 use sluice_launch::deadline;
 use sluice_net::certificate_facts::uncovered_hosts;
+use sluice_script::program::engine_trial::{self, TrialFailure};
 use sluice_settings::permission::Subject;
 use sluice_settings::{ControlSocket, Settings, User};
 
@@ -87,6 +88,9 @@ fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
     }
     sluice_server::check(&settings).map_err(|error| vec![whole(error.to_string())])?;
     let mut warnings = sluice_config::warnings(&settings);
+    if let Some(server_users) = &server_users {
+        warnings.extend(try_engines(&settings, &server_users.server)?);
+    }
     warnings.extend(exposed::program_warnings(&settings));
     warnings.extend(uncovered_hosts(&settings));
     match &server_users {
@@ -108,6 +112,21 @@ fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
         warnings,
         description: format!("{summary}\n{described}"),
     })
+}
+
+/// Starts each engine once. Returns warnings about those of which nothing is known.
+fn try_engines(settings: &Settings, server: &Subject) -> Result<Vec<String>, Vec<Mistake>> {
+    let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
+    for failure in engine_trial::failures(settings, server) {
+        match failure {
+            TrialFailure::Fails { origin, message } => mistakes.push(Mistake::of_route(&origin, message)),
+            TrialFailure::IsSlow(message) => warnings.push(message),
+        }
+    }
+    match mistakes.is_empty() {
+        true => Ok(warnings),
+        false => Err(mistakes),
+    }
 }
 
 /// The users of the server that has this configuration. `None` if root checks it, and nothing says who will run it.

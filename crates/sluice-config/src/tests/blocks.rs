@@ -128,7 +128,8 @@ fn mistakes_in_a_block_are_on_its_line_and_said_once() {
     let moved = errors
         .replace(".toml:4", ".toml:5")
         .replace(".toml:3", ".toml:4")
-        .replace(".toml:2", ".toml:3");
+        .replace(".toml:2", ".toml:3")
+        .replace("line 7 uses", "line 8 uses");
     assert_eq!(same, moved);
 }
 
@@ -148,12 +149,12 @@ fn names_and_types_are_checked() {
         (
             "[blocks.self]\nuse = 'other'\n[blocks.other]\nuse = 'self'",
             "",
-            "sluice.toml:19: use = \"other\": a block cannot use itself, also not by others, and no more than 16 use one another in a row",
+            "sluice.toml:19: [blocks.self]: use = \"other\": a block cannot use itself, also not by others: remove it",
         ),
         (
             "[blocks]\nflat = 1",
             "",
-            "sluice.toml:19: 1: must be one table: write [blocks.flat] above its keys",
+            "sluice.toml:19: flat = 1: must be one table: write [blocks.flat] above its keys",
         ),
         (
             "",
@@ -186,4 +187,55 @@ fn a_block_that_nothing_uses_is_a_warning() {
         warnings(&settings),
         ["sluice.toml:1: [blocks.a] is used nowhere: write use = \"a\" in a route or site, or remove it"]
     );
+}
+
+#[test]
+fn a_mistake_of_a_key_in_a_block_names_the_block_and_a_line_that_uses_it() {
+    let route = "[[site.route]]\npath = '/x/*'\nuse = 'b'\n";
+    let cases = [
+        (
+            "[blocks.b]\nindex = ['x']\n",
+            format!("{route}refuse = {{}}"),
+            "sluice.toml:2: unknown key \"index\" in [[site.route]]; it belongs in [[site]] (in [blocks.b], which line 7 uses)",
+        ),
+        (
+            "[blocks.b]\nrefuse = {}\n",
+            "use = 'b'".to_owned(),
+            "sluice.toml:2: unknown key \"refuse\" in [[site]]; it belongs in [[site.route]] (in [blocks.b], which line 5 uses)",
+        ),
+        (
+            "[blocks.b]\nscript = { mode = 'cgi', max = 'many' }\n",
+            format!("{route}directory = 'a'\nscripts = {{ '.sh' = 'sh' }}"),
+            "sluice.toml:2: max = 'many': must be a number of processes, as in max = 8 (in [blocks.b], which line 7 uses)",
+        ),
+        (
+            "[blocks.b]\nrefuse = {}\n",
+            format!("{route}redirect = {{ to = '/' }}"),
+            "sluice.toml:5: [[site.route]] has redirect and refuse (of [blocks.b]): a route has one action, so make two routes of it",
+        ),
+        (
+            "[blocks]\nb = 1\n",
+            "use = 'b'".to_owned(),
+            "sluice.toml:2: b = 1: must be one table: write [blocks.b] above its keys",
+        ),
+        (
+            "[blocks.b]\nuse = 'b'\n",
+            "use = 'b'".to_owned(),
+            "sluice.toml:2: [blocks.b]: use = \"b\": a block cannot use itself, also not by others: remove it",
+        ),
+        (
+            "[blocks.b]\nlog = false\n[server]\nuse = 'b'\n",
+            "".to_owned(),
+            "sluice.toml:4: unknown key \"use\" in [server]; blocks are used by whole routes, sites and blocks: write use there; the tables of a block are merged with theirs",
+        ),
+        (
+            "[blocks.b]\nlog = false\n",
+            "uses = 'b'".to_owned(),
+            "sluice.toml:5: unknown key \"uses\" in [[site]]; did you mean \"use\"?",
+        ),
+    ];
+    for (blocks, site, message) in cases {
+        let errors = read(&format!("{blocks}[[site]]\nroot = 'a'\n{site}\n")).expect_err(message);
+        assert_eq!(errors.to_string(), message, "{blocks}{site}");
+    }
 }

@@ -12,6 +12,7 @@ use crate::fault::seconds_rounded_up;
 use crate::fault::server::IoFailure;
 use crate::host::HostError;
 use crate::path_text::{Quoted, ShownPath};
+use crate::progress::OpenBody;
 use crate::target::TargetError;
 
 /// A fault of the client. Large data is boxed, so that a result with a fault stays small.
@@ -254,6 +255,19 @@ pub struct BodyFailure {
     pub has_left: bool,
     /// The error that the connection reports.
     pub error: Arc<dyn Detail>,
+}
+
+impl BodyFailure {
+    /// A client that has left before the end of its body.
+    #[must_use]
+    pub fn departure(body: OpenBody) -> BodyFailure {
+        BodyFailure {
+            received: body.received,
+            announced: body.announced,
+            has_left: true,
+            error: Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionAborted)),
+        }
+    }
 }
 
 /// The refusal of a request by a route.

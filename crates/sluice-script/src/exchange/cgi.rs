@@ -31,7 +31,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
         reservation,
     } = prepare(&job, body).await?;
     // Only now, because the client may need long to send the body.
-    let pool = job.route.pools.pool(&job.script, settings, job.scripts.resources());
+    let pool = job.pool();
     let events = job.events();
     job.tracer.stage(Stage::AwaitingProcess);
     let applicant = pool.applicant(job.scripts.worker, None, job.request.client());

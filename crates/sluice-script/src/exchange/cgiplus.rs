@@ -45,10 +45,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
     let (mut attempt, mut overtaken) = (1, 0);
     let events = job.events();
     loop {
-        let pool = job
-            .route
-            .pools
-            .pool(&job.script, job.settings(), job.scripts.resources());
+        let pool = job.pool();
         job.tracer.stage(Stage::AwaitingProcess);
         let applicant = pool.applicant(job.scripts.worker, script, job.request.client());
         let mut lease = pool.acquire(applicant, job.request.id, &events).await?;

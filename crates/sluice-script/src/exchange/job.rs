@@ -32,6 +32,7 @@ use sluice_watch::{Item, Secrets, Stage, Tracer};
 
 use crate::exchange::callout::Callouts;
 use crate::exchange::request::ScriptRequest;
+use crate::pool::shared_pool::SharedPool;
 use crate::process::default_environment::default_environment;
 use crate::process::idle_timer::{IdleTimer, KeptTimer};
 use crate::process::script_events::{ScriptEvents, WatchableJob};
@@ -298,11 +299,18 @@ impl Job {
         self.request.progress.set_pid(process.pid);
     }
 
+    /// The pool of its script, whose counters it is added to.
+    pub(crate) fn pool(&self) -> Arc<SharedPool> {
+        let resources = self.scripts.resources();
+        let pool = self.route.pools.pool(&self.script, self.settings(), resources);
+        self.request.progress.set_script(pool.record.series);
+        pool
+    }
+
     /// Stores a request body, unless the request would then be refused because the script's queue is full.
     pub(crate) async fn store(&self, body: RequestBody) -> Result<(StoredBody, u64), Fault> {
         let resources = self.scripts.resources();
-        let pool = self.route.pools.pool(&self.script, self.settings(), resources);
-        pool.check_room()?;
+        self.pool().check_room()?;
         self.tracer.stage(Stage::ReadingBody);
         let stored = body.store(&resources.stored_bodies).await;
         self.tracer.stage(Stage::AwaitingProcess);

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
+use sluice_http::series::SeriesNames;
 use sluice_launch::Exit;
 use sluice_report::scripts as report;
+use sluice_report::traffic::ScriptName;
 use sluice_settings::Mode;
 
 use crate::pool::recent_scripts::ScriptId;
@@ -83,13 +85,30 @@ pub(crate) struct PoolLabel {
     pub origin: Box<str>,
 }
 
+/// The name of the scripts that have no series of counters of their own.
+const OTHER: &str = "other";
+
 /// The records of all pools of the server.
 #[derive(Default)]
-pub(crate) struct PoolRecords(Mutex<HashMap<PoolLabel, Arc<PoolRecord>>>);
+pub(crate) struct PoolRecords {
+    records: Mutex<HashMap<PoolLabel, Arc<PoolRecord>>>,
+    /// The scripts whose exchanges are counted by themselves.
+    pub(crate) series: SeriesNames<ScriptName>,
+}
+
+impl PoolLabel {
+    /// The name in metrics: that of the reports, without the place of the route.
+    fn series_name(&self) -> ScriptName {
+        let script = self.script.to_string_lossy();
+        [&*self.site, &*script, self.mode.name()].map(str::to_owned)
+    }
+}
 
 /// The history of the pools with one label.
 pub(crate) struct PoolRecord {
     pub label: PoolLabel,
+    /// The number of its script among the series of counters.
+    pub series: u16,
     pub counts: PoolCounts,
     ended: Mutex<VecDeque<(SystemTime, EndedProcess)>>,
     /// The pools of replaced configurations, and the one in use.
@@ -136,6 +155,7 @@ impl PoolRecords {
             }
         }
         let record = Arc::new(PoolRecord {
+            series: self.series.number(&label.series_name(), &[OTHER; 3].map(str::to_owned)),
             label: label.clone(),
             counts: PoolCounts::default(),
             ended: Mutex::default(),
@@ -162,7 +182,7 @@ impl PoolRecords {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PoolLabel, Arc<PoolRecord>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -311,7 +311,7 @@ fn files_of(engine: &Engine) -> &'static [&'static str] {
 }
 
 /// The program that runs the file of an engine.
-fn runner_of(engine: &Engine) -> Option<&'static str> {
+pub(super) fn runner_of(engine: &Engine) -> Option<&'static str> {
     match engine {
         Engine::Python => Some("python3"),
         Engine::Perl => Some("perl"),
@@ -320,7 +320,7 @@ fn runner_of(engine: &Engine) -> Option<&'static str> {
 }
 
 /// The command of an engine.
-fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEngine> {
+pub(super) fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEngine> {
     let file = match engine {
         Engine::Program { program, .. } => find_runner(engine, program)?,
         own => find_file(own, settings, files_of(own))?,

@@ -6,12 +6,14 @@
 //! ```text
 //!   script ─── stamp             one script: its file, its engine, and their versions
 //!     └─ engine ─── sdk          the programs that run many scripts
+//!          ├─ engine_trial       starting each once, for `check`
 //!          ├─ search_path        where they are
 //!          ├─ python_modules     applications that are installed
 //!          └─ source_files       changes that replace kept processes
 //! ```
 
 pub mod engine;
+pub mod engine_trial;
 pub mod python_modules;
 pub(crate) mod script;
 pub(crate) mod sdk;

@@ -52,7 +52,7 @@ pub(crate) struct Site {
 impl Site {
     /// Opens what the settings name; `log` is the number of its access log.
     pub(crate) fn open(settings: &SiteSettings, log: usize) -> Result<Site, OpenError> {
-        let name = settings.hosts.first().map_or("*", String::as_str);
+        let name = label(&settings.hosts);
         let mut root = settings
             .root
             .as_deref()
@@ -133,6 +133,11 @@ impl Site {
         &self.hosts
     }
 
+    /// The name by which reports, logs of scripts and metrics call it: its first host.
+    pub(crate) fn label(&self) -> &str {
+        label(&self.hosts)
+    }
+
     /// Whether a host is one of its names, or below one.
     pub(crate) fn has_name(&self, host: &str) -> bool {
         is_named(&self.hosts, host)
@@ -153,6 +158,10 @@ impl Site {
         let mut names = self.hosts.iter().map(String::as_str);
         names.find(|name| !name.starts_with('*'))
     }
+}
+
+fn label(hosts: &[String]) -> &str {
+    hosts.first().map_or("*", String::as_str)
 }
 
 /// The value of Strict-Transport-Security (RFC 6797 §6.1).

@@ -16,7 +16,7 @@ use hyper::ext::ReasonPhrase;
 use sluice_access::throttle::Permit;
 use sluice_http::body::ResponseBody;
 use sluice_http::endpoints::Endpoints;
-use sluice_http::fault::Fault;
+use sluice_http::fault::{BodyFailure, ClientFault, Fault};
 use sluice_http::head;
 use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
@@ -204,6 +204,11 @@ impl Exchange {
         self.entry.is_last = true;
     }
 
+    /// Notes the number of the request's site among the series of counters.
+    pub(crate) fn note_site_number(&mut self, number: u16) {
+        self.entry.site = number;
+    }
+
     /// Notes the Strict-Transport-Security that the request's site adds to every response over https.
     pub(crate) fn note_hsts(&mut self, hsts: Option<&HeaderValue>) {
         self.hsts = hsts.cloned();
@@ -270,6 +275,15 @@ impl Exchange {
                 };
                 self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault}"));
             }
+        }
+    }
+
+    /// Logs that the client has left within its request body, for an exchange that is dropped before there is a response: that of a stream which was
+    /// reset.
+    fn report_departure(&mut self) {
+        if let Some(body) = self.progress.open_body().filter(|_| self.entry.is_unanswered()) {
+            let failure = BodyFailure::departure(body);
+            self.report(&ClientFault::BadBody(Box::new(failure)).into(), None);
         }
     }
 
@@ -367,11 +381,16 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.context.in_progress.end(self.place);
         let is_draining = self.context.front.is_draining();
+        if !is_draining {
+            self.report_departure();
+        }
         self.entry.is_last |= is_draining;
         self.entry.end();
-        self.entry.count(&self.context.counts, &self.client, &self.line);
+        self.entry
+            .count(&self.context.counts, &self.client, &self.line, &self.progress);
+        // Only now, because the progress is reset.
+        self.context.in_progress.end(self.place);
         self.entry.write(self.context.worker, self.id, &self.client, &self.line);
         if !self.tracer.is_none() {
             let line = |masks: &Masks| self.entry.text(self.id, &self.client, &self.line, masks);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use sluice_http::progress::Progress;
 use sluice_http::request_id::UniqueId;
+use sluice_http::series::UNNAMED;
 use sluice_log::{
     Line, LoggedRequest, LoggedResponse, RequestFields, ResponseFields, STATUS_CLIENT_LEFT, SiteLog, Timing,
 };
@@ -43,6 +45,8 @@ pub(crate) struct LogEntry {
     pub body_bytes: u64,
     /// The kind of the answer, for the statistics.
     pub answered: AnsweredBy,
+    /// The number of its site among the series of counters.
+    pub site: u16,
     /// When the first byte of the response could be sent; `None` if that was when the last one could.
     pub first_byte: Option<Duration>,
     /// The time from the head of the request to its end.
@@ -94,6 +98,7 @@ impl LogEntry {
             status: None,
             body_bytes: 0,
             answered: AnsweredBy::default(),
+            site: UNNAMED,
             first_byte: None,
             whole: Duration::ZERO,
             is_truncated: false,
@@ -144,7 +149,7 @@ impl LogEntry {
     }
 
     /// Adds the exchange, which ends, to the counters of a worker.
-    pub(crate) fn count(&self, counts: &WorkerCounts, client: &Client, line: &RequestLine) {
+    pub(crate) fn count(&self, counts: &WorkerCounts, client: &Client, line: &RequestLine, progress: &Progress) {
         let encryption = match &client.tls_info {
             None => Encryption::None,
             Some(info) if info.protocol == "TLSv1.2" => Encryption::Tls12,
@@ -156,12 +161,15 @@ impl LogEntry {
             encryption,
             status: self.status,
             answered: self.answered,
+            received_bytes: progress.received_bytes(),
             body_bytes: self.body_bytes,
             is_truncated: self.is_truncated,
             times: self.status.filter(|_| self.has_head).map(|_| ResponseTimes {
                 first_byte: self.first_byte.unwrap_or(self.whole),
                 whole: self.whole,
             }),
+            site: self.site,
+            script: progress.script(),
         });
     }
 
@@ -196,6 +204,11 @@ impl LogEntry {
         line.request.fields = &request_fields;
         line.response.fields = &response_fields;
         Some(log.text(&line))
+    }
+
+    /// Whether no response was made, and nothing says why.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.status.is_none() && !self.has_left
     }
 
     /// Whether there was a response.

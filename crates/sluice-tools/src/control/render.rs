@@ -64,7 +64,7 @@ pub(super) fn render(state: &ServerReport) -> String {
     // Every script that ever ran has a pool.
     let has_news = |pool: &&Pool| !pool.processes.is_empty() || pool.waiting > 0 || pool.refused.total() > 0;
     for pool in state.scripts.pools.iter().filter(has_news) {
-        line("", pool_line(pool));
+        line("", pool_line(pool, &state.scripts.pools));
     }
     if let Some(cache) = &status.cache {
         line("file cache", cache_line(cache));
@@ -121,7 +121,7 @@ fn supervised(pid: u32, supervisor: &History) -> String {
 }
 
 /// A pool of script processes: how many there are, and what happened to requests for it.
-fn pool_line(pool: &Pool) -> String {
+fn pool_line(pool: &Pool, all: &[Pool]) -> String {
     let count = |phase: Phase| pool.processes.iter().filter(|process| process.phase == phase).count();
     let phases = [
         Phase::Starting,
@@ -154,7 +154,18 @@ fn pool_line(pool: &Pool) -> String {
     } else {
         format!(" of {}", pool.site)
     };
-    format!("{} ({}{site}{replaced}): {}", pool.script, pool.mode, parts.join(", "))
+    // Of the same engine for two users, only the route differs.
+    let is_same = |other: &&Pool| (&other.script, &other.mode, &other.site) == (&pool.script, &pool.mode, &pool.site);
+    let route = match all.iter().filter(is_same).any(|other| other.origin != pool.origin) {
+        true => format!(", {}", pool.origin),
+        false => String::new(),
+    };
+    format!(
+        "{} ({}{site}{route}{replaced}): {}",
+        pool.script,
+        pool.mode,
+        parts.join(", ")
+    )
 }
 
 /// The counts of responses that are not 0.

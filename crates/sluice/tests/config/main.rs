@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod configuration;
+mod engines;
 mod error_pages;
 mod guides;
 mod routes;

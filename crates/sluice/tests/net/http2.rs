@@ -1,5 +1,6 @@
 //! HTTP/2 over TLS and in clear text: the same files and scripts as over HTTP/1.1.
 
+mod cut_uploads;
 mod ended;
 mod floods;
 mod frames;

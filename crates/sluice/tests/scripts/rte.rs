@@ -7,7 +7,7 @@
 mod failures;
 mod processes;
 
-use sluice_testing::{Response, Setup};
+use sluice_testing::{Response, Setup, run};
 
 /// Runs the text of SCRIPT_FILENAME for each request. `end_of_script` is what a script that ends early raises.
 const ENGINE: &str = r#"
@@ -308,4 +308,33 @@ fn serve_runs_the_scripts_of_rte_by_their_suffix_and_needs_no_engine_to_start() 
     assert_ne!(response.text(), "print 1");
     assert_eq!(get("/rte/style.css").status, 403);
     assert_eq!(get("/rte/none.pl").status, 404);
+}
+
+#[test]
+fn status_names_the_route_where_an_engine_has_processes_of_two() {
+    let engine = "while accept():\n    put(HEAD + b'ran')\n    finish()\n";
+    let keys = |more: &str| {
+        format!("directory = \"htdocs/rte\", mode = \"rte\", engine = {{ program = \"htdocs/cgi-bin/engine\" }}{more}")
+    };
+    let server = Setup::new()
+        .python("engine", engine)
+        .file("rte/a.test", "")
+        .script_route("/one/*", &keys(""))
+        .script_route("/two/*", &keys(", environment = { A = \"2\" }"))
+        .start();
+    let lines = || {
+        let ran = run(server.setup().directory(), &["status"]);
+        let lines = ran.output.lines().filter(|line| line.contains("(rte"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(server.get("/one/a.test").text(), "ran");
+    let alone = lines();
+    assert!(alone.len() == 1 && alone[0].contains("(rte):"), "{alone:?}");
+    assert_eq!(server.get("/two/a.test").text(), "ran");
+    let both = lines();
+    assert!(
+        both.len() == 2 && both.iter().all(|line| line.contains("(rte, sluice.toml:")),
+        "{both:?}"
+    );
+    assert_ne!(both[0], both[1]);
 }

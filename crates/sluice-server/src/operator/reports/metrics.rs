@@ -29,6 +29,7 @@ fn respond(ask: Ask) -> PageResponse {
             metrics::encode(Measured {
                 status: state.status(),
                 scripts: state.resources.report(),
+                shares: state.statistics.shares(state.resources.script_series()),
                 version: env!("CARGO_PKG_VERSION"),
                 memory_bytes: process.memory_bytes,
                 descriptors: process.descriptors,
