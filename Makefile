@@ -19,6 +19,7 @@
 #   make docs    the reference page of the configuration, and the crates' own documentation
 #   make bench   Sluice beside Apache, nginx, lighttpd, h2o and Caddy: tables and pictures in bench/results/ (bench-quick: a few of them);
 #                BENCH="--processors 2,4" passes options on
+#   make bench-watch  how long other requests wait beside one that is watched (bench/README.md): five minutes; BENCH="--rounds 1"
 #   make instructions  instructions of each kind of request, beside the peers that are installed (bench/instructions/README.md);
 #                UPDATE=1 writes them to bench/instructions/table.md, PROFILE=file-0 names the functions; test-instructions is a part of make test
 #   make fuzz    every parser of untrusted bytes against mutated input, FUZZ_SECONDS=60 each (fuzz/README.md)
@@ -43,7 +44,7 @@ CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 CHECK ?= HEAD
 
-.PHONY: demo check test test-fresh build sdk install uninstall deb deb-needs test-deb test-systemd dist test-container lint docs bench bench-quick instructions soak chaos bounds fuzz \
+.PHONY: demo check test test-fresh build sdk install uninstall deb deb-needs test-deb test-systemd dist test-container lint docs bench bench-quick bench-watch instructions soak chaos bounds fuzz \
 	clean server test-build test-rust test-models test-sdk test-conformance test-bench test-instructions test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`.
@@ -216,6 +217,9 @@ bench: build sdk
 bench-quick: build sdk
 	@bench/setup
 	@python3 bench --quick $(BENCH)
+
+bench-watch: build sdk
+	@cd bench && python3 -B -m sluicebench.beside_watch --sluice '$(abspath $(SLUICE))' $(BENCH)
 
 soak: build sdk
 	@tools/needs python3 perl php php-cgi

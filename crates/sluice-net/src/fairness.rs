@@ -1,8 +1,9 @@
 //! The turn of a connection: how much it does before the other connections of its worker have theirs.
 //!
-//! Here: the bytes read and the exchanges begun in one turn. hyper goes on as long as there are bytes to parse, and a client
-//! can send bytes without end that make no request and no body: chunk sizes with leading zeros, frames without data. Not
-//! here: how many of them a request may have (`sluice_http::framing`).
+//! Here: the bytes read and written, and the exchanges begun, in one turn. hyper goes on as long as there are bytes to parse, and a client
+//! can send bytes without end that make no request and no body: chunk sizes with leading zeros, frames without data. hyper also goes on
+//! as long as a client takes the bytes of a response as fast as they are written. Not here: how many of them a request may have
+//! (`sluice_http::framing`).
 
 use crate::connection::Connection;
 
@@ -13,6 +14,9 @@ const HTTP1_BYTES: usize = 64 << 10;
 /// Bytes that an HTTP/2 connection reads in a turn, at most. h2 ends a connection of which too many small DATA frames wait to
 /// be taken: with a window of 1 MiB 2,056 frames of one byte, which have 10 bytes each. Bodies are taken between turns.
 const HTTP2_BYTES: usize = 16 << 10;
+
+/// Bytes that a connection writes in a turn; the last write may exceed it. A chunk of a large file has as many, which take a third of a millisecond.
+const WRITTEN_BYTES: usize = 1 << 20;
 
 /// Exchanges after which a turn is over. hyper begins up to 16 before it wakes its own task, which the runtime then polls
 /// again many times before it asks for the events of other connections.
@@ -70,6 +74,26 @@ impl ReadTurn {
     }
 }
 
+/// The bytes that a connection may still write in its turn.
+#[derive(Default)]
+pub(crate) struct WriteTurn {
+    written: usize,
+}
+
+impl WriteTurn {
+    pub(crate) fn begin(&mut self) {
+        self.written = 0;
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.written >= WRITTEN_BYTES
+    }
+
+    pub(crate) fn count(&mut self, bytes: usize) {
+        self.written = self.written.saturating_add(bytes);
+    }
+}
+
 /// The exchanges of a connection at the beginning of its turn.
 pub(crate) struct ExchangeTurn(u32);
 
@@ -105,6 +129,17 @@ mod tests {
         assert_eq!(http1.room(1 << 18), 1 << 18);
         http1.count(1 << 18);
         assert_eq!(http1.room(1), 0);
+    }
+
+    #[test]
+    fn a_turn_ends_after_the_write_that_completes_its_bytes() {
+        let mut turn = WriteTurn::default();
+        turn.count(WRITTEN_BYTES - 1);
+        assert!(!turn.is_over());
+        turn.count(1 << 22);
+        assert!(turn.is_over());
+        turn.begin();
+        assert!(!turn.is_over());
     }
 
     #[test]

@@ -181,6 +181,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let result: Result<(), Box<dyn Error>> = poll_fn(|context| {
         http.join_watches();
+        stream.borrow_mut().begin_turn();
         if let Some(request) = connection.due_close_request() {
             if request == CloseRequest::MakeRoom {
                 // One GOAWAY, for which there is room, because nothing was under way.
@@ -196,7 +197,6 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
             Action::ShutDown => frames.as_mut().graceful_shutdown(),
             Action::Close(()) => return Poll::Ready(Ok(())),
         }
-        stream.borrow_mut().begin_turn();
         if ended.is_none()
             && let Poll::Ready(end) = new_exchanges.collect(|| frames.as_mut().poll(context))
         {

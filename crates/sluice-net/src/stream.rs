@@ -20,7 +20,7 @@ use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
-use crate::fairness::ReadTurn;
+use crate::fairness::{ReadTurn, WriteTurn};
 use crate::half_close::{HalfClose, Probe, Step};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
@@ -35,8 +35,8 @@ const STATUS_LINE: &[u8] = b"HTTP/1.";
 /// The interim response to `Expect: 100-continue`, as hyper writes it.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Bytes that are written at once at most while WATCH scans them.
-const WATCHED_BYTES_MAX: usize = 64 << 10;
+/// Bytes that are read or written at once at most while WATCH scans them.
+const WATCHED_BYTES_MAX: usize = 32 << 10;
 
 /// Copying fewer bytes than this is faster than a system call of their own.
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
@@ -59,6 +59,7 @@ pub(crate) struct ClientStream {
     /// The parser of HTTP/1 has read nothing yet.
     is_parser_new: bool,
     turn: ReadTurn,
+    write_turn: WriteTurn,
     /// The number of the connection's exchanges when bytes were last written.
     written_in: u32,
     /// Bytes of `STATUS_LINE` that were sent as probes, before hyper writes them.
@@ -93,6 +94,7 @@ impl ClientStream {
             unread: Bytes::new(),
             is_parser_new: false,
             turn: ReadTurn::http1(),
+            write_turn: WriteTurn::default(),
             written_in: 0,
             status_line_sent: 0,
             ends_with_zero: false,
@@ -122,9 +124,10 @@ impl ClientStream {
         self.turn = ReadTurn::http2();
     }
 
-    /// The connection's task is polled again: it may read more.
+    /// The connection's task is polled again: it may read and write more.
     pub(crate) fn begin_turn(&mut self) {
         self.turn.begin();
+        self.write_turn.begin();
     }
 
     /// Checks whether the client of an exchange has left, and sends it a byte if that is needed to find out.
@@ -305,7 +308,11 @@ impl ClientStream {
 
     /// Reads as `poll_read_next` does, but no more than is left of the turn. Then other connections have theirs.
     fn poll_read_in_turn(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.turn.room(buffer.remaining()) {
+        let buffer_room = match self.connection.watched().is_watched() {
+            true => buffer.remaining().min(WATCHED_BYTES_MAX),
+            false => buffer.remaining(),
+        };
+        match self.turn.room(buffer_room) {
             0 => {
                 yield_now(context);
                 Poll::Pending
@@ -337,6 +344,19 @@ impl ClientStream {
             self.unread = Bytes::new();
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Writes as `poll_write_chunks` does, unless the turn is over. Then other connections have theirs.
+    fn poll_write_in_turn(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.write_turn.is_over() {
+            yield_now(context);
+            return Poll::Pending;
+        }
+        let written = self.poll_write_chunks(context, chunks);
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.write_turn.count(bytes);
+        }
+        written
     }
 
     /// Writes as much of the chunks as fits; in clear text those in sealed memory without a copy.
@@ -496,7 +516,7 @@ fn split_at_sealed<'a, 'b>(chunks: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> O
 
 impl AsyncWrite for SharedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_chunks(context, &[IoSlice::new(bytes)])
+        self.0.borrow_mut().poll_write_in_turn(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -504,7 +524,7 @@ impl AsyncWrite for SharedStream {
         context: &mut Context<'_>,
         chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_chunks(context, chunks)
+        self.0.borrow_mut().poll_write_in_turn(context, chunks)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -528,7 +548,39 @@ impl AsyncWrite for SharedStream {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::TcpStream;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+    use crate::socket::Socket;
+
+    /// A stream to a client on the same machine, and that client.
+    fn pair() -> (ClientStream, UnixStream) {
+        let (server, client) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let socket = Socket::new(TcpStream::from(OwnedFd::from(server)));
+        (ClientStream::new(Transport::Clear(socket), Connection::alone()), client)
+    }
+
+    #[test]
+    fn a_client_that_takes_all_at_once_gets_so_much_in_a_turn() {
+        let (mut stream, mut client) = pair();
+        let mut context = Context::from_waker(Waker::noop());
+        let bytes = [0; 64 << 10];
+        for _ in 0..2 {
+            stream.begin_turn();
+            let mut written = 0;
+            while let Poll::Ready(count) = stream.poll_write_in_turn(&mut context, &[IoSlice::new(&bytes)]) {
+                let count = count.unwrap();
+                written += count;
+                client.read_exact(&mut vec![0; count]).unwrap();
+                assert!(written <= 2 << 20, "the turn has no end");
+            }
+            assert!(written >= 1 << 20, "{written}");
+        }
+    }
 
     #[test]
     fn the_first_bytes_of_chunks_are_those_of_the_chunks() {

@@ -6,8 +6,14 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Bytes that are scanned without a pause: a millisecond of work, at some nanoseconds a byte.
+/// Bytes that are scanned without a pause: a millisecond of work.
 pub(crate) const BURST_BYTES: i64 = 128 << 10;
+
+/// The time that a byte takes, nanoseconds. One that takes longer is charged as several: some bytes, of many short names, take ten times as long as others.
+const NANOS_PER_BYTE: u128 = 8;
+
+/// A byte is charged as so many at most, because a busy machine interrupts the work.
+const CHARGED_MAX: u128 = 8;
 
 /// Bytes per millisecond that the allowance grows by, up to `BURST_BYTES`. The time of the work does not count, so this takes a third of the worker's
 /// time at most.
@@ -40,9 +46,12 @@ impl Allowance {
 
     /// Scans bytes: does the work, and charges it. In the time that it takes nothing is regained, however slow the machine is.
     pub(crate) fn scan<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
-        self.charge(bytes, Instant::now());
+        let begun = Instant::now();
+        self.regain(begun);
         let done = work();
-        self.at.set(Some(Instant::now()));
+        let ended = Instant::now();
+        self.at.set(Some(ended));
+        self.charge(charged(bytes, ended - begun), ended);
         done
     }
 
@@ -75,6 +84,13 @@ impl Allowance {
     }
 }
 
+/// The bytes that are charged for work that took so long.
+fn charged(bytes: usize, took: Duration) -> usize {
+    let most = bytes as u128 * CHARGED_MAX;
+    let by_time = (took.as_nanos() / NANOS_PER_BYTE).min(most);
+    usize::try_from(by_time).unwrap_or(usize::MAX).max(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +112,15 @@ mod tests {
         }
         let most = BURST_BYTES + 100 * BYTES_PER_MS + STEP_BYTES + (16 << 10);
         assert!((100 * BYTES_PER_MS..=most).contains(&scanned), "{scanned}");
+    }
+
+    #[test]
+    fn bytes_that_take_long_are_charged_as_several() {
+        let micros = Duration::from_micros;
+        assert_eq!(charged(1000, micros(0)), 1000);
+        assert_eq!(charged(1000, micros(8)), 1000);
+        assert_eq!(charged(1000, micros(16)), 2000);
+        assert_eq!(charged(1000, micros(1_000_000)), 8000);
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub(crate) fn skip_octets_shown_to_nobody(exchange: &Exchange, connection: &Conn
 }
 
 /// Bytes of a chunk of a watched response at most: the work for one is bounded.
-pub(crate) const CHUNK_BYTES_MAX: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES_MAX: usize = 32 << 10;
 
 /// The mask of the response's body, if somebody is shown it.
 pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<BodyMask> {

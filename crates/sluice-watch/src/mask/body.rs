@@ -165,6 +165,9 @@ impl FormMask {
     fn apply(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         while at < bytes.len() {
+            if self.state == State::Name {
+                at += self.add_to_name(&bytes[at..]);
+            }
             if self.state == State::Shown {
                 let is_end = |byte: &u8| matches!(*byte, b'&' | b'\r' | b'\n' | b';');
                 at = bytes[at..]
@@ -187,11 +190,19 @@ impl FormMask {
                         false => State::Shown,
                     };
                 }
-                State::Name if self.name.len() < NAME_BYTES_MAX => self.name.push(*byte),
                 State::Name | State::Shown => {}
                 State::Masked => *byte = b'*',
             }
         }
+    }
+
+    /// Adds what stands before the end of a name, and returns its length.
+    fn add_to_name(&mut self, bytes: &[u8]) -> usize {
+        let is_end = |byte: &u8| matches!(*byte, b'=' | b'&' | b'\r' | b'\n' | b';');
+        let length = bytes.iter().position(is_end).unwrap_or(bytes.len());
+        let room = NAME_BYTES_MAX - self.name.len();
+        self.name.extend_from_slice(&bytes[..length.min(room)]);
+        length
     }
 }
 

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use crate::secrets::Secrets;
 
@@ -27,11 +29,45 @@ pub(super) const NAME_BYTES_MAX: usize = 256;
 
 /// Which values must not be shown. A clone shares the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Masks {
+pub struct Masks(
+    /// `None`: nothing is masked.
+    Option<Arc<Words>>,
+);
+
+/// The words of secret names, `HEAD_WORDS` too.
+#[derive(Debug)]
+struct Words {
     /// Lower case, letters and digits only.
-    words: Arc<[String]>,
-    is_on: bool,
+    words: Vec<String>,
+    search: AhoCorasick,
+    bytes_min: usize,
 }
+
+impl Words {
+    fn new(mut words: Vec<String>) -> Words {
+        words.extend(HEAD_WORDS.map(str::to_owned));
+        let builder = &mut AhoCorasick::builder();
+        let built = builder.kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(&words);
+        Words {
+            search: built.expect("the words of a configuration have far fewer than 2^31 states"),
+            bytes_min: words.iter().map(String::len).min().unwrap_or_default(),
+            words,
+        }
+    }
+
+    /// Whether one of the words is in the letters and digits of a name.
+    fn are_in(&self, name: &[u8]) -> bool {
+        name.len() >= self.bytes_min && self.search.is_match(name)
+    }
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Words) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Eq for Words {}
 
 impl Masks {
     /// The names of secrets unless the configuration sets others.
@@ -54,47 +90,48 @@ impl Masks {
 
     /// Masks values whose names contain one of these words; case and punctuation do not matter.
     pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Masks {
-        let words = words.into_iter().map(|word| plain(word.as_bytes()));
-        Masks {
-            words: words.filter(|word| !word.is_empty()).collect(),
-            is_on: true,
-        }
+        let words = words.into_iter().map(|word| plain(&decoded(word.as_bytes())));
+        Masks(Some(Arc::new(Words::new(
+            words.filter(|word| !word.is_empty()).collect(),
+        ))))
     }
 
     /// Masks nothing.
     #[must_use]
     pub fn off() -> Masks {
-        Masks {
-            words: Arc::default(),
-            is_on: false,
-        }
+        Masks(None)
     }
 
     /// Whether anything is masked.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.is_on
+        self.0.is_some()
     }
 
     /// Whether values of this name are masked. The name may be percent-encoded.
     #[must_use]
     pub fn is_secret(&self, name: &[u8]) -> bool {
-        if !self.is_on {
-            return false;
-        }
-        let name = &name[..name.len().min(NAME_BYTES_MAX)];
-        let is_part = |part: &[u8]| PART_WORDS.iter().any(|word| part.eq_ignore_ascii_case(word.as_bytes()));
-        if decoded(name).split(|byte| !byte.is_ascii_alphanumeric()).any(is_part) {
+        let Some(words) = &self.0 else { return false };
+        let name = decoded(&name[..name.len().min(NAME_BYTES_MAX)]);
+        if has_part(&name) {
             return true;
         }
-        let name = plain(name);
-        HEAD_WORDS.iter().any(|word| name.contains(word)) || self.words.iter().any(|word| name.contains(word.as_str()))
+        if !name.is_ascii() {
+            return words.are_in(plain(&name).as_bytes());
+        }
+        // Most names: no allocation.
+        let (mut letters, mut length) = ([0; NAME_BYTES_MAX], 0);
+        for byte in name.iter().filter(|byte| byte.is_ascii_alphanumeric()) {
+            letters[length] = byte.to_ascii_lowercase();
+            length += 1;
+        }
+        words.are_in(&letters[..length])
     }
 
     /// Whether the values of this name are masked in a query, a form or a text.
     #[must_use]
     pub fn is_secret_parameter(&self, name: &[u8]) -> bool {
-        self.is_secret(name) || (self.is_on && PARAMETERS.iter().any(|known| name == known.as_bytes()))
+        self.is_secret(name) || (self.is_on() && PARAMETERS.iter().any(|known| name == known.as_bytes()))
     }
 
     /// The value of a field of a head, as it is shown.
@@ -115,7 +152,7 @@ impl Masks {
     /// A text in which there may be `name=value`: a target, a query, a line of a log.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
-        if !self.is_on {
+        if !self.is_on() {
             return text.to_owned();
         }
         let text = &without_passwords(text);
@@ -186,7 +223,7 @@ impl Masks {
             for value in self.values_in(text) {
                 let value = &text[value];
                 secrets.push(value.as_bytes().to_vec());
-                secrets.push(decoded(value.replace('+', " ").as_bytes()));
+                secrets.push(decoded(value.replace('+', " ").as_bytes()).into_owned());
             }
         }
         Secrets::new(secrets.iter().map(Vec::as_slice).chain(values))
@@ -195,7 +232,8 @@ impl Masks {
 
 impl Default for Masks {
     fn default() -> Masks {
-        Masks::new(Masks::USUAL_WORDS)
+        static USUAL: LazyLock<Masks> = LazyLock::new(|| Masks::new(Masks::USUAL_WORDS));
+        USUAL.clone()
     }
 }
 
@@ -268,18 +306,33 @@ fn without_passwords(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The letters and digits of a name, decoded, in lower case.
+/// Whether one of `PART_WORDS` stands between the punctuation of a name.
+fn has_part(name: &[u8]) -> bool {
+    let is_part = |part: &[u8]| PART_WORDS.iter().any(|word| part.eq_ignore_ascii_case(word.as_bytes()));
+    name.split(|byte| !byte.is_ascii_alphanumeric()).any(is_part)
+}
+
+/// The letters and digits of a decoded name, in lower case. Bytes that are not UTF-8 are none.
 fn plain(name: &[u8]) -> String {
-    let bytes = decoded(name);
-    let text = String::from_utf8_lossy(&bytes);
-    let letters = text.chars().filter(|letter| letter.is_alphanumeric());
-    letters.flat_map(char::to_lowercase).collect()
+    let mut plain = String::with_capacity(name.len());
+    for letter in name.utf8_chunks().flat_map(|chunk| chunk.valid().chars()) {
+        if letter.is_ascii_alphanumeric() {
+            plain.push(letter.to_ascii_lowercase());
+        } else if !letter.is_ascii() && letter.is_alphanumeric() {
+            plain.extend(letter.to_lowercase());
+        }
+    }
+    plain
 }
 
 /// The bytes that are percent-encoded (RFC 3986 §2.1).
-fn decoded(text: &[u8]) -> Vec<u8> {
+fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr::memchr(b'%', text) else {
+        return Cow::Borrowed(text);
+    };
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
+    bytes.extend_from_slice(&text[..first]);
+    let mut rest = &text[first..];
     while let [first, after @ ..] = rest {
         rest = after;
         match (first, after) {
@@ -290,7 +343,7 @@ fn decoded(text: &[u8]) -> Vec<u8> {
             _ => bytes.push(*first),
         }
     }
-    bytes
+    Cow::Owned(bytes)
 }
 
 fn digit(byte: u8) -> u8 {

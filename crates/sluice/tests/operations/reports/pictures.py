@@ -30,8 +30,8 @@ LEFT = """[...document.querySelectorAll(".brand, nav li:first-child a, h1, foote
 TILES = """[...document.querySelectorAll(".tiles")].map((tiles) => Object.values(
   Object.groupBy(tiles.children, (tile) => Math.round(tile.getBoundingClientRect().top))).map((row) => row.length))"""
 
-# Figures whose unit is on the next line.
-BROKEN = """[...document.querySelectorAll(".unbroken, .number, strong")]
+# Figures whose unit is on the next line, and names in a legend whose colour is on the line before.
+BROKEN = """[...document.querySelectorAll(".unbroken, .number, .key, strong")]
   .filter((text) => text.getClientRects().length > 1 || text.offsetHeight > 2 * parseFloat(getComputedStyle(text).fontSize))
   .map((text) => text.textContent)"""
 
