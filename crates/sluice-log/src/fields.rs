@@ -74,9 +74,9 @@ impl<const N: usize> LoggedFields<N> {
 }
 
 fn value(name: &HeaderName, fields: &HeaderMap) -> Option<HeaderValue> {
-    let mut values = fields.get_all(name).iter();
-    let first = values.next()?;
-    if values.next().is_none() {
+    let first = fields.get(name)?;
+    // Usually no field is there twice.
+    if fields.len() == fields.keys_len() {
         return Some(first.clone());
     }
     let all: Vec<&[u8]> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();

@@ -279,7 +279,7 @@ impl Route {
                 is_refused.then_some(Capture(0..0))
             }
             // `*.cgi`: any leading part of the path may name the script; the rest is its PATH_INFO.
-            Some(RouteKind::Script(script)) if script.settings.source == ScriptSource::Root => {
+            Some(RouteKind::Script(script)) if matches!(script.settings.source, ScriptSource::Root) => {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Capture(0..part.len()))
             }
