@@ -131,8 +131,8 @@ pub fn names_code(entry: &[u8]) -> bool {
     }
     let name = name_of(entry);
     let has_length = name.len() < 32 && LENGTHS[usize::from(first)] & 1 << name.len() != 0;
-    has_length && NAMES.iter().any(|known| known.as_bytes() == name)
-        || PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+    let is_begin = |prefix: &&str| prefix.as_bytes()[0] == first && name.starts_with(prefix.as_bytes());
+    has_length && NAMES.iter().any(|known| known.as_bytes() == name) || PREFIXES.iter().any(is_begin)
 }
 
 fn name_of(entry: &[u8]) -> &[u8] {
