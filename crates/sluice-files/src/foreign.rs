@@ -79,6 +79,16 @@ struct State {
     share: Share,
 }
 
+impl State {
+    /// Whether it is that of an event loop which has neither answers nor left a lookup.
+    fn is_of_event_loop(&self) -> bool {
+        self.manner == Manner::Leaves
+            && self.answers.0.is_empty()
+            && self.left.is_none()
+            && self.share == Share::UNKNOWN
+    }
+}
+
 thread_local! {
     static STATE: RefCell<State> = const {
         RefCell::new(State {
@@ -129,6 +139,11 @@ pub fn never_wait() {
 /// so that the result is worthless.
 pub fn here<T>(answers: Answers, decide: impl FnOnce() -> T) -> (T, Option<Share>) {
     take_counted();
+    // Usually there are no answers, and the calling thread, an event loop, is in the same state anyway.
+    if answers.0.is_empty() && STATE.with_borrow(State::is_of_event_loop) {
+        let decided = decide();
+        return (decided, STATE.with_borrow_mut(|state| state.left.take()));
+    }
     let scope = Scope::begin(Manner::Leaves, answers, Share::UNKNOWN);
     let decided = decide();
     let (answers, left) = scope.end();

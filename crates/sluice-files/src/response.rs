@@ -128,7 +128,12 @@ fn respond_whole(
     if !has_head || fields.keys().any(asks_for_less) {
         return None;
     }
-    let mut response = Response::new(ResponseBody::Whole(cached.content.clone()));
+    // The head of a response of no bytes has its length.
+    let body = match cached.content.len() {
+        0 => ResponseBody::Empty,
+        _ => ResponseBody::Whole(cached.content.clone()),
+    };
+    let mut response = Response::new(body);
     *response.headers_mut() = cached.head.clone();
     Some(response)
 }

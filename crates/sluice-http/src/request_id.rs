@@ -96,6 +96,12 @@ impl UniqueId {
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("-")
     }
+
+    /// The same, as bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl fmt::Display for UniqueId {

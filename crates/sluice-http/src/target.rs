@@ -132,29 +132,38 @@ impl Target {
         }
     }
 
-    /// The target of the usual case, a path without a query that stands for itself, found in one pass; `None` if the text needs the
-    /// full parser.
+    /// The target of the usual case, a path that stands for itself, with or without a query, found in one pass; `None` if the text needs
+    /// the full parser.
     fn verbatim(raw: &str) -> Option<Target> {
-        let mut before = b' ';
-        for byte in raw.bytes() {
+        let (mut before, mut end) = (b' ', raw.len());
+        for (at, byte) in raw.bytes().enumerate() {
+            if byte == b'?' {
+                end = at;
+                break;
+            }
             let is_verbatim = match before {
                 // Empty segments and those that begin with a dot.
-                b'/' => byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#' | b'/' | b'.'),
+                b'/' => byte.is_ascii_graphic() && !matches!(byte, b'%' | b'#' | b'/' | b'.'),
                 b' ' => byte == b'/',
-                _ => byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#'),
+                _ => byte.is_ascii_graphic() && !matches!(byte, b'%' | b'#'),
             };
             if !is_verbatim {
                 return None;
             }
             before = byte;
         }
-        (before != b' ').then(|| {
-            let raw = Arc::<str>::from(raw);
-            Target {
-                path: Arc::clone(&raw),
-                query: None,
-                raw,
-            }
+        let query = raw.get(end + 1..);
+        if before == b' ' || query.is_some_and(|query| query.contains('#')) {
+            return None;
+        }
+        let whole = Arc::<str>::from(raw);
+        Some(Target {
+            path: match query {
+                None => Arc::clone(&whole),
+                Some(_) => raw[..end].into(),
+            },
+            query: query.map(Into::into),
+            raw: whole,
         })
     }
 
@@ -283,7 +292,13 @@ mod tests {
             ("", false),
             ("a", false),
             ("*", false),
-            ("/a?b", false),
+            ("/a?b", true),
+            ("/?", true),
+            ("/a?b=%?/../", true),
+            ("/a?b#c", false),
+            ("/a#c?b", false),
+            ("?a", false),
+            ("/a/..?b", false),
             ("/a%20", false),
             ("/a//b", false),
             ("/a/.b", false),

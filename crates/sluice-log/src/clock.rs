@@ -10,6 +10,8 @@ use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
+use crate::line::escaped;
+
 /// Texts cached per thread, more than a server has time formats. Further ones replace the oldest.
 const TEXTS_MAX: usize = 16;
 
@@ -58,7 +60,7 @@ struct Text {
     text: String,
 }
 
-/// Calls `take` with a second since 1970 as text, in a format of strftime(3) without fractions.
+/// Calls `take` with a second since 1970 as text, in a format of strftime(3) without fractions, with the escapes that a line has.
 pub(crate) fn with_text(format: &str, zone: Zone, second: i64, take: impl FnOnce(&str)) {
     thread_local! {
         static CLOCK: RefCell<Clock> = RefCell::new(Clock {
@@ -110,7 +112,7 @@ impl Clock {
 /// Formats a time. `-` if that fails, although the format was checked when it was read (`log_format`).
 fn write(format: &str, zone: TimeZone, second: i64) -> String {
     let time = Timestamp::from_second(second).unwrap_or_default();
-    strtime::format(format, &time.to_zoned(zone)).unwrap_or_else(|_| "-".to_owned())
+    strtime::format(format, &time.to_zoned(zone)).map_or_else(|_| "-".to_owned(), |text| escaped(&text))
 }
 
 #[cfg(test)]

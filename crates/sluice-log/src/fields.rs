@@ -11,14 +11,15 @@ pub type ResponseFields = LoggedFields<0>;
 /// The values of the fields that a format names, in its order. The first `N` need no allocation.
 pub struct LoggedFields<const N: usize> {
     inline: [Option<HeaderValue>; N],
-    rest: Vec<Option<HeaderValue>>,
+    /// `None` if there are no more.
+    rest: Option<Box<[Option<HeaderValue>]>>,
 }
 
 impl<const N: usize> Default for LoggedFields<N> {
     fn default() -> Self {
         LoggedFields {
             inline: [const { None }; N],
-            rest: Vec::new(),
+            rest: None,
         }
     }
 }
@@ -31,7 +32,7 @@ impl<const N: usize> LoggedFields<N> {
             *slot = value(name, head);
         }
         if names.len() > N {
-            fields.rest = names[N..].iter().map(|name| value(name, head)).collect();
+            fields.rest = Some(names[N..].iter().map(|name| value(name, head)).collect());
         }
         fields
     }
@@ -47,7 +48,8 @@ impl<const N: usize> LoggedFields<N> {
             inline: self.inline.clone(),
             rest: self.rest.clone(),
         };
-        for (name, slot) in names.iter().zip(fields.inline.iter_mut().chain(&mut fields.rest)) {
+        let rest = fields.rest.iter_mut().flatten();
+        for (name, slot) in names.iter().zip(fields.inline.iter_mut().chain(rest)) {
             *slot = slot.as_ref().map(|value| other(name, value));
         }
         fields
@@ -57,7 +59,7 @@ impl<const N: usize> LoggedFields<N> {
     pub fn put(&mut self, number: usize, value: HeaderValue) {
         let slot = match number.checked_sub(N) {
             None => self.inline.get_mut(number),
-            Some(number) => self.rest.get_mut(number),
+            Some(number) => self.rest.as_deref_mut().and_then(|rest| rest.get_mut(number)),
         };
         if let Some(slot) = slot {
             *slot = Some(value);
@@ -68,15 +70,15 @@ impl<const N: usize> LoggedFields<N> {
     pub fn value(&self, number: usize) -> Option<&HeaderValue> {
         match number.checked_sub(N) {
             None => self.inline.get(number)?.as_ref(),
-            Some(number) => self.rest.get(number)?.as_ref(),
+            Some(number) => self.rest.as_deref()?.get(number)?.as_ref(),
         }
     }
 }
 
 fn value(name: &HeaderName, fields: &HeaderMap) -> Option<HeaderValue> {
-    let mut values = fields.get_all(name).iter();
-    let first = values.next()?;
-    if values.next().is_none() {
+    let first = fields.get(name)?;
+    // Usually no field is there twice.
+    if fields.len() == fields.keys_len() {
         return Some(first.clone());
     }
     let all: Vec<&[u8]> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();

@@ -43,7 +43,7 @@ pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
     let field = |number| line.request.fields.value(number).map(text);
     let object = Object {
         time: Time(line.time_at(TimePoint::Begin)),
-        id: line.id,
+        id: std::str::from_utf8(line.id).unwrap_or("-"),
         client: line.endpoints.client.ip(),
         client_name: line.client_name,
         host: field(0),

@@ -23,7 +23,7 @@ pub const STATUS_CLIENT_LEFT: u16 = 499;
 /// The values of one exchange from which its line is written.
 pub struct Line<'a> {
     /// The exchange's UNIQUE_ID.
-    pub id: &'a str,
+    pub id: &'a [u8],
     /// The two ends of the exchange.
     pub endpoints: Endpoints,
     /// The address that is connected: the client, or a proxy that forwarded the request.
@@ -181,6 +181,14 @@ fn first_to_escape(bytes: &[u8]) -> Option<usize> {
     Some(begin + at)
 }
 
+/// Text with the escapes that a line has.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = Vec::new();
+    Text(&mut out).quoted(text.as_bytes());
+    // It is ASCII.
+    String::from_utf8(out).unwrap_or_default()
+}
+
 /// Appends text, with escapes for newlines and quotes.
 struct Text<'a>(&'a mut Vec<u8>);
 
@@ -246,7 +254,7 @@ impl Text<'_> {
             },
             Item::RequestField(number) => self.field(line.request.fields.value(*number)),
             Item::ResponseField(number) => self.field(line.response.fields.value(*number)),
-            Item::Id => self.push(line.id.as_bytes()),
+            Item::Id => self.push(line.id),
             Item::File => self.quoted(line.file.map_or(b"-", |file| file.as_os_str().as_encoded_bytes())),
             Item::Handler => self.push(line.handler.as_bytes()),
             Item::ConnectionState => self.push(line.connection_state()),
@@ -270,12 +278,18 @@ impl Text<'_> {
         let IpAddr::V4(address) = address else {
             return self.show(address);
         };
-        for (number, octet) in address.octets().into_iter().enumerate() {
-            if number > 0 {
-                self.push(b".");
+        let mut text = [b'.'; 16];
+        let mut end = 0;
+        for octet in address.octets() {
+            for (least, unit) in [(100, 100), (10, 10), (0, 1)] {
+                if octet >= least {
+                    text[end] = b'0' + octet / unit % 10;
+                    end += 1;
+                }
             }
-            self.number(octet);
+            end += 1;
         }
+        self.push(&text[..end - 1]);
     }
 
     fn field(&mut self, value: Option<&HeaderValue>) {
@@ -288,9 +302,7 @@ impl Text<'_> {
     fn time(&mut self, format: &TimeFormat, moment: Duration) {
         match format {
             TimeFormat::Text(format) => {
-                clock::with_text(format, Zone::Local, seconds(moment), |text| {
-                    self.quoted(text.as_bytes());
-                });
+                clock::with_text(format, Zone::Local, seconds(moment), |text| self.push(text.as_bytes()));
             }
             TimeFormat::Since(unit) => self.count(*unit, moment),
             TimeFormat::Fraction(TimeUnit::Micros) => self.show(format_args!("{:06}", moment.subsec_micros())),
@@ -348,7 +360,7 @@ pub(crate) mod tests {
     /// A request of 1970 that took a second and a millisecond and a half.
     pub(crate) fn line<'a>(uri: &'a Uri, request: &'a RequestFields, response: &'a ResponseFields) -> Line<'a> {
         Line {
-            id: "k3x9m2p703000000ff",
+            id: b"k3x9m2p703000000ff",
             endpoints: Endpoints {
                 client: "192.0.2.7:1234".parse().unwrap(),
                 server: "[2001:db8::1]:80".parse().unwrap(),

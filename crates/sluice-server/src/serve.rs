@@ -191,6 +191,9 @@ fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection
 
 /// Notes a redirect, which may lead the client in a circle.
 fn note_redirect(exchange: &Exchange, request: &Request, response: &Response<ResponseBody>) {
+    if !response.status().is_redirection() {
+        return;
+    }
     let redirected = Redirected {
         client: exchange.client.endpoints.client.ip(),
         peer: (!exchange.client.endpoints.is_unix).then_some(exchange.client.peer),

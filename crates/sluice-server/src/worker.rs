@@ -6,6 +6,7 @@
 mod event_loop;
 mod parts;
 
+use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,7 @@ pub(crate) fn run(
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!("worker {index}: {error}"),
     };
-    let worker = Worker::new(index, state, limits, phases);
+    let worker = Rc::new(Worker::new(index, state, limits, phases));
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let service = Rc::new(ExchangeService::new(&worker.context, gate));
@@ -82,7 +83,12 @@ pub(crate) fn run(
         tokio::task::spawn_local(event_loop::keep_thread());
         tokio::task::spawn_local(in_advance::start_wanted(Rc::clone(&worker.context)));
         tokio::task::spawn_local(questions::answer(worker.view(), inbox.questions));
-        worker.run().await;
+        // In a task of its own, because the loop polls this future in each of its turns.
+        let worker = Rc::clone(&worker);
+        let run = tokio::task::spawn_local(async move { worker.run().await });
+        if let Some(panic) = run.await.err().and_then(|error| error.try_into_panic().ok()) {
+            resume_unwind(panic);
+        }
     });
     // Closes the connections that did not end in time; their scripts have been stopped.
     worker.tasks.close();

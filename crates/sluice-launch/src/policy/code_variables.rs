@@ -69,7 +69,7 @@ const PREFIXES: [&str; 10] = [
 /// Names among `NAMES` that every program has, and that its server process makes. The ones of an owner belong to the launcher.
 const USUAL: [&str; 4] = ["PATH", "HOME", "USER", "LOGNAME"];
 
-/// By the first byte of a name: the lengths of the names in `NAMES` that begin with it, a bit for each. Most variables of a request are none of them by their length.
+/// By the first byte of a name: the lengths of the names in `NAMES` that begin with it, a bit for each.
 const LENGTHS: [u32; 256] = {
     let mut lengths = [0; 256];
     let mut number = 0;
@@ -82,15 +82,20 @@ const LENGTHS: [u32; 256] = {
     lengths
 };
 
-/// Whether a beginning in `PREFIXES` has this first byte.
-const IS_FIRST_OF_PREFIX: [bool; 256] = {
-    let mut first = [false; 256];
+/// By the first byte of a name: the second bytes in `NAMES` and `PREFIXES` after it, a bit for each by its lower five bits. Most variables of a request are none
+/// of them by these two bytes, for which the end of the name need not be found.
+const SECOND_BYTES: [u32; 256] = {
+    let mut seconds = [0; 256];
     let mut number = 0;
-    while number < PREFIXES.len() {
-        first[PREFIXES[number].as_bytes()[0] as usize] = true;
+    while number < NAMES.len() + PREFIXES.len() {
+        let begin = match number < NAMES.len() {
+            true => NAMES[number].as_bytes(),
+            false => PREFIXES[number - NAMES.len()].as_bytes(),
+        };
+        seconds[begin[0] as usize] |= 1 << (begin[1] % 32);
         number += 1;
     }
-    first
+    seconds
 };
 
 /// Removes from an environment the variables that name code, except these entries `NAME=value`. Those that every program has stay unless it runs as
@@ -120,14 +125,14 @@ pub(crate) fn remove_code_variables(environment: &mut Vec<u8>, permitted: &[Vec<
 /// Whether a variable names code, or directories with code, by its name or an entry `NAME=value`.
 #[must_use]
 pub fn names_code(entry: &[u8]) -> bool {
-    let Some(&first) = entry.first() else { return false };
-    if LENGTHS[usize::from(first)] == 0 && !IS_FIRST_OF_PREFIX[usize::from(first)] {
+    let [first, second, ..] = *entry else { return false };
+    if SECOND_BYTES[usize::from(first)] & 1 << (second % 32) == 0 {
         return false;
     }
     let name = name_of(entry);
     let has_length = name.len() < 32 && LENGTHS[usize::from(first)] & 1 << name.len() != 0;
-    has_length && NAMES.iter().any(|known| known.as_bytes() == name)
-        || IS_FIRST_OF_PREFIX[usize::from(first)] && PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+    let is_begin = |prefix: &&str| prefix.as_bytes()[0] == first && name.starts_with(prefix.as_bytes());
+    has_length && NAMES.iter().any(|known| known.as_bytes() == name) || PREFIXES.iter().any(is_begin)
 }
 
 fn name_of(entry: &[u8]) -> &[u8] {

@@ -27,7 +27,8 @@ pub(crate) fn environment_pointers(
     let mut rest = environment;
     while !rest.is_empty() {
         let entry = memchr(0, rest).map(|end| &rest[..=end]);
-        let is_entry = |entry: &&[u8]| memchr(b'=', entry).is_some_and(|at| at > 0);
+        // Names are short.
+        let is_entry = |entry: &&[u8]| entry.iter().position(|byte| *byte == b'=').is_some_and(|at| at > 0);
         let entry = entry.filter(is_entry).ok_or(LaunchError {
             stage: Stage::Environment,
             errno: libc::EINVAL,

@@ -165,6 +165,9 @@ impl Site {
                 None => (path, query),
                 Some(target) => (&*target.path, target.query.as_deref()),
             };
+            if !trace.is_on() && route.begins_otherwise(path) {
+                continue;
+            }
             let index_of = start.index_of.as_deref();
             let Some(capture) = try_route(route, path, query, attributes, index_of, &mut adjustments, trace) else {
                 continue;

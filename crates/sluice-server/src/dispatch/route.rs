@@ -50,6 +50,8 @@ pub(crate) struct Route {
     pub changes: Adjustments,
     /// The paths below its own, if it requires a certificate or limits access: scripts find their PATH_INFO there.
     required_below: Option<PathsBelow>,
+    /// The second byte of all paths that it is for, if they have the same one.
+    second_byte: Option<u8>,
 }
 
 /// The action of a route on a request that it matches.
@@ -131,6 +133,9 @@ impl Route {
                 text: refusal.text.as_deref().map(Arc::from),
             })),
         };
+        let required_below = requires_something(&settings.changes).then(|| PathsBelow::of(&settings.path));
+        // A refusal or a requirement is also for paths with the endings of their parts in other letters.
+        let is_for_others = required_below.is_some() || matches!(&settings.action, Action::Refuse(_));
         Ok(Route {
             // Relaxed: the number publishes no other data.
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -143,7 +148,8 @@ impl Route {
             send_directories: Arc::new(open_send_directories(settings)?),
             follow_links: settings.follow_links.unwrap_or_default(),
             changes: settings.changes.clone(),
-            required_below: requires_something(&settings.changes).then(|| PathsBelow::of(&settings.path)),
+            required_below,
+            second_byte: second_byte(&settings.path).filter(|_| !is_for_others),
         })
     }
 
@@ -207,6 +213,12 @@ impl Route {
     ) -> bool {
         let below = self.required_below.as_ref();
         below.is_some_and(|below| below.has(&self.pattern, path)) && self.when.miss(query, attributes).is_none()
+    }
+
+    /// Whether a path is none of those that the route is for, as far as its second byte says. Most routes of a site are not for a path.
+    pub(crate) fn begins_otherwise(&self, path: &str) -> bool {
+        self.second_byte
+            .is_some_and(|byte| path.as_bytes().get(1) != Some(&byte))
     }
 
     /// Whether what the route says about certificates and access is meant for this path.
@@ -279,7 +291,7 @@ impl Route {
                 is_refused.then_some(Capture(0..0))
             }
             // `*.cgi`: any leading part of the path may name the script; the rest is its PATH_INFO.
-            Some(RouteKind::Script(script)) if script.settings.source == ScriptSource::Root => {
+            Some(RouteKind::Script(script)) if matches!(script.settings.source, ScriptSource::Root) => {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Capture(0..part.len()))
             }
@@ -292,6 +304,12 @@ impl Route {
             }
         }
     }
+}
+
+/// The second byte of all paths that match a pattern. `None` if they differ; `/a/*` also matches `/a`.
+fn second_byte(pattern: &Pattern) -> Option<u8> {
+    let prefix = pattern.prefix().as_bytes();
+    prefix.get(1).copied().filter(|_| prefix.len() > 2)
 }
 
 impl RouteKind {
@@ -553,5 +571,31 @@ mod tests {
         assert_eq!(captured(&route, "/app"), Some(""));
         assert_eq!(captured(&route, "/app/x"), Some("x"));
         assert_eq!(captured(&route, "/apple"), None);
+    }
+
+    #[test]
+    fn only_paths_that_a_route_cannot_match_begin_otherwise() {
+        let directory = || ScriptSource::File("/bin/sh".into());
+        for (pattern, path, expected) in [
+            ("/app/*", "/x", true),
+            ("/app/*", "/", true),
+            ("/app/*", "/app", false),
+            ("/app/*", "/a", false),
+            ("/app", "/x", true),
+            ("/a*b", "/x", false),
+            ("/*", "/x", false),
+            ("*.cgi", "/x", false),
+        ] {
+            assert_eq!(
+                route(pattern, directory()).begins_otherwise(path),
+                expected,
+                "{pattern} {path}"
+            );
+        }
+        let mut settings = RouteSettings::new("/app/*", Action::Pass);
+        assert!(Route::open(&settings, "test").unwrap().begins_otherwise("/x"));
+        // A requirement is also for paths below, whose endings may be in other letters.
+        settings.changes.client_certificates = Some(CertificateUse::Required);
+        assert!(!Route::open(&settings, "test").unwrap().begins_otherwise("/x"));
     }
 }

@@ -336,6 +336,8 @@ fn decide_target<'s>(
                 fallback::begin(unserved, &mut candidates, trace)
             }
             _ if candidates.is_some() => fallback::follow(decision, &mut candidates, trace),
+            // The usual case; the decision is large.
+            _ if earlier.is_none() => return decision,
             _ => Ok(decision),
         };
         match decided {

@@ -77,7 +77,7 @@ pub(crate) struct Exchange {
     /// The changes of the site's routes to the head of the response.
     changes: HeadChanges,
     /// The limits on requests that it holds until its response has been sent.
-    pub limits: HeldLimits,
+    pub limits: Option<Box<HeldLimits>>,
     /// Not everybody may have the response, so that no shared cache may keep it.
     is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
@@ -126,7 +126,7 @@ impl Exchange {
                 version: head.version,
             },
             changes: HeadChanges::default(),
-            limits: HeldLimits::default(),
+            limits: None,
             is_private: false,
             hsts: None,
             tracer,

@@ -224,7 +224,7 @@ impl LogEntry {
         line: &'a RequestLine,
     ) -> Line<'a> {
         Line {
-            id: id.as_str(),
+            id: id.as_bytes(),
             endpoints: client.endpoints,
             peer: client.peer,
             client_name,

@@ -69,10 +69,15 @@ impl Request {
     ) -> Result<Request, Fault> {
         let known_hosts = &exchange.context.known_hosts;
         let listener = connection.peer().listener();
-        let known = known_hosts::field(&exchange.line.uri, fields)
-            .and_then(|field| known_hosts.find(&config, listener, field.as_bytes()));
+        let known = known_hosts::text(exchange.line.version, &exchange.line.uri, fields)
+            .and_then(|text| known_hosts.find(&config, listener, text));
         let host = match &known {
-            Some(known) => Rc::clone(&known.host),
+            Some(known) => {
+                if exchange.line.uri.authority().is_some() {
+                    fields.insert(header::HOST, known.field.clone());
+                }
+                Rc::clone(&known.host)
+            }
             None => host(exchange.line.version, &exchange.line.uri, fields)?.into(),
         };
         // HTTP/1.1 has been bounded by its parser; HTTP/2 bounds their bytes alone.
@@ -213,7 +218,7 @@ impl Request {
     }
 }
 
-/// Chooses the site for a host, and has the worker remember what its field Host leads to.
+/// Chooses the site for a host, and has the worker remember what the text that names it leads to.
 ///
 /// # Errors
 /// The client's: the host is not served on this address or at all (421).
@@ -232,10 +237,16 @@ fn choose_site(
     let site = config
         .site_of_request(host, listener)
         .map_err(ClientFault::Misdirected)?;
-    if let Some(field) = known_hosts::field(&exchange.line.uri, fields) {
-        let host = Rc::clone(host);
-        let known_hosts = &exchange.context.known_hosts;
-        known_hosts.remember(config, listener, field.as_bytes(), &KnownHost { host, site });
+    // Of an authority, `sluice_http::host::host` has made the field.
+    if let Some(text) = known_hosts::text(exchange.line.version, &exchange.line.uri, fields)
+        && let Some(field) = fields.get(header::HOST).filter(|field| field.as_bytes() == text)
+    {
+        let known = KnownHost {
+            field: field.clone(),
+            host: Rc::clone(host),
+            site,
+        };
+        exchange.context.known_hosts.remember(config, listener, known);
     }
     Ok(site)
 }
@@ -325,6 +336,9 @@ fn has_no_slash(uri: &Uri) -> bool {
 
 /// Whether the client says that this request is its last on the connection (RFC 9112 §9.3).
 pub(crate) fn ends_connection(head: &Parts) -> bool {
+    if !head.headers.contains_key(header::CONNECTION) {
+        return !head.version.keeps_connection();
+    }
     let says = |word: &str| {
         let values = head.headers.get_all(header::CONNECTION).iter();
         values

@@ -31,7 +31,8 @@ pub(crate) struct Queued {
 /// # Errors
 /// The client's (429): it has none left.
 pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<RateSettings>) -> Result<(), Fault> {
-    if exchange.limits.counted.iter().any(|other| Arc::ptr_eq(other, settings)) {
+    let mut counted = exchange.limits.iter().flat_map(|limits| &limits.counted);
+    if counted.any(|other| Arc::ptr_eq(other, settings)) {
         return Ok(());
     }
     let client = exchange.client.endpoints.client.ip();
@@ -52,7 +53,11 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
             }))
         })?;
     }
-    exchange.limits.counted.push(Arc::clone(settings));
+    exchange
+        .limits
+        .get_or_insert_default()
+        .counted
+        .push(Arc::clone(settings));
     Ok(())
 }
 
@@ -65,12 +70,8 @@ pub(crate) fn enter(
     request: &Request,
     settings: &Arc<ThrottleSettings>,
 ) -> Result<Option<Queued>, Fault> {
-    if exchange
-        .limits
-        .permits
-        .iter()
-        .any(|(other, _)| Arc::ptr_eq(other, settings))
-    {
+    let mut held = exchange.limits.iter().flat_map(|limits| &limits.permits);
+    if held.any(|(other, _)| Arc::ptr_eq(other, settings)) {
         return Ok(None);
     }
     let Some(throttle) = request.config.limit_tables.throttle(settings) else {
@@ -89,7 +90,11 @@ pub(crate) fn enter(
     });
     match entered {
         Entered::Permit(permit) => {
-            exchange.limits.permits.push((Arc::clone(settings), permit));
+            exchange
+                .limits
+                .get_or_insert_default()
+                .permits
+                .push((Arc::clone(settings), permit));
             Ok(None)
         }
         Entered::Place(place) => Ok(Some(Queued {
@@ -129,7 +134,7 @@ impl Queued {
         });
         match waited {
             Ok(Some(permit)) => {
-                exchange.limits.permits.push((settings, permit));
+                exchange.limits.get_or_insert_default().permits.push((settings, permit));
                 Ok(())
             }
             Ok(None) | Err(_) => {

@@ -97,7 +97,10 @@ impl Pattern {
     /// The text that the first star matches, empty without a star; `None` if the path does not match.
     pub fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
         match self {
-            Pattern::Wildcard(wildcard) => wildcard.matches(path).or_else(|| self.is_bare(path).then_some("")),
+            Pattern::Wildcard(wildcard) => match wildcard.begin() {
+                Some(begin) => path.strip_prefix(begin).or_else(|| self.is_bare(path).then_some("")),
+                None => wildcard.matches(path),
+            },
             Pattern::Regex(regex) => regex.is_match(path).then_some(""),
         }
     }
