@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -62,7 +62,7 @@ impl Certificates {
             }
         }
         Certificates {
-            seen: files.iter().map(stamp).collect(),
+            seen: files.iter().map(|file| stamp(file)).collect(),
             files: files.into(),
             is_settling: false,
         }
@@ -84,7 +84,9 @@ impl Certificates {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
             let files = Arc::clone(&self.files);
-            let look = look_elsewhere(LookupShare::CERTIFICATES, move || files.iter().map(stamp).collect());
+            let look = look_elsewhere(LookupShare::CERTIFICATES, move || {
+                files.iter().map(|file| stamp(file)).collect()
+            });
             // Without an answer nothing is known to have changed.
             let Ok(now) = look.within(tokio::time::sleep(LOOK_TIMEOUT)).await else {
                 continue;
@@ -106,7 +108,7 @@ fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
     std::iter::once(&authorities.certificates).chain(&authorities.revocation_lists)
 }
 
-fn stamp(file: &PathBuf) -> Stamp {
+fn stamp(file: &Path) -> Stamp {
     let about = deadline::metadata(file).ok()?;
     Some((
         about.dev(),
