@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -73,7 +73,7 @@ impl Certificates {
             }
         }
         Certificates {
-            seen: files.iter().map(stamp).collect(),
+            seen: files.iter().map(|file| stamp(file)).collect(),
             files: files.into(),
             is_settling: false,
             due: None,
@@ -122,7 +122,7 @@ impl Look {
     fn begin(files: &Arc<[PathBuf]>) -> Look {
         let files = Arc::clone(files);
         Look {
-            answer: look_elsewhere(LookupShare::CERTIFICATES, move || files.iter().map(stamp).collect()),
+            answer: look_elsewhere(LookupShare::CERTIFICATES, move || files.iter().map(|file| stamp(file)).collect()),
             until: Instant::now() + LOOK_TIMEOUT,
         }
     }
@@ -133,7 +133,7 @@ fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
     std::iter::once(&authorities.certificates).chain(&authorities.revocation_lists)
 }
 
-fn stamp(file: &PathBuf) -> Stamp {
+fn stamp(file: &Path) -> Stamp {
     let about = deadline::metadata(file).ok()?;
     Some((
         about.dev(),
@@ -221,7 +221,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut certificates = Certificates {
             files: vec![file.path().to_owned()].into(),
-            seen: vec![stamp(&file.path().to_owned())],
+            seen: vec![stamp(file.path())],
             ..Certificates::default()
         };
         assert!(!have_changed(&mut certificates));

@@ -72,7 +72,9 @@ impl std::error::Error for Unanswered {}
 /// Whether an error says that a path was not answered for.
 #[must_use]
 pub fn is_unanswered(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Unanswered>())
+    error
+        .get_ref()
+        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Unanswered>)
 }
 
 /// Restores the deadline before, also if the work panics.
