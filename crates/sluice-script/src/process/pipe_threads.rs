@@ -26,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sluice_launch::RunAs;
+use sluice_launch::{RunAs, UNKNOWN_USER};
 
 use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
 
@@ -95,6 +95,8 @@ struct Shared {
     hung: AtomicUsize,
     /// Users in `State::waited`.
     waited: AtomicUsize,
+    /// The numbers of the users of settings, by the last process of each; not those of owners.
+    users: Mutex<Vec<(RunAs, u32)>>,
 }
 
 #[derive(Default)]
@@ -173,6 +175,7 @@ impl PipeThreads {
             work: Condvar::new(),
             hung: AtomicUsize::new(0),
             waited: AtomicUsize::new(0),
+            users: Mutex::default(),
         }))
     }
 
@@ -232,6 +235,24 @@ impl PipeThreads {
         }
     }
 
+    /// Notes the number of the user of a process: another setting may have the same one.
+    pub(crate) fn note_user(&self, run_as: &RunAs, uid: u32) {
+        if matches!(run_as, RunAs::Owner(_)) || uid == UNKNOWN_USER {
+            return;
+        }
+        let mut users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
+        match users.iter_mut().find(|(known, _)| known == run_as) {
+            Some((_, known)) => *known = uid,
+            None => users.push((run_as.clone(), uid)),
+        }
+    }
+
+    /// The number of the user of a setting, if it has had a process.
+    fn noted_user(&self, run_as: &RunAs) -> Option<u32> {
+        let users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.iter().find(|(known, _)| known == run_as).map(|(_, uid)| *uid)
+    }
+
     /// Whether this user gets no process now, because too many jobs on pipes of its scripts hang.
     pub(crate) fn refuses(&self, run_as: &RunAs) -> bool {
         // Relaxed: it says only whether to look.
@@ -241,7 +262,7 @@ impl PipeThreads {
         // Outside of the lock. The script has just been found by the same call.
         let owner = match run_as {
             RunAs::Owner(file) => uid_of(file),
-            RunAs::Usual | RunAs::User(_) => None,
+            RunAs::Usual | RunAs::User(_) => self.noted_user(run_as),
         };
         let state = self.0.lock();
         let is_refused = |uid: &u32| state.refused.contains(uid);

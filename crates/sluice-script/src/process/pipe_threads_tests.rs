@@ -73,6 +73,12 @@ fn an_owner_whose_pipes_are_locked_gets_no_process_by_any_script() {
     assert!(!threads.refuses(&owner_of(&other)));
     assert!(!threads.refuses(&owner_of(&directory.path().join("missing"))));
     assert!(!threads.refuses(&RunAs::User("bob".into())));
+    // A route without a user may have the same one, which its last process shows.
+    assert!(!threads.refuses(&RunAs::Usual));
+    threads.note_user(&RunAs::Usual, own_uid() + 1);
+    assert!(!threads.refuses(&RunAs::Usual));
+    threads.note_user(&RunAs::Usual, own_uid());
+    assert!(threads.refuses(&RunAs::Usual));
     drop(held.0);
     let began = Instant::now();
     while threads.refuses(&owner_of(&own)) {

@@ -21,6 +21,7 @@ mod view;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -30,7 +31,7 @@ use std::time::Duration;
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{End, Exit, Probe, Program, Usage};
+use sluice_launch::{End, Exit, Probe, Program, RunAs, Usage};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::ScriptLimits;
@@ -46,6 +47,7 @@ use crate::process::mailbox::Mailbox;
 use crate::process::observed_process::time_text;
 use crate::process::pipe_end::{PipeEnd, Side};
 use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
+use crate::process::pipe_threads::PipeThreads;
 use crate::process::pipe_writer::PipeWriter;
 use crate::process::process_fault::{ProcessState, launch_fault};
 use crate::process::processes::Processes;
@@ -199,7 +201,7 @@ pub(crate) async fn start(
     let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
     let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
-    let user = user_of(&started.stderr);
+    let user = noted_user(&started.stderr, &run_as, [&pipes, buffers]);
     let process = Arc::new(Process::new(started.process.probe(), user, spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
     let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
@@ -537,6 +539,15 @@ impl Drop for Process {
             None => tracing::warn!(target: "script", site, script, pid, "end of the process: {text}"),
         }
     }
+}
+
+/// The user of a process by its error output, noted by the threads for its pipes and buffers.
+fn noted_user(stderr: &OwnedFd, run_as: &RunAs, threads: [&PipeThreads; 2]) -> u32 {
+    let user = user_of(stderr);
+    for threads in threads {
+        threads.note_user(run_as, user);
+    }
+    user
 }
 
 #[cfg(test)]
