@@ -75,7 +75,7 @@ test:
 	@echo "All tests passed."
 
 # Tests wait for processes and timers most of the time, so what only compiles runs beside them, with a lower priority. The build comes first,
-# because clippy locks target/debug, where test-rust looks at its start for what is to be compiled. The count of instructions is no test to run
+# because clippy locks target/debug, which test-rust needs for a moment at its start. The count of instructions is no test to run
 # beside others: it takes a processor with a real-time priority.
 test-compile:
 	@nice -n 10 $(MAKE) --no-print-directory build-demo
