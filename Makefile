@@ -44,8 +44,8 @@ CHAOS ?= --seconds $(CHAOS_SECONDS)
 FUZZ_SECONDS ?= 60
 CHECK ?= HEAD
 
-.PHONY: demo check test test-fresh build sdk install uninstall deb deb-needs test-deb test-systemd dist test-container lint docs bench bench-quick bench-watch instructions soak chaos bounds fuzz \
-	clean server test-build test-rust test-models test-sdk test-conformance test-bench test-instructions test-packaging test-fuzz test-h2spec
+.PHONY: demo check test test-fresh build sdk install uninstall deb deb-needs test-deb test-systemd dist test-container lint lint-form lint-code docs bench bench-quick bench-watch instructions soak chaos bounds fuzz \
+	clean server build-demo test-build test-compile test-rust test-models test-sdk test-conformance test-bench test-instructions test-packaging test-fuzz test-h2spec
 
 # The profile `demo` (Cargo.toml) builds in half the time of `release`.
 demo:
@@ -69,10 +69,18 @@ test:
 	@tools/needs libphp php php-cgi adminer dokuwiki
 	@tools/needs libpam libldap pam-matrix slapd ldapmodify hg radicale
 	@tools/needs apparmor_parser groff logrotate mandoc systemd-analyze
-	@$(MAKE) --no-print-directory lint sdk test-build
-	@$(MAKE) --no-print-directory -j2 --output-sync=target SERVER_IS_BUILT=1 test-rust test-sdk test-bench test-packaging test-h2spec
-	@$(MAKE) --no-print-directory SERVER_IS_BUILT=1 test-conformance test-models test-instructions
+	@$(MAKE) --no-print-directory lint-form sdk test-build
+	@$(MAKE) --no-print-directory -j3 --output-sync=target SERVER_IS_BUILT=1 \
+		test-rust test-compile test-sdk test-conformance test-bench test-packaging test-h2spec
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-instructions test-models
 	@echo "All tests passed."
+
+# Tests wait for processes and timers most of the time, so what only compiles runs beside them, with a lower priority. The build comes first,
+# because clippy locks target/debug, which test-rust needs for a moment at its start. The count of instructions is no test to run
+# beside others: it takes a processor with a real-time priority.
+test-compile:
+	@nice -n 10 $(MAKE) --no-print-directory build-demo
+	@nice -n 10 $(MAKE) --no-print-directory lint-code
 
 # Both commands of the README, on a minimal Debian 12.
 test-fresh:
@@ -138,10 +146,15 @@ dist:
 test-container: dist
 	@packaging/test-container $(TARGET)/dist
 
-lint:
-	@echo "Checking form and lints"
+lint: lint-form lint-code
+
+lint-form:
+	@echo "Checking form and rules"
 	@$(CARGO) fmt --all --check
 	@$(CARGO) run --quiet --locked --package tidy
+
+lint-code:
+	@echo "Checking lints"
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@tools/check-musl
 
@@ -199,10 +212,13 @@ test-conformance: sdk server
 test-bench:
 	@python3 -m unittest discover -s bench/tests -t bench
 
-# Instructions of each request of Sluice against the bounds in bench/instructions/table.md. The build is that of `make demo`.
-test-instructions: sdk
+# The server as `make demo` builds it, and the program that counts its instructions.
+build-demo:
+	@$(CARGO) build --quiet --profile demo --locked --package sluice --package sluice-instructions --bin sluice --bin instructions
+
+# Instructions of each request of Sluice against the bounds in bench/instructions/table.md.
+test-instructions: sdk build-demo
 	@tools/needs openssl python3
-	@$(CARGO) build --profile demo --locked --package sluice --package sluice-instructions --bin sluice --bin instructions
 	@cd bench && python3 -B -m sluicebench.instructions --sluice '$(abspath $(TARGET)/demo/sluice)' --counter '$(COUNTER)' --check
 
 docs: build

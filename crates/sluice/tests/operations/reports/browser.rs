@@ -19,7 +19,7 @@ fn load(browser: &PathBuf, server: &Server, page: &str, width: u32) -> [String; 
             "--no-sandbox",
             "--disable-gpu",
             "--enable-logging=stderr",
-            "--timeout=5000",
+            "--timeout=60000",
         ])
         .arg(format!("--user-data-dir={}", server.path("browser").display()))
         .arg(format!("--window-size={width},900"))
