@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
-use crate::line::escaped;
+use crate::line;
 
 /// Texts cached per thread, more than a server has time formats. Further ones replace the oldest.
 const TEXTS_MAX: usize = 16;
@@ -112,7 +112,11 @@ impl Clock {
 /// Formats a time. `-` if that fails, although the format was checked when it was read (`log_format`).
 fn write(format: &str, zone: TimeZone, second: i64) -> String {
     let time = Timestamp::from_second(second).unwrap_or_default();
-    strtime::format(format, &time.to_zoned(zone)).map_or_else(|_| "-".to_owned(), |text| escaped(&text))
+    let text = strtime::format(format, &time.to_zoned(zone)).unwrap_or_else(|_| "-".to_owned());
+    let mut escaped = Vec::with_capacity(text.len());
+    line::Text(&mut escaped).quoted(text.as_bytes());
+    // It is ASCII.
+    String::from_utf8(escaped).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -181,16 +181,8 @@ fn first_to_escape(bytes: &[u8]) -> Option<usize> {
     Some(begin + at)
 }
 
-/// Text with the escapes that a line has.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = Vec::new();
-    Text(&mut out).quoted(text.as_bytes());
-    // It is ASCII.
-    String::from_utf8(out).unwrap_or_default()
-}
-
 /// Appends text, with escapes for newlines and quotes.
-struct Text<'a>(&'a mut Vec<u8>);
+pub(crate) struct Text<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Text<'_> {
     fn push(&mut self, bytes: &[u8]) {
@@ -320,7 +312,7 @@ impl Text<'_> {
 
     /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh` for other bytes that are not
     /// printable.
-    fn quoted(&mut self, bytes: &[u8]) {
+    pub(crate) fn quoted(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(at) = first_to_escape(rest) {
             self.push(&rest[..at]);

@@ -578,7 +578,6 @@ mod tests {
         let directory = || ScriptSource::File("/bin/sh".into());
         for (pattern, path, expected) in [
             ("/app/*", "/x", true),
-            ("/app/*", "/", true),
             ("/app/*", "/app", false),
             ("/app/*", "/a", false),
             ("/app", "/x", true),
