@@ -190,6 +190,9 @@ pub enum Forbidden {
     ReportThroughProxy,
     /// A report whose route lets everybody have it.
     ReportForAll,
+    /// A report that shows requests or logs, or an action, is asked for by a client of this machine without a user, which may be a script. The
+    /// access rules at this place let it in by its address.
+    ReportForScripts(Box<str>),
     /// An action that may have been sent by a page of another site; why.
     ActionOfOtherSite(&'static str),
     /// A watch or a live page that a page of another site may have asked for; why.
@@ -291,6 +294,9 @@ impl ClientFault {
             }
             ClientFault::Forbidden(Forbidden::ReportUnderOtherName(_)) => Some(
                 "Without a password, reports are shown only under a name of this machine, such as localhost, or of the site.",
+            ),
+            ClientFault::Forbidden(Forbidden::ReportForScripts(_)) => Some(
+                "Scripts are clients of this machine, too, so requests, logs and actions are for users with a password.",
             ),
             ClientFault::Forbidden(Forbidden::ActionOfOtherSite(_)) => Some(
                 "The action was not carried out, because it does not come from a current page of the reports. Reload the page and try again.",
@@ -562,6 +568,11 @@ impl Display for Forbidden {
                  (access)",
             ),
             Forbidden::ReportForAll => out.write_str("reports are shown only where a route says who may have them (access)"),
+            Forbidden::ReportForScripts(origin) => write!(
+                out,
+                "requests, logs and actions are not for clients of this machine without a user, because scripts are such clients: name users in access \
+                 at {origin}, or the network in allow_write"
+            ),
             Forbidden::ActionOfOtherSite(why) => write!(out, "the action may come from a page of another site: {why}"),
             Forbidden::StreamOfOtherSite(why) => write!(
                 out,
