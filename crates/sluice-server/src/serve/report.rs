@@ -57,7 +57,7 @@ pub(crate) async fn respond(
     reports::respond(ask).await
 }
 
-/// What a client without a user may have: totals, if it is of this machine and was let in because of its address, because scripts can connect, too.
+/// The part for a client without a user: totals, if it is of this machine and was let in because of its address, because scripts can connect, too.
 /// `allow_write` that names its network gives it everything.
 fn extent(client: SocketAddr, access: &Access) -> Extent {
     let ip = client.ip();

@@ -37,7 +37,7 @@ pub(crate) struct Ask {
     pub context: Rc<Context>,
 }
 
-/// What a visitor may have.
+/// The part of the reports that a visitor may have.
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
     /// Every page, and actions.

@@ -22,7 +22,7 @@ pub(crate) struct Page {
     pub content: Content,
 }
 
-/// What a page is about.
+/// The subject of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The server as a whole: counters, settings, files in the cache.
