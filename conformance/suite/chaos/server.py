@@ -42,7 +42,7 @@ withhold = ["@MARK@"]
   [[site.route]]
   path = "/-/*"
   reports = true
-  access = { allow = ["net:127.0.0.0/8"] }
+  access = { allow = ["net:127.0.0.0/8"], allow_write = ["net:127.0.0.0/8"] }
 
   [[site.route]]
   path = "/value-cgi/*"

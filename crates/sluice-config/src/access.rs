@@ -82,6 +82,7 @@ impl Draft {
             source: Arc::new(self.source),
             read,
             write,
+            is_write_named: self.allow_write.is_some(),
             clear_text: self.clear_text,
             verdict_lifetime: self.verdict_lifetime,
             failures_max: self.failures_max,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use sluice_access::store::Loaded;
 use sluice_launch::deadline::metadata;
@@ -16,6 +17,9 @@ use super::suggest::similar;
 
 /// The bits of a mode that let others than owner and group read or write.
 const OTHERS: u32 = 0o006;
+
+/// Addresses of clients of this machine.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// The warnings about the access rules of all routes, each one line.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
@@ -68,6 +72,9 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     }
     lines.extend(settings.sites.iter().filter_map(throttle_without_users));
     lines.extend(settings.sites.iter().flat_map(open_reports));
+    if settings.sites.iter().any(has_scripts) {
+        lines.extend(settings.sites.iter().flat_map(reports_for_scripts));
+    }
     lines.into_iter().collect()
 }
 
@@ -91,8 +98,7 @@ fn names_with_blanks(access: &AccessSettings) -> Vec<String> {
 fn loopback_of_proxy(settings: &Settings, access: &AccessSettings) -> Option<String> {
     let is_of_proxy = |ip: &IpAddr| settings.proxies.trusted.has_address(*ip);
     let is_granted = |ip: &IpAddr| access.read.grants_to(*ip) || access.write.grants_to(*ip);
-    let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-    let ip = loopback.into_iter().find(|ip| is_of_proxy(ip) && is_granted(ip))?;
+    let ip = LOOPBACK.into_iter().find(|ip| is_of_proxy(ip) && is_granted(ip))?;
     Some(format!(
         "{}: net: {ip} is a trusted proxy, so a request from there is not taken for one of this machine: let users in, too, or let the proxy \
          connect to a unix socket (trusted_proxies = [\"unix:\"])",
@@ -140,14 +146,7 @@ fn open_reports(site: &SiteSettings) -> Vec<String> {
         }
         _ => false,
     };
-    let limited = site
-        .routes
-        .iter()
-        .filter_map(|route| match (&route.action, &route.changes.access.own) {
-            (Action::Reports, Some(AccessUse::Limited(access))) => Some(access),
-            _ => None,
-        });
-    limited
+    rules_of_reports(site)
         .filter(|access| {
             let mut rules = [&access.read, &access.write].into_iter();
             rules.any(|rule| rule.entries.iter().any(is_wide) && (rule.require == Require::Any || !rule.names_users()))
@@ -160,6 +159,35 @@ fn open_reports(site: &SiteSettings) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// Routes whose `allow_write` gives clients of this machine everything without a user: scripts are such clients.
+fn reports_for_scripts(site: &SiteSettings) -> Vec<String> {
+    let is_open = |access: &&Arc<AccessSettings>| {
+        let is_granted = |ip: &IpAddr| access.read.grants_to(*ip) && access.write.grants_to(*ip);
+        access.is_write_named && LOOPBACK.iter().any(is_granted)
+    };
+    let line = |access: &Arc<AccessSettings>| {
+        format!(
+            "{}: allow_write: scripts are clients of this machine, so each can read the logs, watch requests, and end the server: remove it (such clients \
+             then get totals only), or name users",
+            access.origin
+        )
+    };
+    rules_of_reports(site).filter(is_open).map(line).collect()
+}
+
+/// The access rules of the routes with reports.
+fn rules_of_reports(site: &SiteSettings) -> impl Iterator<Item = &Arc<AccessSettings>> {
+    let routes = site.routes.iter();
+    routes.filter_map(|route| match (&route.action, &route.changes.access.own) {
+        (Action::Reports, Some(AccessUse::Limited(access))) => Some(access),
+        _ => None,
+    })
+}
+
+fn has_scripts(site: &SiteSettings) -> bool {
+    site.routes.iter().any(|route| route.action.script().is_some())
 }
 
 /// A file in which nothing is.

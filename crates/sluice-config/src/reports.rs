@@ -36,7 +36,7 @@ pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes:
         table.refuse(
             "reports",
             "\"all\" in access lets everybody who reaches this address read paths and users, watch requests, and end the server: name users, as in \
-             access = { users = \"FILE\" }, or networks, as in access = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }",
+             access = { users = \"FILE\" }, or networks, as in access = { allow = [\"net:192.0.2.0/24\"] }",
         );
     }
     // A mistake in `access` itself is reported there.
@@ -45,8 +45,8 @@ pub(super) fn check(action: Option<&Action>, pattern: Option<&Pattern>, changes:
     if !is_limited && !is_wrong {
         table.refuse(
             "reports",
-            "the reports show paths, users and settings, so the same route must say who may have them: for this machine \
-             access = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }, for users access = { users = \"FILE\" }",
+            "the reports show paths, users and settings, so the same route must say who may have them: users, as in access = { users = \"FILE\" }, or \
+             networks, as in access = { allow = [\"net:192.0.2.0/24\"] }",
         );
     }
 }

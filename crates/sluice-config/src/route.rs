@@ -436,7 +436,8 @@ const REPORTS: Key<Draft> = Key {
     kind: Kind::Flag(|route, is_on| route.action = is_on.then_some(Action::Reports)),
     default: Words("none"),
     text: "Shows the [reports](../guides/reports.md) about the server, for browsers and programs, and carries out actions that are asked for \
-           there. The path ends with `/*`, and the same route needs `access`.",
+           there. The path ends with `/*`, and the same route needs `access`. Clients of this machine get neither actions nor logs nor single requests unless they are \
+           users, or `allow_write` names their network.",
     example: "true",
 };
 

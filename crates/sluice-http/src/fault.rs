@@ -12,6 +12,7 @@
 
 mod client;
 mod detail;
+mod forbidden;
 mod script;
 mod server;
 
@@ -22,10 +23,11 @@ use http::{Method, StatusCode};
 
 use crate::escape::Escaping;
 pub use crate::fault::client::{
-    Absent, BodyFailure, ClientFault, Credentials, Forbidden, LimitReached, LinkProblem, MethodMismatch, Misdirected,
+    Absent, BodyFailure, ClientFault, Credentials, LimitReached, LinkProblem, MethodMismatch, Misdirected,
     NotPermitted, RangeMismatch, RefusedByRoute, RefusedLink, RefusedUser, RewriteMismatch, SlowBody, Unauthorized,
 };
 pub use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
+pub use crate::fault::forbidden::Forbidden;
 pub use crate::fault::script::{
     AgentFailure, Awaited, BackOff, DeadlineExceeded, FullPool, NotExecutable, RequestedPage, ScriptFault, SentFile,
     Silence,

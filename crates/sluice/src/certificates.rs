@@ -122,7 +122,9 @@ impl Look {
     fn begin(files: &Arc<[PathBuf]>) -> Look {
         let files = Arc::clone(files);
         Look {
-            answer: look_elsewhere(LookupShare::CERTIFICATES, move || files.iter().map(|file| stamp(file)).collect()),
+            answer: look_elsewhere(LookupShare::CERTIFICATES, move || {
+                files.iter().map(|file| stamp(file)).collect()
+            }),
             until: Instant::now() + LOOK_TIMEOUT,
         }
     }

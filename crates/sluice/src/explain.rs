@@ -174,6 +174,9 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
     if !matches!(round.steps.last().map(|step| &step.outcome), Some(StepOutcome::Answers)) {
         line("  route", "none left: a file under the root of the site, if it has one");
     }
+    if let Some(link) = &round.refused_link {
+        line("  link", link);
+    }
     if let Some(FallbackStep { origin, to }) = &round.fallback {
         let to = to.as_deref().unwrap_or("the next route");
         line("  then", &format!("nothing is there: fallback of {origin} to {to}"));

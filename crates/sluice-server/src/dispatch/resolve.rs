@@ -22,7 +22,7 @@ use std::rc::Rc;
 use http::Uri;
 use sluice_files::directory::Directory;
 use sluice_files::records::Records;
-use sluice_http::fault::{ClientFault, Fault, RewriteMismatch};
+use sluice_http::fault::{Absent, ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
 use sluice_settings::Fallback;
 use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replacement, RequestAttributes, Scheme};
@@ -105,6 +105,9 @@ pub(crate) trait Trace {
 
     /// The path leads to nothing, and a fallback of the route is tried: another path, or the next route.
     fn falls_back(&mut self, _route: &Route, _to: FallbackTo<'_>) {}
+
+    /// The path of a route with a fallback leads to a symbolic link that may not be followed, which counts as nothing.
+    fn refuses_link(&mut self, _route: &Route, _link: &Absent) {}
 }
 
 /// The next attempt if a file does not exist.

@@ -143,6 +143,8 @@ pub(crate) struct ReportAnswer {
     /// The name: the path below that of the route.
     pub name: String,
     pub query: Option<String>,
+    /// The rules that let the visitor have it.
+    pub access: Access,
 }
 
 /// A script that is to run.
@@ -420,6 +422,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
     Ok(Answer::Report(Box::new(ReportAnswer {
         name: name.to_owned(),
         query: resolved.query.as_deref().map(str::to_owned),
+        access: access.clone(),
     })))
 }
 

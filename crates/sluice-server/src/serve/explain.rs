@@ -15,7 +15,7 @@ use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 use sluice_files::response::{Selected, respond_options};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::{ClientFault, Fault};
+use sluice_http::fault::{Absent, ClientFault, Fault};
 use sluice_http::host::as_compared;
 use sluice_http::target::{Target, TargetError, TargetProblem};
 use sluice_settings::rule::{Adjustments, ClientCertificate, Miss, RequestAttributes, Scheme};
@@ -95,6 +95,8 @@ pub struct Round {
     pub steps: Vec<Step>,
     /// The step that is tried next, because the path leads to nothing.
     pub fallback: Option<FallbackStep>,
+    /// The symbolic link that may not be followed, so that the fallback is tried.
+    pub refused_link: Option<String>,
 }
 
 /// The step that is tried where a path leads to nothing.
@@ -310,6 +312,7 @@ impl Trace for Rounds {
             path: path.to_owned(),
             steps: Vec::new(),
             fallback: None,
+            refused_link: None,
         });
     }
 
@@ -338,6 +341,12 @@ impl Trace for Rounds {
             (None, Some(_)) => StepOutcome::Answers,
         };
         self.push(route, outcome, route.changes.lines());
+    }
+
+    fn refuses_link(&mut self, _: &Route, link: &Absent) {
+        if let Some(round) = self.0.last_mut() {
+            round.refused_link = Some(link.to_string());
+        }
     }
 
     fn falls_back(&mut self, route: &Route, to: FallbackTo<'_>) {

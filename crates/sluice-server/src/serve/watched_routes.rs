@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use sluice_http::fault::Absent;
 use sluice_http::target::Target;
 use sluice_settings::rule::{Adjustments, Miss};
 use sluice_watch::{Item, Pattern, Tracer};
@@ -105,6 +106,10 @@ impl Trace for WatchedRoutes<'_> {
             (None, None) => self.note_route(route, format_args!("matches; the next one is tried"), &changes),
             (None, Some(_)) => self.note_route(route, format_args!("answers"), &changes),
         }
+    }
+
+    fn refuses_link(&mut self, route: &Route, link: &Absent) {
+        self.note_route(route, format_args!("{link}"), &[]);
     }
 
     fn falls_back(&mut self, route: &Route, to: FallbackTo<'_>) {

@@ -43,6 +43,8 @@ pub struct AccessSettings {
     pub read: AccessRule,
     /// The rule for changes: requests with other methods than [`is_read`] names.
     pub write: AccessRule,
+    /// Whether the configuration has a rule for changes of its own (`allow_write`).
+    pub is_write_named: bool,
     /// Whether passwords are accepted over clear text from other machines.
     pub clear_text: bool,
     /// How long a verified password is not hashed again.
@@ -276,6 +278,7 @@ impl AccessSettings {
             source: Arc::default(),
             read: rule.clone(),
             write: rule,
+            is_write_named: true,
             clear_text: false,
             verdict_lifetime: Duration::ZERO,
             failures_max: 1,

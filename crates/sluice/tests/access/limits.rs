@@ -16,7 +16,8 @@ use sluice_testing::{
 };
 
 /// The reports, for this machine.
-const REPORTS: &str = "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"] }";
+const REPORTS: &str =
+    "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"], allow_write = [\"net:127.0.0.0/8\"] }";
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -89,6 +89,29 @@ fn assert_refused(server: &Server) {
 }
 
 #[test]
+fn a_refused_link_is_named_where_a_fallback_answers_instead() {
+    let server = setup()
+        .route("path = \"/f/*\"\ndirectory = \"htdocs\"\nfallback = \"/stays.txt\"")
+        .start();
+    assert_eq!(server.get("/f/out.txt").text(), "a file");
+    let line = server.log_line("out.txt: a symbolic link leads out of");
+    assert!(
+        line.contains("follow_links") && line.contains("the fallback at"),
+        "{line}"
+    );
+    let explained = run(
+        &server.path(""),
+        &["check", "-c", "sluice.toml", "--explain", "/f/out.txt"],
+    );
+    let named = explained.output.find("link   out.txt: a symbolic link leads out of");
+    assert!(
+        named.is_some() && named < explained.output.find("nothing is there"),
+        "{}",
+        explained.output
+    );
+}
+
+#[test]
 fn links_that_leave_a_directory_are_refused_and_the_log_says_so() {
     let setup = setup().site("listing = true");
     let real = setup.path("outside").canonicalize().unwrap();

@@ -330,7 +330,7 @@ fn a_connection_of_http2_is_watched_again_after_it_has_carried_a_watch() {
     let server = Setup::new()
         .file("a.txt", "a")
         .listeners("[[listen]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"on\"")
-        .route("path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"] }")
+        .route("path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"], allow_write = [\"net:127.0.0.0/8\"] }")
         .start();
     let watcher = Watcher::start(&server, &["--items", "http2"]);
     let mut browser = TcpStream::connect(clear_address(&server)).unwrap();

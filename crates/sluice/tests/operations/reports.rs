@@ -13,8 +13,8 @@ mod values;
 
 use sluice_testing::{Response, Server, Setup};
 
-/// A route with the reports for this machine.
-const LOCAL: &str = "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }";
+/// A route with the reports for this machine, with actions.
+const LOCAL: &str = "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\", \"net:::1\"], allow_write = [\"net:127.0.0.0/8\"] }";
 
 fn setup() -> Setup {
     Setup::new().route(LOCAL)

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use sluice_pages::frame::Link;
 
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
         name: "access",
         title: "Access",
     },
+    subject: Subject::Requests,
     content: Content::Live(collect),
 };
 

@@ -19,7 +19,7 @@ use sluice_report::command::{Command, CommandResult};
 use crate::commands;
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Notation, Values};
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, ready};
 use crate::operator::reports::{PAGES, answer, frame, origin};
 use crate::operator::{Operator, OrderError, ended_text};
 
@@ -32,6 +32,7 @@ pub(super) static PAGE: Page = Page {
         name: "action",
         title: "Actions",
     },
+    subject: Subject::Requests,
     content: Content::Value(collect),
 };
 

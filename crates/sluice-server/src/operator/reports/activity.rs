@@ -5,13 +5,14 @@ use std::sync::Arc;
 use sluice_pages::frame::Link;
 use sluice_report::activity::Period;
 
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
         name: "activity",
         title: "Activity",
     },
+    subject: Subject::Totals,
     content: Content::LiveSlowly(collect),
 };
 

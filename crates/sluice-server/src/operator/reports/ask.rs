@@ -29,11 +29,21 @@ pub(crate) struct Ask {
     pub fields: HeaderMap,
     pub client: IpAddr,
     pub visitor: Visitor,
+    pub extent: Extent,
     /// The host that the request names.
     pub server: String,
     pub body: RequestBody,
     pub config: Rc<HeldConfig>,
     pub context: Rc<Context>,
+}
+
+/// The part of the reports that a visitor may have.
+#[derive(Clone, Debug)]
+pub(crate) enum Extent {
+    /// Every page, and actions.
+    Everything,
+    /// Pages that show neither requests nor clients nor logs, and no action. The place of the access rules.
+    Totals(Box<str>),
 }
 
 /// The configuration that let somebody have a stream. It is not kept: a stream may last longer than a configuration, whose cache is large. One that

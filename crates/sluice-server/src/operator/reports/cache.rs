@@ -9,7 +9,7 @@ use sluice_pages::frame::Link;
 use sluice_report::cache::{Entry, FileCache};
 
 use crate::dispatch::Config;
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
 
 /// The entries in each list.
 const ENTRIES_MAX: usize = 50;
@@ -19,6 +19,7 @@ pub(super) static PAGE: Page = Page {
         name: "cache",
         title: "Cache",
     },
+    subject: Subject::Totals,
     content: Content::Value(collect),
 };
 

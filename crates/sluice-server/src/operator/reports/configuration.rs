@@ -3,13 +3,14 @@
 use sluice_pages::frame::Link;
 use sluice_report::configuration::Configuration;
 
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, ready};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
         name: "configuration",
         title: "Configuration",
     },
+    subject: Subject::Totals,
     content: Content::Value(collect),
 };
 

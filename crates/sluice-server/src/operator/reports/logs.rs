@@ -9,7 +9,7 @@ use sluice_log::{LogSource, SiteLog, Tail, WantedLines};
 use sluice_pages::frame::Link;
 use sluice_report::logs::{FILTER_CHARACTERS_MAX, LINES, LINES_USUAL, LogName, Logs};
 
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
 use sluice_log::wait::lock_soon;
 
 pub(super) static PAGE: Page = Page {
@@ -17,6 +17,7 @@ pub(super) static PAGE: Page = Page {
         name: "logs",
         title: "Logs",
     },
+    subject: Subject::Requests,
     content: Content::Live(collect),
 };
 

@@ -12,7 +12,7 @@ use sluice_report::machine::{
 use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
 
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
 
 /// The libraries that matter for faults and measurements; the build script finds their versions.
 const LIBRARIES: [Library; 4] = [
@@ -43,6 +43,7 @@ pub(super) static PAGE: Page = Page {
         name: "environment",
         title: "Environment",
     },
+    subject: Subject::Totals,
     content: Content::Value(collect),
 };
 

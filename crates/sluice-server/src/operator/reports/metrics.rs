@@ -9,7 +9,7 @@ use sluice_pages::metrics::{self, CONTENT_TYPE, Measured};
 use sluice_pages::prometheus;
 
 use crate::operator::reports::ask::Ask;
-use crate::operator::reports::page::{Content, Page, PageResponse};
+use crate::operator::reports::page::{Content, Page, PageResponse, Subject};
 use crate::operator::reports::{answer, machine};
 
 pub(super) static PAGE: Page = Page {
@@ -17,6 +17,7 @@ pub(super) static PAGE: Page = Page {
         name: "metrics",
         title: "",
     },
+    subject: Subject::Totals,
     content: Content::Own(respond),
 };
 

@@ -32,12 +32,14 @@ mod statistics;
 pub(crate) mod visitor;
 pub(crate) mod watch;
 
+use std::sync::OnceLock;
+
 use http::{Method, Response};
 use sluice_http::body::ResponseBody;
-use sluice_http::fault::{Absent, ClientFault, Fault};
+use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_pages::frame::{Frame, Link, Liveness, SCRIPT, STYLE};
 
-use ask::{Ask, Notation, Values};
+use ask::{Ask, Extent, Notation, Values};
 use page::{Content, Page, Wanted};
 
 /// The pages, in the order of the navigation.
@@ -71,6 +73,7 @@ const ACT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 /// The client's: there is no such report (404), the method is not served (405), the action is refused (403); or the server's.
 pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Fault> {
     let notation = ask.take_notation();
+    check_extent(&ask)?;
     if ask.name == action::PAGE.link.name && ask.method == Method::POST {
         return action::carry_out(ask, notation).await;
     }
@@ -110,6 +113,17 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
     }
 }
 
+/// Refuses what is about requests to a visitor who may have totals only.
+fn check_extent(ask: &Ask) -> Result<(), Fault> {
+    let page = PAGES.iter().find(|page| page.link.name == ask.name);
+    match &ask.extent {
+        Extent::Totals(origin) if page.is_some_and(|page| !page.is_for(&ask.extent)) => {
+            Err(ClientFault::Forbidden(Forbidden::ReportForScripts(origin.clone())).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the content is wanted again and again.
 fn is_live(ask: &Ask) -> bool {
     ask.value("live").is_some() && ask.method == Method::GET
@@ -129,7 +143,7 @@ fn frame<'a>(page: &Page, ask: &'a Ask) -> Frame<'a> {
     Frame {
         page: page.link,
         query: &ask.query,
-        pages: navigation(),
+        pages: navigation(&ask.extent),
         server: &ask.server,
         version: env!("CARGO_PKG_VERSION"),
         liveness: match page.content {
@@ -140,13 +154,22 @@ fn frame<'a>(page: &Page, ask: &'a Ask) -> Frame<'a> {
     }
 }
 
-/// The links of all pages with a title.
-fn navigation() -> &'static [Link] {
-    static LINKS: std::sync::OnceLock<Vec<Link>> = std::sync::OnceLock::new();
-    LINKS.get_or_init(|| {
-        let links = PAGES.iter().map(|page| page.link);
-        links.filter(|link| !link.title.is_empty()).collect()
-    })
+/// The links of the pages with a title that a visitor may have.
+fn navigation(extent: &Extent) -> &'static [Link] {
+    static ALL: OnceLock<Vec<Link>> = OnceLock::new();
+    static TOTALS: OnceLock<Vec<Link>> = OnceLock::new();
+    let links = |extent: &Extent| {
+        let pages = PAGES.iter().filter(|page| page.is_for(extent));
+        pages
+            .map(|page| page.link)
+            .filter(|link| !link.title.is_empty())
+            .collect()
+    };
+    let kept = match extent {
+        Extent::Everything => &ALL,
+        Extent::Totals(_) => &TOTALS,
+    };
+    kept.get_or_init(|| links(extent))
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use std::time::SystemTime;
 use sluice_pages::frame::Link;
 use sluice_report::overview::Overview;
 
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, later};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
         name: "",
         title: "Overview",
     },
+    subject: Subject::Totals,
     content: Content::Live(collect),
 };
 

@@ -11,14 +11,34 @@ use sluice_pages::frame::Link;
 use sluice_pages::view::Report;
 
 use crate::context::Context;
-use crate::operator::reports::ask::{Ask, Values};
+use crate::operator::reports::ask::{Ask, Extent, Values};
 use crate::operator::reports::visitor::Visitor;
 
 /// A page.
 pub(crate) struct Page {
     /// The name in the URL, and the title.
     pub link: Link,
+    pub subject: Subject,
     pub content: Content,
+}
+
+/// The subject of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The server as a whole: counters, settings, files in the cache.
+    Totals,
+    /// Single requests and clients, logs, actions: not for everybody who has totals ([`Extent::Totals`]).
+    Requests,
+}
+
+impl Page {
+    /// Whether a visitor may have it.
+    pub(crate) fn is_for(&self, extent: &Extent) -> bool {
+        match extent {
+            Extent::Everything => true,
+            Extent::Totals(_) => self.subject == Subject::Totals,
+        }
+    }
 }
 
 /// The content of a page.

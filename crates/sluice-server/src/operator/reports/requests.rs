@@ -4,13 +4,14 @@ use sluice_pages::frame::Link;
 use sluice_pages::view::Report;
 
 use crate::operator::Operator;
-use crate::operator::reports::page::{Collected, Content, Page, Wanted};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted};
 
 pub(super) static PAGE: Page = Page {
     link: Link {
         name: "requests",
         title: "Requests",
     },
+    subject: Subject::Requests,
     content: Content::Live(collect),
 };
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use sluice_pages::frame::Link;
 use sluice_report::statistics::Statistics;
 
-use crate::operator::reports::page::{Collected, Content, Page, Wanted, ready};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, ready};
 use crate::status::unix_seconds;
 
 pub(super) static PAGE: Page = Page {
@@ -13,6 +13,7 @@ pub(super) static PAGE: Page = Page {
         name: "statistics",
         title: "Statistics",
     },
+    subject: Subject::Totals,
     content: Content::Live(collect),
 };
 

@@ -22,7 +22,7 @@ use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Tak
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Basis, Values};
 use crate::operator::reports::event_stream::{Events, Kind, respond_with};
-use crate::operator::reports::page::{Collected, Content, Page, PageResponse, Wanted, ready};
+use crate::operator::reports::page::{Collected, Content, Page, PageResponse, Subject, Wanted, ready};
 use crate::operator::reports::{answer, origin};
 use crate::watch_log::WatchLog;
 
@@ -32,6 +32,7 @@ pub(super) static PAGE: Page = Page {
         name: "watch",
         title: "Watch",
     },
+    subject: Subject::Requests,
     content: Content::Value(collect),
 };
 
@@ -41,6 +42,7 @@ pub(super) static EVENTS: Page = Page {
         name: "watch-events",
         title: "",
     },
+    subject: Subject::Requests,
     content: Content::Own(events),
 };
 
@@ -50,6 +52,7 @@ pub(super) static TEXT: Page = Page {
         name: "watch-text",
         title: "",
     },
+    subject: Subject::Requests,
     content: Content::Own(text),
 };
 

@@ -8,7 +8,7 @@
 //! loop; the next route is always a later one. Not here: whether a path leads to something (`directory`).
 
 use http::Method;
-use sluice_http::fault::{ClientFault, Fault, Forbidden};
+use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_http::target::Target;
 use sluice_settings::Fallback;
 
@@ -92,6 +92,10 @@ pub(super) fn begin<'s>(
     let Some(mut own) = Candidates::new(&unserved) else {
         return Ok(unserved.decision);
     };
+    if let Err(Fault::Client(ClientFault::NotFound(link @ Absent::Link(_)))) = &unserved.decision.answer {
+        trace.refuses_link(unserved.route, link);
+        tracing::info!("{link}; the fallback at {} is tried instead", unserved.route.origin);
+    }
     if candidates.is_some() {
         return Err(own.next_route(trace));
     }

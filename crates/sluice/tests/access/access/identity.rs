@@ -121,7 +121,7 @@ fn for_networks(setup: Setup) -> Setup {
         .route("path = \"/secret/*\"\naccess = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }")
         .route("path = \"/cgi-bin/*\"\naccess = { allow = [\"net:192.0.2.0/24\"] }")
         .route("path = \"/a.txt\"\naccess = { allow = [\"all\", \"!net:198.51.100.7\"] }")
-        .route("path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\", \"net:::1\"] }")
+        .route("path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\", \"net:::1\"], allow_write = [\"net:127.0.0.0/8\"] }")
 }
 
 #[test]

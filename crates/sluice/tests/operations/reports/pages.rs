@@ -249,6 +249,74 @@ fn a_route_with_reports_must_say_who_may_have_them() {
 }
 
 #[test]
+fn a_script_of_this_machine_gets_totals_only() {
+    let loopback = "[\"net:127.0.0.0/8\", \"net:::1\"]";
+    let route = |write: &str| format!("path = \"/-/*\"\nreports = true\naccess = {{ allow = {loopback}{write} }}");
+    let server = Setup::new().route(&route("")).start();
+    let page = get(&server, "/-/");
+    assert_eq!(page.status, 200);
+    assert!(
+        page.text().contains("statistics") && !page.text().contains("\"logs\""),
+        "{}",
+        page.text()
+    );
+    for name in [
+        "overview.json",
+        "statistics",
+        "activity",
+        "cache",
+        "configuration.json",
+        "environment",
+        "metrics",
+    ] {
+        assert_eq!(get(&server, &format!("/-/{name}")).status, 200, "{name}");
+    }
+    for name in [
+        "action",
+        "action.json",
+        "logs.json",
+        "logs?live",
+        "requests",
+        "scripts.json",
+        "connections",
+        "access",
+        "watch",
+        "watch-events",
+        "watch-text?once=on",
+    ] {
+        let refused = get(&server, &format!("/-/{name}"));
+        assert_eq!(refused.status, 403, "{name}");
+        assert!(
+            refused.text().contains("Scripts are clients of this machine"),
+            "{}",
+            refused.text()
+        );
+    }
+    let post = "POST /-/action HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\naction=drain";
+    let refused = server.send(post);
+    assert!(
+        refused.status == 403 && refused.text().contains("Scripts are clients"),
+        "{}",
+        refused.text()
+    );
+    server.log_line("name users in access at");
+
+    let allowed = route(&format!(", allow_write = {loopback}"));
+    for (route, warns) in [(route(""), false), (allowed, true)] {
+        let setup = Setup::new().script("a", "#!/bin/sh\n").route(&route);
+        setup.write_configuration();
+        let ran = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+        assert_eq!(
+            ran.errors
+                .contains("so each can read the logs, watch requests, and end the server"),
+            warns,
+            "{route}: {}",
+            ran.errors
+        );
+    }
+}
+
+#[test]
 fn a_served_directory_has_reports_for_this_machine_only() {
     // The harness asks for a file under this name.
     let arguments = ["serve", "htdocs", "--host", "test", "--listen", "127.0.0.1:0"];

@@ -3,7 +3,8 @@
 use sluice_testing::{Client, Response, Server, Setup, Watcher, run};
 
 /// A route with the reports for this machine.
-const REPORTS: &str = "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"] }";
+const REPORTS: &str =
+    "path = \"/-/*\"\nreports = true\naccess = { allow = [\"net:127.0.0.0/8\"], allow_write = [\"net:127.0.0.0/8\"] }";
 
 pub(super) fn setup() -> Setup {
     Setup::new().route(REPORTS).file("a.txt", "a")
