@@ -24,10 +24,9 @@ use super::pattern;
 use super::redirect::{self, REDIRECT, REFUSE};
 use super::reports;
 use super::route_lint::{ParsedRoute, SiteRoot};
-use super::script::SCRIPT;
-use super::script_draft;
 use super::table::Table;
 use super::throttle::{self, THROTTLE};
+use super::{script::SCRIPT, script_draft};
 
 /// The role of a key in a route. Messages, the check of the action and a test of the guide are made of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
