@@ -274,13 +274,13 @@ mod tests {
         let (end, ended) = channel::<()>();
         let (shown, answered, begun) = with_deadline(|| {
             // As if another process had found it: a short time.
-            expect_silence(&[below.clone()]);
+            expect_silence(std::slice::from_ref(&below));
             let error = ask(&below, move || Ok(ended.recv().is_err())).unwrap_err();
             assert!(is_unanswered(&error));
             let (begin, begun) = channel();
             let again = ask(&silent.path().join("none"), move || Ok(begin.send(()).is_ok()));
             assert!(is_unanswered(&again.unwrap_err()), "the same directory");
-            assert_eq!(silent_paths(), [below.clone()]);
+            assert_eq!(silent_paths(), std::slice::from_ref(&below));
             (error.to_string(), is_dir(other.path()), begun)
         });
         assert!(shown.contains("does not answer"), "{shown}");
