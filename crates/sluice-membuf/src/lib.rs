@@ -66,6 +66,7 @@ mod page_cache;
 mod plain_buffer;
 #[cfg(not(loom))]
 mod read_watch;
+#[cfg(not(loom))]
 mod ring_reader;
 #[cfg(not(loom))]
 mod ring_writer;
@@ -92,6 +93,7 @@ pub use page_cache::{append_cached, read_cached};
 pub use plain_buffer::{BufferFault, PlainBuffer};
 #[cfg(not(loom))]
 pub use read_watch::{ReadFault, ReadWatch};
+#[cfg(not(loom))]
 pub use ring_reader::RingReader;
 #[cfg(not(loom))]
 pub use ring_writer::{RingWriter, WriteError};
