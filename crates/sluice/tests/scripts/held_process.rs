@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluice_testing::{HeldDirectory, Server, Setup, run, wait_until};
+use sluice_testing::{Client, Gate, HeldDirectory, Server, Setup, run, wait_until};
 
 /// Says its process id, and goes on at a line of the gate.
 const SCRIPT: &str = "
@@ -15,67 +15,69 @@ os.close(1)
 gate.readline()
 ";
 
-fn setup() -> Setup {
-    Setup::new()
-        .workers(1)
-        .file("page.txt", "a page")
-        .python("holds", SCRIPT)
+/// A script process whose directory in `/proc` is held. Its client waits for the reply.
+struct Scene {
+    // Before the server, which checks that its clients have left.
+    client: Client,
+    gate: Gate,
+    pid: String,
+    held: HeldDirectory,
+    server: Server,
 }
 
-fn hold(server: &Server, pid: &str) -> Option<HeldDirectory> {
-    HeldDirectory::hold(&Path::new("/proc").join(pid), &server.path("memory"))
+/// `None` where no directory can be held.
+fn scene() -> Option<Scene> {
+    let setup = Setup::new()
+        .workers(1)
+        .file("page.txt", "a page")
+        .python("holds", SCRIPT);
+    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
+    let server = setup.start();
+    let mut client = server.connect();
+    client.get("/cgi-bin/holds");
+    let pid = events.line();
+    let Some(held) = HeldDirectory::hold(&Path::new("/proc").join(&pid), &server.path("memory")) else {
+        gate.write("\n\n");
+        return None;
+    };
+    Some(Scene {
+        server,
+        client,
+        gate,
+        pid,
+        held,
+    })
 }
 
 #[test]
 fn the_end_of_output_of_a_process_that_is_held_delays_nobody() {
-    let setup = setup();
-    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
-    let server = setup.start();
-    let mut client = server.connect();
-    client.get("/cgi-bin/holds");
-    let pid = events.line();
-    let Some(held) = hold(&server, &pid) else {
-        gate.write("\n\n");
-        return;
-    };
-    gate.open();
+    let Some(mut scene) = scene() else { return };
+    scene.gate.open();
     // The script has closed its output: the server asks whether it is ending.
-    assert_eq!(client.response().text(), "all of it");
+    assert_eq!(scene.client.response().text(), "all of it");
     for _ in 0..3 {
-        assert_eq!(server.get("/page.txt").text(), "a page");
+        assert_eq!(scene.server.get("/page.txt").text(), "a page");
     }
-    drop(held);
-    gate.open();
+    drop(scene.held);
+    scene.gate.open();
 }
 
 #[test]
 fn status_goes_on_without_what_a_held_process_uses() {
-    let setup = setup();
-    let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
-    let server = setup.start();
-    let mut client = server.connect();
-    client.get("/cgi-bin/holds");
-    let pid = events.line();
-    let Some(held) = hold(&server, &pid) else {
-        gate.write("\n\n");
-        return;
-    };
+    let Some(mut scene) = scene() else { return };
+    let status = || run(scene.server.setup().directory(), &["status", "--json"]);
     // More than there are places for commands.
     for _ in 0..20 {
-        let status = run(server.setup().directory(), &["status", "--json"]);
+        let status = status();
         assert!(
-            status.status.success() && status.output.contains(&pid),
+            status.status.success() && status.output.contains(&scene.pid),
             "{}{}",
             status.output,
             status.errors
         );
     }
-    drop(held);
-    let has_usage = || {
-        let status = run(server.setup().directory(), &["status", "--json"]);
-        status.output.contains("rss_bytes")
-    };
-    assert!(wait_until(has_usage));
-    gate.write("\n\n");
-    assert_eq!(client.response().text(), "all of it");
+    drop(scene.held);
+    assert!(wait_until(|| status().output.contains("rss_bytes")));
+    scene.gate.write("\n\n");
+    assert_eq!(scene.client.response().text(), "all of it");
 }
