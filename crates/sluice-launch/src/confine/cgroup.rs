@@ -29,7 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,7 @@ use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::own_directory::OwnDirectory;
 use crate::end::orphans;
 use crate::end::session::{Survivors, terminate};
+use crate::foreign::elsewhere::{LookupShare, begin_elsewhere, look_elsewhere};
 
 const PREFIX: &str = "sluice.";
 const SERVER: &str = "sluice-server";
@@ -405,7 +406,7 @@ fn below(path: &Path) -> Vec<PathBuf> {
     directories.map(|entry| entry.path()).collect()
 }
 
-/// Ends the processes of servers that are gone, and has their cgroups removed by a thread of its own, because somebody may hold them.
+/// Ends the processes of servers that are gone, and has their cgroups removed by a thread that may be lost, because somebody may hold them.
 fn end_abandoned(base: &Path) {
     // That of the server's own processes; fails as long as there are some.
     let _ = fs::remove_dir(base.join(SERVER));
@@ -413,12 +414,9 @@ fn end_abandoned(base: &Path) {
     for abandoned in &abandoned {
         end_processes(&abandoned.path);
     }
-    if !abandoned.is_empty() {
-        // Without a thread they stay for the next server.
-        let _ = thread::Builder::new()
-            .name("cgroups".into())
-            .spawn(move || abandoned.iter().for_each(|abandoned| _ = remove_all(&abandoned.path)));
-    }
+    begin_elsewhere(LookupShare::CGROUPS, move || {
+        abandoned.iter().for_each(|abandoned| _ = remove_all(&abandoned.path));
+    });
 }
 
 /// Kills the processes of a cgroup and of those below it, and waits for their end. Gives up after a while.
@@ -434,13 +432,9 @@ fn end_processes(path: &Path) {
     }
 }
 
-/// Does something on a thread of its own. `None` if it has not ended after five seconds, because somebody holds the lock of a directory, or if there is
-/// no thread; it may go on.
+/// Does something on a thread that may be lost. `None` if it has not ended after five seconds, because somebody holds the lock of a directory; it may go on.
 fn in_time<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let job = move || drop(sender.send(job()));
-    thread::Builder::new().name("cgroups".into()).spawn(job).ok()?;
-    receiver.recv_timeout(LOCK_TIMEOUT).ok()
+    look_elsewhere(LookupShare::CGROUPS, job).wait(LOCK_TIMEOUT).ok()
 }
 
 /// Removes a cgroup with those below it. False if one has processes.
