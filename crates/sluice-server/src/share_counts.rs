@@ -32,7 +32,7 @@ impl Default for ShareCounts {
 }
 
 impl ShareCounts {
-    /// Counts an exchange that ends; `class` is the place of the first digit of its status, the last place if there is none.
+    /// Counts an exchange that ends; `class` is the place of the first digit of its status. The last place is for exchanges without a status.
     pub(crate) fn end(&self, number: u16, class: usize, ended: &Ended<'_>) {
         let Some(share) = self.0.get(usize::from(number)) else {
             return;

@@ -64,7 +64,7 @@ impl WorkerCounts {
     }
 }
 
-/// The place of the first digit of a status, from 1; the place after them if there is none.
+/// The place of the first digit of a status, from 1. The place after the last digit is for exchanges without a status.
 fn class(status: Option<StatusCode>) -> usize {
     let digit = status.map_or(0, |status| usize::from(status.as_u16() / 100));
     match digit {

@@ -15,7 +15,7 @@ pub(crate) const CHECK_NAME: &str = "sluice: check";
 const VALID: u8 = b'+';
 const INVALID: u8 = b'-';
 
-/// Runs this command in another process. `None` if there is none.
+/// Runs this command in another process. `None` if the system starts no process.
 pub(crate) fn run() -> Option<ExitCode> {
     let (mut said, saying) = io::pipe().ok()?;
     let mut command = Command::new("/proc/self/exe");

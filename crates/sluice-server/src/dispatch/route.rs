@@ -215,7 +215,7 @@ impl Route {
         below.is_some_and(|below| below.has(&self.pattern, path)) && self.when.miss(query, attributes).is_none()
     }
 
-    /// Whether a path is none of those that the route is for, as far as its second byte says. Most routes of a site are not for a path.
+    /// Whether the second byte of a path shows that the route is for other paths. That is so for most routes of a site.
     pub(crate) fn begins_otherwise(&self, path: &str) -> bool {
         self.second_byte
             .is_some_and(|byte| path.as_bytes().get(1) != Some(&byte))

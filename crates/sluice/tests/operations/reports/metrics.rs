@@ -163,7 +163,7 @@ fn metrics(server: &Server) -> String {
     get(server, "/-/metrics").text().to_owned()
 }
 
-/// The value of a sample; 0 if there is none.
+/// The value of a sample. A sample that is missing counts as 0.
 fn value(metrics: &str, sample: &str) -> u64 {
     let line = metrics
         .lines()
