@@ -94,11 +94,8 @@ fn a_refused_link_is_named_where_a_fallback_answers_instead() {
         .route("path = \"/f/*\"\ndirectory = \"htdocs\"\nfallback = \"/stays.txt\"")
         .start();
     assert_eq!(server.get("/f/out.txt").text(), "a file");
-    let line = server.log_line("out.txt: a symbolic link leads out of");
-    assert!(
-        line.contains("follow_links") && line.contains("the fallback at"),
-        "{line}"
-    );
+    // A client could fill the log.
+    assert!(!server.log().contains("out.txt"), "{}", server.log());
     let explained = run(
         &server.path(""),
         &["check", "-c", "sluice.toml", "--explain", "/f/out.txt"],

@@ -94,7 +94,6 @@ pub(super) fn begin<'s>(
     };
     if let Err(Fault::Client(ClientFault::NotFound(link @ Absent::Link(_)))) = &unserved.decision.answer {
         trace.refuses_link(unserved.route, link);
-        tracing::info!("{link}; the fallback at {} is tried instead", unserved.route.origin);
     }
     if candidates.is_some() {
         return Err(own.next_route(trace));
