@@ -44,10 +44,15 @@ impl OwnDirectory {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 created => created?,
             }
-            let lock = open(&path)?;
-            // Another server may have taken it for abandoned before it was locked.
-            if try_lock(&lock) && is_same(&lock, &path) {
-                return Ok(OwnDirectory { path, _lock: lock });
+            // Another server may have taken it for abandoned before it was locked, and have removed it.
+            match open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => {
+                    let lock = lock?;
+                    if try_lock(&lock) && is_same(&lock, &path) {
+                        return Ok(OwnDirectory { path, _lock: lock });
+                    }
+                }
             }
         }
         Err(io::Error::from_raw_os_error(libc::EEXIST))
@@ -95,6 +100,9 @@ fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -111,6 +119,24 @@ mod tests {
         assert_eq!(found(), 1);
         drop(second);
         assert_eq!(found(), 2);
+    }
+
+    #[test]
+    fn a_search_for_abandoned_directories_fails_no_creation() {
+        let parent = tempfile::tempdir().unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for abandoned in OwnDirectory::abandoned(parent.path(), "test.") {
+                        let _ = fs::remove_dir(&abandoned.path);
+                    }
+                }
+            });
+            let failed = (0..2_000).find_map(|_| OwnDirectory::create(parent.path(), "test.", 0o700).err());
+            done.store(true, Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
     }
 
     #[test]

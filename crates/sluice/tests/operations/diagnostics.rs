@@ -326,6 +326,7 @@ fn a_traceback_is_one_record_and_no_line_of_it_imitates_another() {
     assert_eq!(server.get("/cgi-bin/fails").status, 502);
     let cause = server.log_line("| ValueError: the cause");
     assert!(cause.starts_with("    | ") && !cause.contains("site="), "{cause}");
+    server.log_line("status=502");
     let log = server.log();
     let first = log
         .lines()
