@@ -14,7 +14,7 @@ use super::description::Fallback::{Required, Value, Words};
 use super::document::{At, Document};
 use super::key::{Key, Kind, Nested, Section};
 use super::server::read_peers;
-use super::table::{Table, require_file, require_parent};
+use super::table::{Table, expect_file, require_file, require_parent};
 
 /// The default address: this machine alone.
 pub const DEFAULT: ListenAddress = ListenAddress::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080));
@@ -234,7 +234,7 @@ pub(super) static SITE_TLS: Section<Identity> = Section {
         Key {
             name: "certificate",
             kind: Kind::Path(|identity, file, written| {
-                require_file(written, &file)?;
+                expect_file(written, &file)?;
                 identity.certificate = Some(written.at(file));
                 Ok(())
             }),
@@ -245,7 +245,7 @@ pub(super) static SITE_TLS: Section<Identity> = Section {
         Key {
             name: "key",
             kind: Kind::Path(|identity, file, written| {
-                require_file(written, &file)?;
+                expect_file(written, &file)?;
                 identity.key = Some(file);
                 Ok(())
             }),

@@ -121,7 +121,7 @@ fn user_of(script: &ScriptSettings, server: &Subject) -> Option<Subject> {
     match &script.confinement.user {
         ScriptUser::Usual => Some(server.clone()),
         ScriptUser::Named(user) => Some(Subject::of(user)),
-        ScriptUser::Owner => None,
+        ScriptUser::Owner | ScriptUser::Unknown { .. } => None,
     }
 }
 

@@ -87,6 +87,9 @@ pub(crate) struct Start {
     /// Whether another server process has not ended yet; `Alone` follows then.
     #[serde(default)]
     pub(crate) replaces: bool,
+    /// Whether another one serves, and goes on if this one refuses the settings: then a file of one site that is missing is a mistake, as at a reload.
+    #[serde(default)]
+    pub(crate) is_candidate: bool,
     /// Whether the control socket is among the descriptors.
     pub(crate) has_control: bool,
     /// The history of server processes, for `sluice status`.

@@ -99,7 +99,7 @@ impl Role<'_> {
         let bundle = PassedFds::new(fds).one().and_then(|bundle| read_bundle(&bundle));
         let is_done = match bundle {
             Ok(bundle) => {
-                self.settings.source = Source::given(bundle);
+                self.settings.source = Source::given(bundle).tolerating(self.settings.source.tolerated());
                 self.reload_certificates()
             }
             Err(error) => {
@@ -113,7 +113,10 @@ impl Role<'_> {
     /// Reads certificates and keys again. Returns whether they are in force.
     pub(super) fn reload_certificates(&self) -> bool {
         match self.server.reload_certificates(&self.settings) {
-            Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
+            Ok(()) => {
+                tracing::info!("certificates have changed: the new ones are in force");
+                self.server.faults().iter().for_each(|line| tracing::error!("{line}"));
+            }
             Err(error) => {
                 tracing::error!("certificates have changed: {error}; the old ones stay in effect");
                 return false;

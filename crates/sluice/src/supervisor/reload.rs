@@ -36,7 +36,18 @@ pub(super) enum Pending {
 /// # Errors
 /// Every mistake, a line for each.
 pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
-    let source = Source::recording();
+    read_from(file, Source::recording())
+}
+
+/// Reads a configuration as `read` does, for a start.
+///
+/// # Errors
+/// As for `read`, without the mistakes that a start tolerates.
+pub(super) fn read_at_start(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
+    read_from(file, Source::recording().tolerant())
+}
+
+fn read_from(file: &std::path::Path, source: Source) -> Result<(Settings, OwnedFd, Certificates), String> {
     let settings = sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
     certificates.record(&source);
@@ -44,9 +55,9 @@ pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certifi
     Ok((settings, bundle, certificates))
 }
 
-/// The settings of a bundle.
+/// The settings of a bundle that is in force.
 pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
-    let source = Source::given(read_bundle(bundle)?);
+    let source = Source::given(read_bundle(bundle)?).tolerant();
     sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
 }
 

@@ -49,7 +49,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
     runtime()?.block_on(async {
         // Before the first child, so that no signal is lost.
         let (signals, child) = listen()?;
-        let (settings, bundle, certificates) = reload::read(&file)?;
+        let (settings, bundle, certificates) = reload::read_at_start(&file)?;
         use_log(&settings.server_log, logger)?;
         let user = ServerUser::of(&settings);
         // Before the log has the reason of a failure.
@@ -248,6 +248,7 @@ impl Supervisor<'_> {
             file: self.file.clone(),
             sockets,
             replaces: !self.retired.is_empty() || !self.abandoned.is_empty(),
+            is_candidate: false,
             has_control: self.control.is_some(),
             supervisor: self.history.clone(),
             alive_interval_ms: interval.and_then(|interval| u64::try_from(interval.as_millis()).ok()),

@@ -13,6 +13,7 @@ mod log;
 mod reports;
 mod running;
 mod server_log;
+mod start_without;
 mod supervisor;
 mod top;
 mod watch;
