@@ -38,8 +38,9 @@ use tokio::time::Instant;
 use crate::certificates;
 use crate::certificates::Certificates;
 use crate::control::socket::Control;
-use crate::link::message::ToServer;
+use crate::link::message::{FromServer, ToServer};
 use crate::log_files;
+use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals};
 
@@ -105,6 +106,8 @@ struct Role<'a> {
     settings: Settings,
     /// The files to watch. With a supervisor it watches them.
     certificates: Certificates,
+    /// The directories whose paths are looked at. Without a supervisor there are none.
+    directories: ServedDirectories,
     /// The supervisor. `None` if there is only this process.
     link: Option<Link>,
     logger: &'a Logger,
@@ -127,9 +130,14 @@ impl<'a> Role<'a> {
             None => Certificates::of(&started),
             Some(_) => Certificates::default(),
         };
+        let directories = match &link {
+            None => ServedDirectories::default(),
+            Some(_) => ServedDirectories::of(&started),
+        };
         Role {
             settings: started.clone(),
             certificates,
+            directories,
             server,
             started,
             link,
@@ -169,6 +177,11 @@ impl<'a> Role<'a> {
                 },
                 () = self.certificates.changed() => {
                     self.reload_certificates();
+                    None
+                }
+                path = self.directories.changed() => {
+                    tracing::info!("{} is another directory now", path.display());
+                    self.send(&FromServer::DirectoriesMoved).await;
                     None
                 }
                 _ = certificates_due.tick() => {
@@ -273,6 +286,7 @@ impl<'a> Role<'a> {
                     report.finish();
                 }
             }
+            ToServer::Directories => self.open_directories(),
             ToServer::Purge => return self.carry_out(Command::Purge, Report::of_signal("SIGUSR2")).await,
             ToServer::Drain { is_replaced } => return Some(End::Drain { is_replaced }),
             ToServer::End => return Some(End::AtOnce),
@@ -299,6 +313,16 @@ impl<'a> Role<'a> {
         match failures.is_empty() {
             true => report.info("the logs are opened again"),
             false => report.fail(&failures.join("\n")),
+        }
+    }
+
+    /// Opens the directories of the settings in force again. Script processes are replaced, because what they have loaded may have moved.
+    fn open_directories(&self) {
+        match self.server.restart_scripts(&self.settings) {
+            Ok(()) => {
+                tracing::info!("the directories of the configuration are open again, and script processes are replaced")
+            }
+            Err(error) => tracing::error!("the directories of the configuration: {error}; those of before stay open"),
         }
     }
 

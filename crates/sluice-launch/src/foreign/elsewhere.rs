@@ -69,6 +69,9 @@ impl LookupShare {
     /// The share of reads about processes below /proc.
     pub const PROCESSES: LookupShare = LookupShare::Foreign(u64::MAX - 1);
 
+    /// The share of looks at the directories that a configuration names.
+    pub const DIRECTORIES: LookupShare = LookupShare::Foreign(u64::MAX - 8);
+
     /// The number. Those of both kinds are different only within a kind.
     #[must_use]
     pub fn number(self) -> u64 {

@@ -50,6 +50,8 @@ pub(crate) enum ToServer {
     ReopenLogs(Cause),
     /// Empty the file cache (SIGUSR2).
     Purge,
+    /// Open the directories of the configuration again: the launcher knows where their paths lead now.
+    Directories,
     /// End after the exchanges in progress. `is_replaced` if another server process goes on: then connections without a request get time to
     /// send one.
     Drain { is_replaced: bool },
@@ -145,4 +147,6 @@ pub(crate) enum FromServer {
     Command { number: u64, command: Command },
     /// The workers answer.
     Alive,
+    /// A path of the configuration leads to another directory. `ToServer::Directories` follows.
+    DirectoriesMoved,
 }

@@ -14,6 +14,7 @@ use super::Role;
 use super::report::Report;
 use super::supervised::{PassedFds, read_bundle};
 use crate::link::message::{FromServer, Listen, Reload};
+use crate::served_directories::ServedDirectories;
 
 impl Role<'_> {
     /// Uses the settings of a bundle, and says whether that succeeded.
@@ -31,6 +32,7 @@ impl Role<'_> {
             self.server
                 .describe(sluice_config::report(&listening(&read, &reload.listen)));
             self.server.show_server_log(self.logger.source(&read.server_log));
+            self.directories = ServedDirectories::of(&read);
             self.settings = read;
         }
         let is_done = report.result.ok;
@@ -125,7 +127,7 @@ impl Role<'_> {
         true
     }
 
-    async fn send(&mut self, message: &FromServer) {
+    pub(super) async fn send(&mut self, message: &FromServer) {
         if let Some(link) = &mut self.link {
             link.send(message).await;
         }

@@ -10,6 +10,7 @@ mod diagnostics;
 mod launcher;
 mod lifecycle;
 mod log;
+mod moved_directories;
 mod reports;
 mod running;
 mod server_log;

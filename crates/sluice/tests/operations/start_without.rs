@@ -90,7 +90,7 @@ fn a_server_starts_without_files_of_one_site_and_serves_the_rest() {
     assert_eq!(get(&server, "/owned/print", ""), 503);
     assert_eq!(get(&server, "/tool", ""), 403);
     // The lines of the site are in the log of the server, here standard output.
-    let lines = server.access_lines(6);
+    let lines = server.access_lines(7);
     assert!(lines.iter().any(|line| line.contains("GET /tool")), "{lines:?}");
     server.log_line("GET /private/a.txt: sluice.toml:");
 }
