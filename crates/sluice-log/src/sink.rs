@@ -19,6 +19,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
+use sluice_settings::permission::read_only_explained;
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
@@ -340,6 +341,7 @@ fn open_append(path: &Path) -> io::Result<File> {
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NXIO) => io::Error::other("is a FIFO that no program reads, or a socket: name a regular file"),
         Some(Errno::ACCESS) => refused(path, error),
+        Some(Errno::ROFS) => read_only_explained(path.parent().unwrap_or(path), error),
         _ => error,
     })?;
     // A pipe or terminal that is slow delays the log's thread, which is there for that; errors would be retried only once a second.

@@ -208,6 +208,22 @@ pub fn explained(path: &Path, wanted: Use, error: io::Error) -> io::Error {
     denial.map_or(error, |denial| io::Error::new(io::ErrorKind::PermissionDenied, denial))
 }
 
+/// The error of making or changing a file, with what helps if its file system is read-only for this process, as that of most directories is under a unit of systemd
+/// with `ProtectSystem=`.
+#[must_use]
+pub fn read_only_explained(directory: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::ReadOnlyFilesystem {
+        return error;
+    }
+    let (shown, own) = (directory.display(), Subject::own());
+    let text = format!(
+        "{error}: user {} may not write below {shown} here: if the server is a unit of systemd, that permits writing only below its ReadWritePaths=: \
+         \"systemctl edit sluice\", add the lines [Service] and ReadWritePaths=-{shown}, then \"systemctl restart sluice\" (a reload is not enough)",
+        own.name()
+    );
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, text)
+}
+
 fn denial_on(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
     let mut ways: Vec<&Path> = path.ancestors().filter(|way| !way.as_os_str().is_empty()).collect();
     ways.reverse();

@@ -11,6 +11,7 @@ mod launcher;
 mod lifecycle;
 mod log;
 mod moved_directories;
+mod read_only;
 mod reports;
 mod running;
 mod server_log;
