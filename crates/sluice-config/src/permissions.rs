@@ -167,13 +167,20 @@ fn others_files(settings: &Settings, route: &RouteSettings, user: &Subject, user
             () => continue,
         };
         let letter = if verb == "change" { "w" } else { "rwx" };
+        // The server reads the files, so the permissions cannot keep its own user from them.
+        let help = match user.uid() == users.server.uid() && verb == "read" {
+            true => advice(user, users).to_owned(),
+            false => format!(
+                "chown {}:{} {shown} && chmod o-{letter} {shown} (the group is that of the server, which reads the files, too)",
+                owner.name(),
+                users.server.group()
+            ),
+        };
         found.push(format!(
-            "{}: scripts that run as {} (those of {}) can {verb} {shown}, whose scripts run as {}: chmod o-{letter} {shown}, and give it to the group of \
-             {}",
+            "{}: scripts that run as {} (those of {}) can {verb} {shown}, whose scripts run as {}: {help}",
             other.origin,
             user.name(),
             route.origin,
-            owner.name(),
             owner.name()
         ));
     }

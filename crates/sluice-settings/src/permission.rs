@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_launch::{Credentials, group_by_name, own_user};
 
@@ -35,6 +36,16 @@ pub enum Use {
     Execute,
     /// Opening what is in a directory.
     Enter,
+}
+
+/// Whether the advice about files that this user may not use is to run the program as root.
+static LEAVES_TO_ROOT: AtomicBool = AtomicBool::new(false);
+
+/// From now on, the advice about a file of others that the user of this process may not use is to run the program as root: for a check by a user who
+/// is not that of the server.
+pub fn leave_to_root() {
+    // Relaxed: set before anything is checked.
+    LEAVES_TO_ROOT.store(!rustix::process::geteuid().is_root(), Ordering::Relaxed);
 }
 
 /// A refusal by the permissions of a file or directory.
@@ -105,6 +116,12 @@ impl Subject {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name of the group, or its number if the group has another name than the user.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.group
     }
 
     /// The number of the user.
@@ -271,7 +288,16 @@ impl Denial {
             }
             _ => Class::Others,
         };
+        // A stranger's own command could open a key or a log to everybody, and who serves is not known.
+        if LEAVES_TO_ROOT.load(Ordering::Relaxed) && class != Class::Owner && self.subject.uid() == Subject::own().uid()
+        {
+            return "run it as root, as in \"sudo sluice check\", who also checks what the user of the server may do; change no permissions for this".to_owned();
+        }
         match (self.wanted, class) {
+            // Who has closed a directory to others has a reason: keys, logs, the files of a user.
+            (Use::Enter, Class::Others) if self.mode & 0o007 == 0 && self.subject.uid() != 0 => {
+                format!("chgrp {} {shown} && chmod g+x {shown}", self.subject.group)
+            }
             // Others shall not read it: a key, a file with hashes.
             (Use::Read, Class::Others) if self.mode & 0o007 == 0 && self.subject.uid() != 0 => {
                 format!("chgrp {} {shown} && chmod g+r {shown}", self.subject.group)
@@ -302,7 +328,7 @@ impl Use {
     }
 }
 
-/// `user sluice may not enter /home/ann (mode 700, owner 1000:1000): chmod o+x /home/ann`.
+/// `user sluice may not enter /home/ann (mode 700, owner 1000:1000): chgrp sluice /home/ann && chmod g+x /home/ann`.
 impl fmt::Display for Denial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.wanted {
@@ -375,7 +401,12 @@ mod tests {
             closed.display()
         );
         assert!(text.starts_with(&begin), "{text}");
-        assert!(text.ends_with(&format!(": chmod o+x {}", closed.display())), "{text}");
+        let command = format!(
+            ": chgrp {0} {1} && chmod g+x {1}",
+            about.gid() + 4_000,
+            closed.display()
+        );
+        assert!(text.ends_with(&command), "{text}");
         assert!(!is_permitted(&file, Use::Read, &stranger));
 
         std::fs::set_permissions(closed, PermissionsExt::from_mode(0o755)).unwrap();

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sluice_config::{Mistake, ServerUsers};
 use sluice_http::escape::escaped_lines;
 use sluice_net::certificate_facts::uncovered_hosts;
-use sluice_settings::permission::Subject;
+use sluice_settings::permission::{self, Subject};
 use sluice_settings::{ControlSocket, Settings, User};
 
 use crate::arguments::Check;
@@ -43,6 +43,7 @@ struct Found {
 
 /// Checks a configuration, or explains what would happen to a request.
 pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
+    permission::leave_to_root();
     let file = &check.config.path()?;
     if let Some(url) = &check.explain.url {
         return explain_request(check, file, url);
