@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use sluice_config::{Mistake, ServerUsers};
 use sluice_http::escape::escaped_lines;
-use sluice_net::certificate_facts::uncovered_hosts;
+use sluice_net::certificate_facts::{incomplete_chains, uncovered_hosts};
 use sluice_settings::permission::{self, Subject};
 use sluice_settings::{ControlSocket, Settings, User};
 
@@ -83,6 +83,7 @@ fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
     let mut warnings = sluice_config::warnings(&settings);
     warnings.extend(exposed::program_warnings(&settings));
     warnings.extend(uncovered_hosts(&settings));
+    warnings.extend(incomplete_chains(&settings));
     match &server_users {
         Some(server_users) => warnings.extend(sluice_config::script_warnings(&settings, server_users)),
         None => warnings.push(
