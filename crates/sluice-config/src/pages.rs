@@ -15,7 +15,7 @@ use super::document::{At, Document};
 use super::media_type::{is_media_type, is_token};
 use super::table::Written;
 
-/// What a start does without a template.
+/// The consequence of a template that a start does without.
 const BUILT_IN: &str = "the built-in page is sent instead, until the next reload";
 
 /// Parses a template of one kind.

@@ -355,7 +355,7 @@ impl Server {
         Operator::new(&self.state)
     }
 
-    /// What the server has started without and still lacks, a line for each file or user: which, and what it does instead.
+    /// The faults that the start has tolerated and that last, a line for each file or user: which, and what the server does instead.
     pub fn faults(&self) -> Vec<String> {
         self.state.faults()
     }

@@ -94,7 +94,7 @@ impl ServerState {
         }
     }
 
-    /// What the server has started without, a line for each file or user.
+    /// The faults that the start has tolerated and that last, a line for each file or user.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut lines = self.tolerated.load().lines();
         lines.extend(self.config.load().unreadable_users());

@@ -13,10 +13,10 @@ use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_settings::{Action, ScriptSource, Settings};
 use tokio::time::sleep;
 
-/// How often the paths are looked at.
+/// How often the paths are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a look may take: file systems may not answer.
+/// How long a check may take: file systems may not answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Device and inode of a directory. `None` while there is none.

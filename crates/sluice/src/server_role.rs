@@ -106,7 +106,7 @@ struct Role<'a> {
     settings: Settings,
     /// The files to watch. With a supervisor it watches them.
     certificates: Certificates,
-    /// The directories whose paths are looked at. Without a supervisor there are none.
+    /// The directories whose paths are checked. Without a supervisor there are none.
     directories: ServedDirectories,
     /// The supervisor. `None` if there is only this process.
     link: Option<Link>,

@@ -69,7 +69,7 @@ impl LookupShare {
     /// The share of reads about processes below /proc.
     pub const PROCESSES: LookupShare = LookupShare::Foreign(u64::MAX - 1);
 
-    /// The share of looks at the directories that a configuration names.
+    /// The share of checks of the directories that a configuration names.
     pub const DIRECTORIES: LookupShare = LookupShare::Foreign(u64::MAX - 8);
 
     /// The number. Those of both kinds are different only within a kind.
