@@ -320,7 +320,9 @@ impl<'a> Role<'a> {
     fn open_directories(&self) {
         match self.server.restart_scripts(&self.settings) {
             Ok(()) => {
-                tracing::info!("the directories of the configuration are open again, and script processes are replaced")
+                tracing::info!(
+                    "the directories of the configuration are open again, and script processes are replaced"
+                );
             }
             Err(error) => tracing::error!("the directories of the configuration: {error}; those of before stay open"),
         }

@@ -157,7 +157,7 @@ impl Config {
 
     /// A line about each source of users that could not be read when the server started, and cannot be yet.
     pub(crate) fn unreadable_users(&self) -> Vec<String> {
-        self.users.iter().filter_map(|store| store.fault()).collect()
+        self.users.iter().filter_map(UserStore::fault).collect()
     }
 
     /// The site with this number.

@@ -36,7 +36,7 @@ pub(super) enum Pending {
 /// # Errors
 /// Every mistake, a line for each.
 pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
-    read_from(file, Source::recording())
+    read_from(file, &Source::recording())
 }
 
 /// Reads a configuration as `read` does, for a start.
@@ -44,13 +44,13 @@ pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certifi
 /// # Errors
 /// As for `read`, without the mistakes that a start tolerates.
 pub(super) fn read_at_start(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
-    read_from(file, Source::recording().tolerant())
+    read_from(file, &Source::recording().tolerant())
 }
 
-fn read_from(file: &std::path::Path, source: Source) -> Result<(Settings, OwnedFd, Certificates), String> {
-    let settings = sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
+fn read_from(file: &std::path::Path, source: &Source) -> Result<(Settings, OwnedFd, Certificates), String> {
+    let settings = sluice_config::load_from(file, source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
-    certificates.record(&source);
+    certificates.record(source);
     let bundle = seal(&source.recorded())?;
     Ok((settings, bundle, certificates))
 }
