@@ -290,6 +290,22 @@ impl<'a> Document<'a> {
         self.report.skipped.borrow_mut().push((line, message.into()));
     }
 
+    /// Records a fault of a file that only one site or route needs. A start goes on, and does `instead` of it; otherwise it is a mistake.
+    pub(crate) fn report_fault(&self, line: usize, message: &str, instead: &str) {
+        let origin = self.origin(line);
+        let is_tolerated = self.source.tolerate(&format!("{origin}: {message}"), || {
+            format!("{origin}: {message}; {instead}")
+        });
+        if !is_tolerated {
+            self.report(line, message);
+        }
+    }
+
+    /// Whether a server starts, which goes on without the files that only one site or route needs.
+    pub(crate) fn is_start(&self) -> bool {
+        self.source.is_tolerant()
+    }
+
     /// Takes the messages about settings that are left out, as [`Document::take_missing`] does.
     pub(crate) fn take_skipped(&self) -> Vec<String> {
         self.located(self.report.skipped.take())
