@@ -9,7 +9,8 @@ use sluice_settings::{Engine, ScriptSettings, module_files};
 
 use super::asgi::is_asgi;
 use super::description::Fallback::{Required, Words};
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
+use super::file_kind::FileKind;
 use super::interpreters::is_suffix;
 use super::key::{Key, Kind, Nested, Section};
 use super::script_draft::Draft;

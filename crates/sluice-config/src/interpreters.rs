@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use sluice_settings::Engine;
 
 use super::description::Fallback::Words;
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
 use super::engine::read_engines;
+use super::file_kind::FileKind;
 use super::key::{Key, Kind};
 use super::script_draft::Draft;
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use sluice_settings::{AccessLog, LogFormat, LogLevel, LogTarget, ServerLog, SiteSettings};
 
 use super::description::Fallback::{self, Value, Words};
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
+use super::file_kind::FileKind;
 use super::key::{Key, Kind, Section, at_least};
 use super::section::to_usize;
 use super::table::{Table, Written, require_parent};

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::description::Described;
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
+use super::file_kind::FileKind;
 
 /// A section of the file.
 pub(crate) struct Table<'a> {
