@@ -84,21 +84,26 @@ fn policy(settings: &ScriptUserSettings, open_files_max: Option<u64>) -> ScriptU
     })
 }
 
+async fn answer(channel: &Channel, message: FromLauncher) {
+    if let Err(error) = channel.send(&message, &[]).await {
+        // Its end is noticed by `next`.
+        tracing::debug!("launcher: {error}");
+    }
+}
+
 /// Obeys the supervisor until its end, or until it has the launcher end.
 async fn obey(channel: &mut Channel, users: &CurrentUsers, open_files_max: Option<u64>, health: &LauncherHealth) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {
-            ToLauncher::Users(settings) => users.set(policy(&settings, open_files_max)),
+            ToLauncher::Users(settings) => {
+                users.set(policy(&settings, open_files_max));
+                answer(channel, FromLauncher::UsersSet).await;
+            }
             // The supervisor replaces a launcher that does not answer.
             ToLauncher::Ask if !health.is_steady() => {
                 tracing::error!("launcher: starts of scripts hang, and nothing ends them");
             }
-            ToLauncher::Ask => {
-                if let Err(error) = channel.send(&FromLauncher::Alive, &[]).await {
-                    // Its end is noticed by `next`.
-                    tracing::debug!("launcher: {error}");
-                }
-            }
+            ToLauncher::Ask => answer(channel, FromLauncher::Alive).await,
             ToLauncher::End => return,
             ToLauncher::Start(_) => tracing::error!("launcher: the supervisor has said twice how to start"),
         }

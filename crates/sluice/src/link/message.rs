@@ -77,6 +77,8 @@ pub(crate) enum ToLauncher {
 pub(crate) enum FromLauncher {
     /// The launcher answers.
     Alive,
+    /// The users and programs that the supervisor has sent are permitted now.
+    UsersSet,
 }
 
 /// How a server process begins.

@@ -185,15 +185,22 @@ impl Supervisor<'_> {
         launchers.chain(ending).for_each(ServerProcess::kill);
     }
 
-    /// Sends the launcher of the server process the users that scripts may have.
-    pub(super) async fn use_script_users(&self, users: ScriptUserSettings) {
+    /// Has the launcher of the server process permit the users that scripts may have. It has done so afterwards, because the server process may start their
+    /// scripts at once.
+    pub(super) async fn use_script_users(&mut self, users: ScriptUserSettings) {
         let server = self.server_pid();
-        let mut launchers = self.launchers.iter().filter(|launcher| launcher.server == server);
-        if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref())
-            && let Err(error) = process.send(&ToLauncher::Users(users), &[]).await
-        {
+        let of_server = |launcher: &&mut Launcher| launcher.server == server && launcher.process.is_some();
+        let Some(launcher) = self.launchers.iter_mut().find(of_server) else {
+            return;
+        };
+        let Some(process) = &mut launcher.process else { return };
+        match process.send(&ToLauncher::Users(users), &[]).await {
+            Ok(()) => {
+                process.await_users().await;
+                launcher.unanswered = 0;
+            }
             // Its end is noticed elsewhere, and the next one begins with those of the plan.
-            tracing::debug!("launcher process {}: {error}", process.pid);
+            Err(error) => tracing::debug!("launcher process {}: {error}", process.pid),
         }
     }
 

@@ -19,6 +19,9 @@ use crate::link::message::FromLauncher;
 /// The program of this process, also if its file is replaced meanwhile.
 pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
 
+/// How long a launcher may take to permit other users.
+const USERS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a process may take to read what the supervisor says. A stopped one has room for hundreds of messages before.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -60,6 +63,23 @@ impl ServerProcess {
             has_answered = true;
         }
         has_answered
+    }
+
+    /// Waits until a launcher permits the users that it was sent last, but no longer than five seconds: its directories may be in file systems that do not answer.
+    pub(super) async fn await_users(&mut self) {
+        let are_set = async {
+            while let Ok(Some(received)) = self.channel.next::<FromLauncher>().await {
+                if matches!(received.message, FromLauncher::UsersSet) {
+                    return;
+                }
+            }
+        };
+        if timeout(USERS_TIMEOUT, are_set).await.is_err() {
+            tracing::warn!(
+                "launcher process {}: it has not said that it permits the users of scripts",
+                self.pid
+            );
+        }
     }
 
     /// Sends it a message. One that reads nothing for so long is killed: otherwise it would keep the supervisor from everything else.
