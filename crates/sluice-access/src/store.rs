@@ -58,6 +58,8 @@ struct FileCheck {
 struct Current {
     generation: u64,
     loaded: Arc<Loaded>,
+    /// Why the files could not be read when the server started, until they can be: nobody is a user meanwhile.
+    fault: Option<String>,
 }
 
 /// A state of the files.
@@ -85,8 +87,28 @@ impl UserStore {
     /// One line: a file is missing, or has a mistake.
     pub fn open(source: &Arc<UserSource>) -> Result<UserStore, String> {
         let stamps = stamps(source);
-        let loaded = Loaded::read(source)?;
-        Ok(UserStore {
+        Ok(UserStore::new(source, stamps, Loaded::read(source)?, None))
+    }
+
+    /// Reads the files, now if that is possible, or else when they have changed: until then nobody is a user (`fault`). `origin` is the place of
+    /// the rules in the configuration.
+    pub fn open_or_await(source: &Arc<UserSource>, origin: &str) -> UserStore {
+        let stamps = stamps(source);
+        match Loaded::read(source) {
+            Ok(loaded) => UserStore::new(source, stamps, loaded, None),
+            Err(error) => UserStore::new(
+                source,
+                stamps,
+                Loaded::default(),
+                Some(format!(
+                    "{origin}: {error}; until then the answer is 503 where a user is needed"
+                )),
+            ),
+        }
+    }
+
+    fn new(source: &Arc<UserSource>, stamps: [Option<Stamp>; 2], loaded: Loaded, fault: Option<String>) -> UserStore {
+        UserStore {
             // Relaxed: only uniqueness matters.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             users_id: users_id(source),
@@ -99,10 +121,21 @@ impl UserStore {
             current: Mutex::new(Current {
                 generation: 0,
                 loaded: Arc::new(loaded),
+                fault,
             }),
             reading: Mutex::default(),
             is_being_read: AtomicBool::new(false),
-        })
+        }
+    }
+
+    /// Why the files have not been read since the server started. Does not wait: files that have changed are read by a thread of their own.
+    pub fn fault(self: &Arc<UserStore>) -> Option<String> {
+        let fault = self.lock_current().fault.clone()?;
+        let generation = self.generation(Instant::now());
+        if self.current(generation).is_none() {
+            self.read_elsewhere(generation);
+        }
+        Some(fault)
     }
 
     /// Whether the files had a user of this name when they were last read; without a users file every name is one. Does not wait.
@@ -121,12 +154,13 @@ impl UserStore {
         let stamps = opened.file_check.lock().unwrap_or_else(PoisonError::into_inner).stamps;
         let loaded = Arc::clone(&opened.lock_current().loaded);
         let mut file_check = self.file_check.lock().unwrap_or_else(PoisonError::into_inner);
-        if file_check.stamps != stamps {
+        if file_check.stamps != stamps || self.lock_current().fault.is_some() {
             file_check.stamps = stamps;
             file_check.generation += 1;
             *self.lock_current() = Current {
                 generation: file_check.generation,
                 loaded,
+                fault: None,
             };
         }
         drop(file_check);
@@ -183,6 +217,10 @@ impl UserStore {
             Ok(loaded) => {
                 tracing::info!("{}: read again", self.shown());
                 current.loaded = Arc::new(loaded);
+                current.fault = None;
+            }
+            Err(error) if current.fault.is_some() => {
+                tracing::error!("{error}; nobody is a user, and the answer is 503, until it is corrected");
             }
             Err(error) => tracing::error!("{error}; the users and groups of before count until it is corrected"),
         }

@@ -10,7 +10,8 @@ use sluice_settings::rule::{AgentProgram, AgentSettings, OwnAgent, OwnAgentKind}
 
 use super::access::Draft;
 use super::description::Fallback::{Required, Value, Words};
-use super::document::{Document, FileKind};
+use super::document::Document;
+use super::file_kind::FileKind;
 use super::key::{Bounds, Key, Kind, Nested, Section};
 use super::section::to_usize;
 use super::table::{Table, Written};

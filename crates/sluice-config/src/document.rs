@@ -10,15 +10,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use sluice_launch::deadline;
 use sluice_script::program::python_modules::module_directories;
 use sluice_settings::EngineSettings;
-use sluice_settings::notation::reason;
-use sluice_settings::permission::{self, Subject, Use};
 use sluice_settings::source::Source;
 
 use super::block_places::BlockPlaces;
 use super::description::Described;
+use super::file_kind::FileKind;
 use super::mistake::{ConfigErrors, Mistake};
 use super::source_files::{SourceFiles, missing_engines, read_module};
 
@@ -113,23 +111,6 @@ pub(crate) struct At<T> {
     pub(crate) value: T,
     /// The line, from 1.
     pub(crate) line: usize,
-}
-
-/// The kind of file at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FileKind {
-    /// A directory.
-    Directory,
-    /// A regular file with an execute bit.
-    Program,
-    /// A regular file without an execute bit.
-    File,
-    /// A device, a socket or the like.
-    Other,
-    /// The path does not exist: the system's reason.
-    Missing(String),
-    /// Permissions hide the path from the user of this process, or its file system does not answer: why, and what to do.
-    Denied(String),
 }
 
 impl<'a> Document<'a> {
@@ -288,6 +269,22 @@ impl<'a> Document<'a> {
     /// Records that something is left out: a mistake for `check`, but a server starts without it.
     pub(crate) fn report_skipped(&self, line: usize, message: impl Into<String>) {
         self.report.skipped.borrow_mut().push((line, message.into()));
+    }
+
+    /// Records a fault of a file that only one site or route needs. A start goes on, and does `instead` of it; otherwise it is a mistake.
+    pub(crate) fn report_fault(&self, line: usize, message: &str, instead: &str) {
+        let origin = self.origin(line);
+        let is_tolerated = self.source.tolerate(&format!("{origin}: {message}"), || {
+            format!("{origin}: {message}; {instead}")
+        });
+        if !is_tolerated {
+            self.report(line, message);
+        }
+    }
+
+    /// Whether a server starts, which goes on without the files that only one site or route needs.
+    pub(crate) fn is_start(&self) -> bool {
+        self.source.is_tolerant()
     }
 
     /// Takes the messages about settings that are left out, as [`Document::take_missing`] does.
@@ -458,45 +455,6 @@ pub(crate) fn decode(bytes: Vec<u8>) -> Result<String, usize> {
 fn line_in(text: &[u8], offset: usize) -> usize {
     let before = &text[..offset.min(text.len())];
     1 + before.iter().filter(|byte| **byte == b'\n').count()
-}
-
-impl FileKind {
-    /// Inspects the file system. A bare name, without any directory, is a program and is looked up in PATH.
-    pub(crate) fn at(path: &Path) -> FileKind {
-        if path.components().count() == 1 && path.is_relative() {
-            let directories = std::env::var_os("PATH").unwrap_or_default();
-            let programs = std::env::split_paths(&directories).map(|directory| directory.join(path));
-            let found = programs.map(|program| FileKind::at_path(&program));
-            let missing = FileKind::Missing("is in no directory of PATH".to_owned());
-            return found
-                .into_iter()
-                .find(|found| *found == FileKind::Program)
-                .unwrap_or(missing);
-        }
-        FileKind::at_path(path)
-    }
-
-    fn at_path(path: &Path) -> FileKind {
-        match deadline::metadata(path) {
-            // As one that may not be entered: a server serves the rest.
-            Err(error) if deadline::is_unanswered(&error) => FileKind::Denied(reason(&error)),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let denial = permission::denial(path, Use::Enter, &Subject::own());
-                FileKind::Denied(denial.map_or_else(|| reason(&error), |denial| denial.to_string()))
-            }
-            Err(error) => FileKind::Missing(reason(&error)),
-            Ok(about) if about.is_dir() => FileKind::Directory,
-            Ok(about) if about.is_file() && is_program(&about) => FileKind::Program,
-            Ok(about) if about.is_file() => FileKind::File,
-            Ok(_) => FileKind::Other,
-        }
-    }
-}
-
-/// Whether any execute bit is set; any, because `sluice check` may run as another user than the server.
-fn is_program(about: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    about.permissions().mode() & 0o111 != 0
 }
 
 #[cfg(test)]

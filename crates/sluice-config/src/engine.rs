@@ -9,7 +9,8 @@ use sluice_settings::{Engine, ScriptSettings, module_files};
 
 use super::asgi::is_asgi;
 use super::description::Fallback::{Required, Words};
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
+use super::file_kind::FileKind;
 use super::interpreters::is_suffix;
 use super::key::{Key, Kind, Nested, Section};
 use super::script_draft::Draft;
@@ -147,7 +148,9 @@ fn read_php_values(key: &str, pairs: Vec<(String, At<String>)>, document: &Docum
             && name
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        if is_name && !value.value.contains(['\0', '\n', '\r']) {
+        if let Some(message) = php_mistake(&name, &value.value) {
+            document.report(value.line, format!("{key}: {message}"));
+        } else if is_name && !value.value.contains(['\0', '\n', '\r']) {
             values.insert(name, value.value);
         } else {
             let message = "must be the name of a setting of PHP, with a value of one line";
@@ -155,6 +158,48 @@ fn read_php_values(key: &str, pairs: Vec<(String, At<String>)>, document: &Docum
         }
     }
     values
+}
+
+/// Settings of PHP that are often written. PHP says nothing of a name that it does not know.
+const PHP_SETTINGS: [&str; 17] = [
+    "allow_url_fopen",
+    "auto_prepend_file",
+    "date.timezone",
+    "default_charset",
+    "disable_functions",
+    "display_errors",
+    "error_reporting",
+    "include_path",
+    "max_execution_time",
+    "max_file_uploads",
+    "max_input_vars",
+    "memory_limit",
+    "open_basedir",
+    "post_max_size",
+    "session.save_path",
+    "upload_max_filesize",
+    "upload_tmp_dir",
+];
+
+/// The mistake in a setting of PHP that PHP would not report: the misspelled name of a common one, or a size in another notation.
+fn php_mistake(name: &str, value: &str) -> Option<String> {
+    const LETTERS_MAX: usize = 2;
+    let meant = PHP_SETTINGS
+        .iter()
+        .find(|known| strsim::osa_distance(name, known) <= LETTERS_MAX);
+    if let Some(meant) = meant.filter(|known| **known != name) {
+        return Some(format!("\"{}\": did you mean \"{meant}\"?", name.escape_debug()));
+    }
+    let (number, unit) = value.split_at(value.find(|letter: char| !letter.is_ascii_digit())?);
+    let letter = unit
+        .trim_start()
+        .strip_suffix('B')
+        .map(|unit| unit.trim_end_matches('i'));
+    let letter = letter.filter(|letter| !number.is_empty() && matches!(*letter, "K" | "M" | "G"))?;
+    Some(format!(
+        "{name} = \"{}\": PHP takes this as {number} bytes: write \"{number}{letter}\"",
+        value.escape_debug()
+    ))
 }
 
 /// The engine with a name, or that is the program at a path.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::notation::reason;
 
-use super::document::{Document, FileKind};
+use super::document::Document;
+use super::file_kind::FileKind;
 
 /// Files that a configuration includes; more are a pattern that was not meant so.
 const FILES_MAX: usize = 1000;

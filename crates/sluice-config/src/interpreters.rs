@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use sluice_settings::Engine;
 
 use super::description::Fallback::Words;
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
 use super::engine::read_engines;
+use super::file_kind::FileKind;
 use super::key::{Key, Kind};
 use super::script_draft::Draft;
 
@@ -42,7 +43,9 @@ pub(super) fn require_program(
         FileKind::Program => return,
         FileKind::File if has_interpreter(&path.value, interpreters) => return,
         FileKind::File => {
-            format!("{name}: {shown} has no execute bit: chmod +x it, or name its interpreter in interpreters")
+            let message =
+                format!("{name}: {shown} has no execute bit: chmod +x it, or name its interpreter in interpreters");
+            return document.report_fault(path.line, &message, "its requests fail until then");
         }
         FileKind::Directory => format!("{name}: {shown} is a directory: write directory = instead"),
         FileKind::Other => format!("{name}: {shown} is not a regular file"),

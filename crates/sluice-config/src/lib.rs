@@ -31,6 +31,7 @@ mod directory;
 mod document;
 mod engine;
 mod environment;
+mod file_kind;
 mod files;
 mod foreign;
 mod include;

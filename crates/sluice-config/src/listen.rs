@@ -14,7 +14,7 @@ use super::description::Fallback::{Required, Value, Words};
 use super::document::{At, Document};
 use super::key::{Key, Kind, Nested, Section};
 use super::server::read_peers;
-use super::table::{Table, require_file, require_parent};
+use super::table::{Table, expect_file, require_file, require_parent};
 
 /// The default address: this machine alone.
 pub const DEFAULT: ListenAddress = ListenAddress::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080));
@@ -38,6 +38,8 @@ pub(super) struct Listen {
     settings: ListenSettings,
     /// The line of its address.
     line: usize,
+    /// Whether the file has `tls` for it, perhaps with a mistake.
+    has_tls: bool,
     /// The key `redirect` as in the file.
     redirect: Option<At<String>>,
 }
@@ -234,7 +236,7 @@ pub(super) static SITE_TLS: Section<Identity> = Section {
         Key {
             name: "certificate",
             kind: Kind::Path(|identity, file, written| {
-                require_file(written, &file)?;
+                expect_file(written, &file)?;
                 identity.certificate = Some(written.at(file));
                 Ok(())
             }),
@@ -245,7 +247,7 @@ pub(super) static SITE_TLS: Section<Identity> = Section {
         Key {
             name: "key",
             kind: Kind::Path(|identity, file, written| {
-                require_file(written, &file)?;
+                expect_file(written, &file)?;
                 identity.key = Some(file);
                 Ok(())
             }),
@@ -287,6 +289,7 @@ impl Draft {
                     redirect_to_https: self.is_redirected.then_some(HTTPS_PORT),
                 },
                 line,
+                has_tls: table.has("tls"),
                 redirect: redirect.clone(),
             });
         }
@@ -296,7 +299,7 @@ impl Draft {
 
 /// The settings of all addresses: redirects get the port of the first address with TLS. Without any address, the default one.
 pub(super) fn finish(addresses: Vec<Listen>, document: &Document<'_>) -> Vec<ListenSettings> {
-    let with_tls = addresses.iter().filter(|listen| listen.settings.tls.is_some());
+    let with_tls = addresses.iter().filter(|listen| listen.has_tls);
     let https_port = with_tls.filter_map(|listen| listen.settings.address.port()).next();
     let mut finished = Vec::new();
     for mut listen in addresses {

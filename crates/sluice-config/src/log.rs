@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use sluice_settings::{AccessLog, LogFormat, LogLevel, LogTarget, ServerLog, SiteSettings};
 
 use super::description::Fallback::{self, Value, Words};
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
+use super::file_kind::FileKind;
 use super::key::{Key, Kind, Section, at_least};
 use super::section::to_usize;
 use super::table::{Table, Written, require_parent};
@@ -281,6 +282,10 @@ impl SharedLogs {
 /// Checks that a file can be created or appended to.
 fn check_file(file: &Path, written: &Written<'_>) -> Result<(), String> {
     let document = written.document();
+    if document.is_start() && written.table.title == SITE_LOG.title {
+        // The server reports it when it opens the file, and goes on.
+        return Ok(());
+    }
     require_parent(document, written.name, &written.at(file.to_path_buf()));
     match (document.inspect)(file) {
         FileKind::Directory => Err("is a directory: name a file in it".to_owned()),

@@ -15,6 +15,9 @@ use super::document::{At, Document};
 use super::media_type::{is_media_type, is_token};
 use super::table::Written;
 
+/// The consequence of a template that a start does without.
+const BUILT_IN: &str = "the built-in page is sent instead, until the next reload";
+
 /// Parses a template of one kind.
 type Parse = fn(&Path, &str) -> Result<Template, TemplateError>;
 
@@ -54,7 +57,7 @@ pub(super) fn read_error_templates(
                 "errors: {statuses}: {} {reason}; an error page is a file, not a URL: write, for instance, \"htdocs/{statuses}.html\"",
                 name.value.escape_debug()
             );
-            document.report(name.line, message);
+            document.report_fault(name.line, &message, BUILT_IN);
             continue;
         }
         let template = read_template(document, &origin, &path, error_template);
@@ -83,7 +86,8 @@ fn parse_statuses(text: &str) -> Option<Statuses> {
 }
 
 fn read_template(document: &Document<'_>, origin: &Origin<'_>, path: &Path, parse: Parse) -> Option<Template> {
-    let refuse = |message: String| document.report(origin.line, format!("{}: {message}", origin.value));
+    let refuse =
+        |message: String| document.report_fault(origin.line, &format!("{}: {message}", origin.value), BUILT_IN);
     let shown = path.display();
     let text = (document.read_template)(path)
         .map_err(|reason| refuse(format!("{shown} {reason}")))

@@ -107,15 +107,16 @@ pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> 
             ));
         }
     }
-    warnings.into_iter().chain(reached.warnings()).collect()
+    warnings.into_iter().chain(reached.warnings(users)).collect()
 }
+
+/// The advice for scripts that run as the user of the server.
+const USER_OF_THEIR_OWN: &str = "give them a user of their own, script_user = \"…\" in [server], which needs a server that root starts (docs/guides/users.md)";
 
 /// The way to another user of scripts.
 fn advice(user: &Subject, users: &ServerUsers) -> &'static str {
     match user.uid() == users.server.uid() {
-        true => {
-            "give them a user of their own, script_user = \"…\" in [server], which needs a server that root starts (docs/guides/users.md)"
-        }
+        true => USER_OF_THEIR_OWN,
         false => "permit only the user of the server",
     }
 }
@@ -125,7 +126,7 @@ fn user_of(script: &ScriptSettings, server: &Subject) -> Option<Subject> {
     match &script.confinement.user {
         ScriptUser::Usual => Some(server.clone()),
         ScriptUser::Named(user) => Some(Subject::of(user)),
-        ScriptUser::Owner => None,
+        ScriptUser::Owner | ScriptUser::Unknown { .. } => None,
     }
 }
 
@@ -191,7 +192,7 @@ impl OthersFiles {
     }
 
     /// One warning for each user and verb, whose places are named.
-    fn warnings(self) -> Vec<String> {
+    fn warnings(self, users: &ServerUsers) -> Vec<String> {
         let warning = |((user, verb), Reached { routes, places }): ((String, &str), Reached)| {
             let letters = if verb == "change" { "w" } else { "rwx" };
             let shown: Vec<String> = places
@@ -203,18 +204,21 @@ impl OthersFiles {
                 0 => String::new(),
                 more => format!("; and {more} more"),
             };
-            let advice = match places.first_key_value() {
-                Some((place, (owner, _))) if places.len() == 1 => {
-                    format!(
-                        "chmod o-{letters} {}, and give it to the group of {owner}",
-                        place.display()
-                    )
-                }
-                _ => format!("chmod o-{letters} each of them, and give it to the group of its user"),
+            let group = users.server.group();
+            let help = match places.first_key_value() {
+                // The server reads the files, so the permissions cannot keep its own user from them.
+                _ if user == users.server.name() && verb == "read" => USER_OF_THEIR_OWN.to_owned(),
+                Some((place, (owner, _))) if places.len() == 1 => format!(
+                    "chown {owner}:{group} {0} && chmod o-{letters} {0} (the group is that of the server, which reads the files, too)",
+                    place.display()
+                ),
+                _ => format!(
+                    "give each of them to its user and to the group {group} of the server, and chmod o-{letters} it"
+                ),
             };
             let routes: Vec<String> = routes.into_iter().collect();
             format!(
-                "scripts that run as {user} (those of {}) can {verb} {}{more}: {advice}",
+                "scripts that run as {user} (those of {}) can {verb} {}{more}: {help}",
                 routes.join(", "),
                 shown.join("; ")
             )

@@ -14,7 +14,8 @@ use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
-use crate::document::{FileKind, IncludedFiles};
+use crate::document::IncludedFiles;
+use crate::file_kind::FileKind;
 
 /// Bytes of one configuration file: more than anybody writes, and a bound for a path such as `/dev/zero`.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;

@@ -22,6 +22,13 @@ pub(crate) fn unknown_key(name: &str, section: &dyn Described, root: &dyn Descri
         "blocks are used by whole routes, sites and blocks: write use there; the tables of a block are merged with theirs".to_owned()
     } else if let Some(hint) = foreign::key_in(section.title(), name) {
         hint.to_owned()
+    } else if let Some(plural) = section
+        .keys()
+        .iter()
+        .map(|key| key.name)
+        .find(|key| key.strip_suffix('s') == Some(name))
+    {
+        format!("did you mean \"{plural}\"?")
     } else if let Some(home) = home(name, root) {
         home
     } else if let Some(hint) = foreign::key(name) {

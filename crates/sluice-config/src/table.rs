@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::description::Described;
-use super::document::{At, Document, FileKind};
+use super::document::{At, Document};
+use super::file_kind::FileKind;
 
 /// A section of the file.
 pub(crate) struct Table<'a> {
@@ -182,6 +183,14 @@ pub(crate) fn require_file(written: &Written<'_>, file: &Path) -> Result<(), Str
         FileKind::File | FileKind::Program => Ok(()),
         FileKind::Missing(reason) | FileKind::Denied(reason) => Err(format!("cannot be read: {reason}")),
         FileKind::Directory | FileKind::Other => Err("is not a regular file".to_owned()),
+    }
+}
+
+/// Checks a file as `require_file` does, except at a start, where the server reports it when it opens the file, and goes on.
+pub(crate) fn expect_file(written: &Written<'_>, file: &Path) -> Result<(), String> {
+    match written.document().is_start() {
+        true => Ok(()),
+        false => require_file(written, file),
     }
 }
 

@@ -20,7 +20,8 @@ use std::path::Path;
 
 use sluice_settings::{ListenSettings, Settings};
 
-use super::document::{Document, FileKind, IncludedFiles};
+use super::document::{Document, IncludedFiles};
+use super::file_kind::FileKind;
 use super::mistake::ConfigErrors;
 use super::root::ROOT;
 use super::{interpret, load};

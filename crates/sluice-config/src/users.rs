@@ -23,10 +23,17 @@ const ALL: &str = "*";
 /// `user` of a script.
 pub(super) const RUN_AS: Key<Draft> = Key {
     name: "user",
-    kind: Kind::Text(|script, text, _| {
-        script.settings.confinement.user = match text.as_str() {
-            OWNER => ScriptUser::Owner,
-            name => ScriptUser::Named(parse_user(name)?),
+    kind: Kind::Text(|script, text, written| {
+        script.settings.confinement.user = match (text.as_str(), parse_user(&text)) {
+            (OWNER, _) => ScriptUser::Owner,
+            (_, Ok(user)) => ScriptUser::Named(user),
+            (_, Err(fault)) if written.document().is_start() => {
+                let fault = format!("{}: {fault}", written.shown().value);
+                let instead = "until the next reload the answer is 503";
+                written.document().report_fault(written.line, &fault, instead);
+                ScriptUser::Unknown { name: text, fault }
+            }
+            (_, Err(fault)) => return Err(fault),
         };
         Ok(())
     }),

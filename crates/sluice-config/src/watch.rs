@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::description::Fallback::Words;
-use super::document::{At, FileKind};
+use super::document::At;
+use super::file_kind::FileKind;
 use super::key::{Key, Kind};
 use super::script_draft::Draft;
 use super::table::Written;

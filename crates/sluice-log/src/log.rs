@@ -95,7 +95,22 @@ impl Log {
     pub fn open(&self, settings: &Settings) -> Result<Box<[SiteLog]>, String> {
         let own = self.site_log("-", &settings.access_log)?;
         let sites = settings.sites.iter().map(|site| match &site.log {
-            Some(log) => self.site_log(name(site), log),
+            Some(log) => self.site_log(name(site), log).or_else(|error| {
+                // A start goes on.
+                let line = || {
+                    format!(
+                        "{}: {error}; the lines of this site are in the access log of the server until the next reload",
+                        site.origin
+                    )
+                };
+                match settings.source.tolerate(&format!("{} log", site.origin), line) {
+                    true => Ok(SiteLog {
+                        site: name(site).into(),
+                        ..own.clone()
+                    }),
+                    false => Err(error),
+                }
+            }),
             None => Ok(SiteLog {
                 site: name(site).into(),
                 ..own.clone()

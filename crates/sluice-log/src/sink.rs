@@ -20,6 +20,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use sluice_launch::deadline;
+use sluice_settings::permission::read_only_explained;
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
@@ -347,6 +348,7 @@ fn open_answered(path: &Path) -> io::Result<File> {
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NXIO) => io::Error::other("is a FIFO that no program reads, or a socket: name a regular file"),
         Some(Errno::ACCESS) => refused(path, error),
+        Some(Errno::ROFS) => read_only_explained(path.parent().unwrap_or(path), error),
         _ => error,
     })?;
     // A pipe or terminal that is slow delays the log's thread, which is there for that; errors would be retried only once a second.

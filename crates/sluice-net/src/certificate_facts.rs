@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use rustls::pki_types::CertificateDer;
 use sluice_settings::{IdentitySettings, IdentitySource, ListenSettings, Settings, SiteSettings};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::der_parser::oid;
+use x509_parser::der_parser::oid::Oid;
+use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
 use crate::tls::{certificates, read_pem};
 
@@ -65,6 +67,50 @@ pub fn uncovered_hosts(settings: &Settings) -> Vec<String> {
     }
     lines.dedup();
     lines
+}
+
+/// Certificate files without the intermediate certificates that clients need, a line for each: the authority names the address of its own certificate in them
+/// (RFC 5280 §4.2.2.1), as public ones do whose root does not sign servers itself, and the file has no other certificate.
+#[must_use]
+pub fn incomplete_chains(settings: &Settings) -> Vec<String> {
+    let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
+    let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
+    let mut lines = Vec::new();
+    for identity in of_addresses.map(|tls| &tls.identity).chain(of_sites) {
+        let IdentitySource::Files { certificate, .. } = &identity.source else {
+            continue;
+        };
+        let chain = read_pem(certificate, &settings.source).and_then(|text| certificates(&text));
+        if let Ok([leaf]) = chain.as_deref()
+            && names_issuer(leaf)
+        {
+            lines.push(format!(
+                "{}: {} has the certificate without its chain, so most clients refuse it: append the intermediate certificates of the authority (certbot: use \
+                 fullchain.pem, not cert.pem)",
+                identity.origin,
+                certificate.display()
+            ));
+        }
+    }
+    lines.dedup();
+    lines
+}
+
+/// Whether a certificate that another one has signed names the address of that one.
+fn names_issuer(certificate: &CertificateDer<'_>) -> bool {
+    const AUTHORITY_INFORMATION: Oid<'_> = oid!(1.3.6.1.5.5.7.1.1);
+    const ISSUERS: Oid<'_> = oid!(1.3.6.1.5.5.7.48.2);
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let Ok(Some(extension)) = certificate.get_extension_unique(&AUTHORITY_INFORMATION) else {
+        return false;
+    };
+    let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
+        return false;
+    };
+    let names_it = access.accessdescs.iter().any(|access| access.access_method == ISSUERS);
+    names_it && certificate.subject() != certificate.issuer()
 }
 
 /// Host names for a message.

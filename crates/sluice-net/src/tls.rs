@@ -310,7 +310,20 @@ impl SiteKeys {
         let mut keys = SiteKeys::default();
         for site in &settings.sites {
             let Some(identity) = &site.identity else { continue };
-            let key = open_identity(identity, &settings.source, provider)?;
+            let key = match open_identity(identity, &settings.source, provider) {
+                Ok(key) => {
+                    settings.source.forget_fault(&identity.origin);
+                    key
+                }
+                Err(error) => {
+                    let line =
+                        || format!("{error}; clients of this site get the certificate of the address until then");
+                    match settings.source.tolerate(&identity.origin, line) {
+                        true => continue,
+                        false => return Err(error),
+                    }
+                }
+            };
             for host in &site.hosts {
                 match host.strip_prefix('*') {
                     Some(suffix) => keys.wildcard.push((suffix.to_owned(), Arc::clone(&key))),

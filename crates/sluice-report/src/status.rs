@@ -28,6 +28,9 @@ pub struct Status {
     /// The certificates of its addresses and sites.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
+    /// The faults with which it has started and that last: what it does without, a line for each.
+    #[serde(default)]
+    pub faults: Vec<String>,
 }
 
 /// A certificate.

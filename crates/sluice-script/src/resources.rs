@@ -14,6 +14,7 @@ use sluice_membuf::{Budget, OverBudget, Segment, memory_total_bytes};
 use sluice_settings::Settings;
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
+use sluice_settings::permission::read_only_explained;
 use tokio::sync::Notify;
 
 use crate::pool::default_processes::default_processes;
@@ -82,6 +83,7 @@ impl Resources {
             return Ok(());
         };
         let refuse = |error| {
+            let error = read_only_explained(directory, error);
             OpenError::new(
                 "",
                 format!(

@@ -38,6 +38,8 @@ fn of_route(settings: &ProgramSettings, open_files_max: Option<u64>) -> RoutePro
             ScriptUser::Usual => RouteUser::Usual,
             ScriptUser::Named(user) => RouteUser::Named(user.name.clone()),
             ScriptUser::Owner => RouteUser::Owner,
+            // The launcher knows no such user, and starts nothing.
+            ScriptUser::Unknown { name, .. } => RouteUser::Named(name.clone()),
         },
         sources: settings.sources.iter().map(source).collect(),
         interpreters: settings

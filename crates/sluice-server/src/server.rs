@@ -166,6 +166,7 @@ impl Server {
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             addresses: ArcSwap::from_pointee(shown(&addresses)),
             certificates: ArcSwap::from_pointee(certificates(settings)),
+            tolerated: ArcSwap::from_pointee(settings.source.tolerated().unwrap_or_default()),
             launcher: Arc::new(launcher),
             log,
             resources,
@@ -238,6 +239,8 @@ impl Server {
         addresses.apply(change);
         self.state.addresses.store(Arc::new(shown(&addresses)));
         self.state.certificates.store(Arc::new(certificates(settings)));
+        let tolerated = settings.source.tolerated().unwrap_or_default();
+        self.state.tolerated.store(Arc::new(tolerated));
         Ok(())
     }
 
@@ -350,6 +353,11 @@ impl Server {
     /// The operator of the server, for reports and orders. It can be used on any thread with an event loop.
     pub fn operator(&self) -> Operator {
         Operator::new(&self.state)
+    }
+
+    /// The faults that the start has tolerated and that last, a line for each file or user: which, and what the server does instead.
+    pub fn faults(&self) -> Vec<String> {
+        self.state.faults()
     }
 
     /// The counters since the start, and the present state.

@@ -14,6 +14,7 @@ use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_report::access::AccessReport;
 use sluice_report::status::{CertificateStatus, Processes, Status};
 use sluice_script::resources::Resources;
+use sluice_settings::source::Tolerated;
 use sluice_watch::Hub;
 use tokio::sync::{mpsc, watch};
 
@@ -36,6 +37,8 @@ pub(crate) struct ServerState {
     pub addresses: ArcSwap<Vec<String>>,
     /// The certificates in force.
     pub certificates: ArcSwap<Vec<CertificateStatus>>,
+    /// The faults of its settings, which its start has tolerated.
+    pub tolerated: ArcSwap<Tolerated>,
     /// The process, or the threads, that start scripts.
     pub launcher: Arc<RemoteLauncher>,
     /// The access logs.
@@ -87,7 +90,17 @@ impl ServerState {
                 .map(|cache| status::cache_status(&cache.counters())),
             traffic: self.statistics.traffic(),
             certificates: Vec::clone(&self.certificates.load()),
+            faults: self.faults(),
         }
+    }
+
+    /// The faults that the start has tolerated and that last, a line for each file or user.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut lines = self.tolerated.load().lines();
+        lines.extend(self.config.load().unreadable_users());
+        lines.sort();
+        lines.dedup();
+        lines
     }
 
     /// The state of access control.

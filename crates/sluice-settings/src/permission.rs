@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_launch::{Credentials, deadline, group_by_name, own_user};
 
@@ -35,6 +36,16 @@ pub enum Use {
     Execute,
     /// Opening what is in a directory.
     Enter,
+}
+
+/// Whether the advice about files that this user may not use is to run the program as root.
+static LEAVES_TO_ROOT: AtomicBool = AtomicBool::new(false);
+
+/// From now on, the advice about a file of others that the user of this process may not use is to run the program as root: for a check by a user who
+/// is not that of the server.
+pub fn leave_to_root() {
+    // Relaxed: set before anything is checked.
+    LEAVES_TO_ROOT.store(!rustix::process::geteuid().is_root(), Ordering::Relaxed);
 }
 
 /// A refusal by the permissions of a file or directory.
@@ -105,6 +116,12 @@ impl Subject {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name of the group, or its number if the group has another name than the user.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.group
     }
 
     /// The number of the user.
@@ -216,6 +233,22 @@ pub fn explained(path: &Path, wanted: Use, error: io::Error) -> io::Error {
     denial.map_or(error, |denial| io::Error::new(io::ErrorKind::PermissionDenied, denial))
 }
 
+/// The error of making or changing a file, with what helps if its file system is read-only for this process, as that of most directories is under a unit of systemd
+/// with `ProtectSystem=`.
+#[must_use]
+pub fn read_only_explained(directory: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::ReadOnlyFilesystem {
+        return error;
+    }
+    let (shown, own) = (directory.display(), Subject::own());
+    let text = format!(
+        "{error}: user {} may not write below {shown} here: if the server is a unit of systemd, that permits writing only below its ReadWritePaths=: \
+         \"systemctl edit sluice\", add the lines [Service] and ReadWritePaths=-{shown}, then \"systemctl restart sluice\" (a reload is not enough)",
+        own.name()
+    );
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, text)
+}
+
 fn denial_on(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
     let mut ways: Vec<&Path> = path.ancestors().filter(|way| !way.as_os_str().is_empty()).collect();
     ways.reverse();
@@ -267,7 +300,16 @@ impl Denial {
             }
             _ => Class::Others,
         };
+        // A stranger's own command could open a key or a log to everybody, and who serves is not known.
+        if LEAVES_TO_ROOT.load(Ordering::Relaxed) && class != Class::Owner && self.subject.uid() == Subject::own().uid()
+        {
+            return "run it as root, as in \"sudo sluice check\", who also checks what the user of the server may do; change no permissions for this".to_owned();
+        }
         match (self.wanted, class) {
+            // Who has closed a directory to others has a reason: keys, logs, the files of a user.
+            (Use::Enter, Class::Others) if self.mode & 0o007 == 0 && self.subject.uid() != 0 => {
+                format!("chgrp {} {shown} && chmod g+x {shown}", self.subject.group)
+            }
             // Others shall not read it: a key, a file with hashes.
             (Use::Read, Class::Others) if self.mode & 0o007 == 0 && self.subject.uid() != 0 => {
                 format!("chgrp {} {shown} && chmod g+r {shown}", self.subject.group)
@@ -298,7 +340,7 @@ impl Use {
     }
 }
 
-/// `user sluice may not enter /home/ann (mode 700, owner 1000:1000): chmod o+x /home/ann`.
+/// `user sluice may not enter /home/ann (mode 700, owner 1000:1000): chgrp sluice /home/ann && chmod g+x /home/ann`.
 impl fmt::Display for Denial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.wanted {
@@ -371,7 +413,12 @@ mod tests {
             closed.display()
         );
         assert!(text.starts_with(&begin), "{text}");
-        assert!(text.ends_with(&format!(": chmod o+x {}", closed.display())), "{text}");
+        let command = format!(
+            ": chgrp {0} {1} && chmod g+x {1}",
+            about.gid() + 4_000,
+            closed.display()
+        );
+        assert!(text.ends_with(&command), "{text}");
         assert!(!is_permitted(&file, Use::Read, &stranger));
 
         std::fs::set_permissions(closed, PermissionsExt::from_mode(0o755)).unwrap();

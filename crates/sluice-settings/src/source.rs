@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_launch::deadline;
 
@@ -28,9 +28,25 @@ const MAGIC: &[u8] = b"sluice bundle 1\n";
 /// The name, in a bundle, of the list of what did not answer. No directory has it, because the paths of directories are absolute.
 const SILENT: &str = "silent:";
 
-/// Where the files of settings are read. Clones share what is recorded.
+/// Where the files of settings are read. Clones share what is recorded, and what is tolerated.
 #[derive(Clone, Default)]
-pub struct Source(Option<Arc<Files>>);
+pub struct Source(Option<Arc<Files>>, Option<Tolerated>);
+
+/// The faults that a start goes on with, each by what it is about. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Tolerated(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Tolerated {
+    /// A line about each fault.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The files of a recording or given source.
 enum Files {
@@ -65,18 +81,58 @@ impl fmt::Debug for Source {
 
 impl Source {
     /// The disk.
-    pub const DISK: Source = Source(None);
+    pub const DISK: Source = Source(None, None);
 
     /// The disk; what is read from it is recorded.
     #[must_use]
     pub fn recording() -> Source {
-        Source(Some(Arc::new(Files::Recorded(Mutex::default()))))
+        Source(Some(Arc::new(Files::Recorded(Mutex::default()))), None)
     }
 
     /// A bundle, and the disk for files that are not in it.
     #[must_use]
     pub fn given(bundle: Bundle) -> Source {
-        Source(Some(Arc::new(Files::Given(bundle))))
+        Source(Some(Arc::new(Files::Given(bundle))), None)
+    }
+
+    /// The same source for the start of a server, which goes on without the files that one site or route needs: otherwise a file that is missing
+    /// would keep all sites down. A reload and `check` report them as mistakes.
+    #[must_use]
+    pub fn tolerant(self) -> Source {
+        Source(self.0, Some(Tolerated::default()))
+    }
+
+    /// The same source, which tolerates what another one does.
+    #[must_use]
+    pub fn tolerating(self, tolerated: Option<Tolerated>) -> Source {
+        Source(self.0, tolerated)
+    }
+
+    /// The faults that are tolerated. `None` if none is.
+    #[must_use]
+    pub fn tolerated(&self) -> Option<Tolerated> {
+        self.1.clone()
+    }
+
+    /// Whether the source is for a start.
+    #[must_use]
+    pub fn is_tolerant(&self) -> bool {
+        self.1.is_some()
+    }
+
+    /// Notes the fault of `what`, a file with the place that names it, if the source is for a start. `line` says what the server does meanwhile.
+    /// Returns whether the fault is tolerated.
+    pub fn tolerate(&self, what: &str, line: impl FnOnce() -> String) -> bool {
+        let Some(tolerated) = &self.1 else { return false };
+        tolerated.lock().insert(what.to_owned(), line());
+        true
+    }
+
+    /// Forgets the fault of `what`.
+    pub fn forget_fault(&self, what: &str) {
+        if let Some(tolerated) = &self.1 {
+            tolerated.lock().remove(what);
+        }
     }
 
     /// The files that have been recorded; empty for other sources.

@@ -9,9 +9,9 @@ use serde::Serialize;
 use sluice_config::{Mistake, ServerUsers};
 use sluice_http::escape::escaped_lines;
 use sluice_launch::deadline;
-use sluice_net::certificate_facts::uncovered_hosts;
+use sluice_net::certificate_facts::{incomplete_chains, uncovered_hosts};
 use sluice_script::program::engine_trial::{self, TrialFailure};
-use sluice_settings::permission::Subject;
+use sluice_settings::permission::{self, Subject};
 use sluice_settings::{ControlSocket, Settings, User};
 
 use crate::arguments::Check;
@@ -46,6 +46,7 @@ struct Found {
 ///
 /// Returns whether it is valid, or the request is served.
 pub(crate) fn run(check: &Check) -> Result<bool, String> {
+    permission::leave_to_root();
     let file = &check.config.path()?;
     // A file system of the configuration may not answer.
     deadline::with_deadline(|| run_with_deadline(check, file))
@@ -93,6 +94,7 @@ fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
     }
     warnings.extend(exposed::program_warnings(&settings));
     warnings.extend(uncovered_hosts(&settings));
+    warnings.extend(incomplete_chains(&settings));
     match &server_users {
         Some(server_users) => warnings.extend(sluice_config::script_warnings(&settings, server_users)),
         None => warnings.push(

@@ -19,6 +19,7 @@ mod log_files;
 mod manual;
 mod rate;
 mod rte_directory;
+mod served_directories;
 mod server_log;
 mod server_role;
 mod signals;

@@ -38,8 +38,9 @@ use tokio::time::Instant;
 
 use crate::certificates;
 use crate::control::socket::Control;
-use crate::link::message::ToServer;
+use crate::link::message::{FromServer, ToServer};
 use crate::log_files;
+use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals};
 
@@ -107,6 +108,8 @@ struct Role<'a> {
     started: Settings,
     /// The settings in force.
     settings: Settings,
+    /// The directories whose paths are checked. Without a supervisor there are none.
+    directories: ServedDirectories,
     /// The supervisor. `None` if there is only this process.
     link: Option<Link>,
     logger: &'a Logger,
@@ -125,8 +128,13 @@ enum End {
 impl<'a> Role<'a> {
     fn new(server: Server, mut started: Settings, link: Option<Link>, logger: &'a Logger) -> Role<'a> {
         certificates::forget_keys(&mut started);
+        let directories = match &link {
+            None => ServedDirectories::default(),
+            Some(_) => deadline::with_deadline(|| ServedDirectories::of(&started)),
+        };
         Role {
             settings: started.clone(),
+            directories,
             server,
             started,
             link,
@@ -168,6 +176,11 @@ impl<'a> Role<'a> {
                     }
                     SupervisorEvent::Gone => Some(End::Alone),
                 },
+                path = self.directories.changed() => {
+                    tracing::info!("{} is another directory now", path.display());
+                    self.send(&FromServer::DirectoriesMoved).await;
+                    None
+                }
                 _ = certificates_due.tick() => {
                     self.server.warn_of_certificates();
                     None
@@ -270,6 +283,7 @@ impl<'a> Role<'a> {
                     report.finish();
                 }
             }
+            ToServer::Directories => self.open_directories(),
             ToServer::Purge => return self.carry_out(Command::Purge, Report::of_signal("SIGUSR2")).await,
             ToServer::Drain { is_replaced } => return Some(End::Drain { is_replaced }),
             ToServer::End => return Some(End::AtOnce),
@@ -296,6 +310,18 @@ impl<'a> Role<'a> {
         match failures.is_empty() {
             true => report.info("the logs are opened again"),
             false => report.fail(&failures.join("\n")),
+        }
+    }
+
+    /// Opens the directories of the settings in force again. Script processes are replaced, because what they have loaded may have moved.
+    fn open_directories(&self) {
+        match deadline::with_deadline(|| self.server.restart_scripts(&self.settings)) {
+            Ok(()) => {
+                tracing::info!(
+                    "the directories of the configuration are open again, and script processes are replaced"
+                );
+            }
+            Err(error) => tracing::error!("the directories of the configuration: {error}; those of before stay open"),
         }
     }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::Settings;
 
-use super::super::document::{Document, FileKind};
+use super::super::document::Document;
+use super::super::file_kind::FileKind;
 use super::super::interpret;
 use super::super::mistake::ConfigErrors;
 use super::super::root::ROOT;

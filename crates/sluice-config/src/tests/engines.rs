@@ -191,3 +191,32 @@ fn an_engine_that_is_missing_is_reported() {
         assert!(errors.contains("sluice.toml:6: the engine is missing"), "{errors}");
     }
 }
+
+#[test]
+fn settings_of_php_that_php_would_misread_are_mistakes() {
+    let php = |setting: &str| {
+        message_of(&format!(
+            "directory = 'rte', mode = 'rte', engine = 'php', php_value = {{ {setting} }}"
+        ))
+    };
+    assert_eq!(
+        php("memory_limt = '64M'"),
+        "php_value: \"memory_limt\": did you mean \"memory_limit\"?"
+    );
+    assert_eq!(
+        php("post_max_size = '10MiB'"),
+        "php_value: post_max_size = \"10MiB\": PHP takes this as 10 bytes: write \"10M\""
+    );
+    assert_eq!(
+        php("post_max_size = '10 KB'"),
+        "php_value: post_max_size = \"10 KB\": PHP takes this as 10 bytes: write \"10K\""
+    );
+    for fine in [
+        "memory_limit = '64M'",
+        "'opcache.enable' = '1'",
+        "max_input_time = '60'",
+        "'session.name' = '5B'",
+    ] {
+        engines_of(&format!("engine = 'php', php_value = {{ {fine} }}"));
+    }
+}

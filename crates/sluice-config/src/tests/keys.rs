@@ -338,3 +338,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_in_the_singular_is_answered_with_its_plural() {
+    let shown = read("[[site]]\nroot = 'a'\nhost = 'example.org'")
+        .expect_err("a mistake")
+        .to_string();
+    assert!(
+        shown.contains("did you mean \"hosts\"?") && !shown.contains("top of the file"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn an_address_whose_certificate_is_wrong_still_counts_as_the_target_of_a_redirect() {
+    let text = "[[listen]]\naddress = ':80'\nredirect = 'https'\n[[listen]]\naddress = ':443'\ntls = { certificate = 'missing' }\n[[site]]\nroot = 'a'";
+    let shown = read(text).expect_err("a mistake").to_string();
+    assert!(shown.contains("certificate") && !shown.contains("redirect"), "{shown}");
+}

@@ -68,7 +68,7 @@ pub enum ServerFault {
     ReportsBusy,
     /// 503: a directory or program that the configuration names is not there.
     Missing(Box<Path>),
-    /// 503: a directory that the configuration names may not be entered; which, why, and what to do.
+    /// 503: a directory, file or user that the configuration names cannot be used; which, why, and what to do.
     Closed(Box<str>),
     /// 503: the engine that runs a script is not there; why, and what to do.
     NoEngine(Box<str>),

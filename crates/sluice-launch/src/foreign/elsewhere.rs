@@ -76,6 +76,9 @@ impl LookupShare {
     /// The share of reads about the server's own processes below /proc.
     pub const PROCESSES: LookupShare = LookupShare::Foreign(u64::MAX - 1);
 
+    /// The share of checks of the directories that a configuration names.
+    pub const DIRECTORIES: LookupShare = LookupShare::Foreign(u64::MAX - 8);
+
     /// The share of reads about the processes of a user below /proc: whoever may open the directory of a process can hold it.
     #[must_use]
     pub const fn processes_of(user: u32) -> LookupShare {

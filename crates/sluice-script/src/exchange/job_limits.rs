@@ -29,6 +29,8 @@ impl Job {
         Ok(match &self.settings().confinement.user {
             ScriptUser::Usual => RunAs::Usual,
             ScriptUser::Named(user) => RunAs::User(user.name.clone()),
+            // The launcher refuses it.
+            ScriptUser::Unknown { name, .. } => RunAs::User(name.clone()),
             ScriptUser::Owner => RunAs::Owner(c_string(&self.script.file)?),
         })
     }

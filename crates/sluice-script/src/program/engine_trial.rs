@@ -118,7 +118,7 @@ enum Outcome {
 }
 
 impl Trial {
-    /// The trial of an engine of a route. `None` if the engine is missing, which has been reported.
+    /// The trial of an engine of a route. `None` if the engine or its user is missing, which has been reported.
     fn new(engine: &Engine, script: &ScriptSettings, server: &Subject) -> Option<Trial> {
         let Command {
             program,
@@ -129,6 +129,7 @@ impl Trial {
             ScriptUser::Named(user) => Subject::of(user),
             // The owners of scripts are not known before there is a request.
             ScriptUser::Usual | ScriptUser::Owner => server.clone(),
+            ScriptUser::Unknown { .. } => return None,
         };
         let is_other = user.uid() != own_uid();
         let mut environment: Vec<(String, OsString)> = Vec::new();

@@ -155,6 +155,11 @@ impl Config {
         self.users.iter().flat_map(|store| store.weak_hashes()).collect()
     }
 
+    /// A line about each source of users that could not be read when the server started, and cannot be yet.
+    pub(crate) fn unreadable_users(&self) -> Vec<String> {
+        self.users.iter().filter_map(UserStore::fault).collect()
+    }
+
     /// The site with this number.
     pub(crate) fn site(&self, number: usize) -> &Arc<Site> {
         &self.sites[number]
@@ -323,7 +328,10 @@ fn open_users(settings: &Settings) -> Result<Vec<Arc<UserStore>>, OpenError> {
             continue;
         };
         if !stores.iter().any(|store| *store.source() == access.source) {
-            let store = UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?;
+            let store = match settings.source.is_tolerant() {
+                true => UserStore::open_or_await(&access.source, &access.origin),
+                false => UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?,
+            };
             stores.push(Arc::new(store));
         }
     }

@@ -98,6 +98,9 @@ pub(super) fn check(
         Runner::Interpreter(program) => (Some(program), None),
         Runner::Engine(engine) => (None, engine),
     };
+    if let ScriptUser::Unknown { fault, .. } = user {
+        return Err(ServerFault::Closed(fault.as_str().into()).into());
+    }
     if let ScriptUser::Named(user) = user {
         let wanted = match interpreter.is_none() && engine.is_none() {
             true => Use::Execute,

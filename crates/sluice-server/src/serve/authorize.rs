@@ -144,6 +144,9 @@ fn identify(
     let Some(store) = request.config.user_store(source).cloned() else {
         return Err(Fault::unexpected("a realm without a store of users").into());
     };
+    if let Some(fault) = store.fault() {
+        return Err(Fault::from(ServerFault::Closed(fault.into())).into());
+    }
     if request.identity.known(source).is_some() {
         return verify_password(control, exchange, request, access, &store);
     }

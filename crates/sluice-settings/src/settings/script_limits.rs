@@ -62,6 +62,7 @@ impl ScriptLimits {
             ScriptUser::Usual => None,
             ScriptUser::Named(user) => Some(user.name.clone()),
             ScriptUser::Owner => Some("owner".to_owned()),
+            ScriptUser::Unknown { name, .. } => Some(name.clone()),
         };
         let set = [
             ("user", user),

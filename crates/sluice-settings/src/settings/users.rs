@@ -59,6 +59,13 @@ pub enum ScriptUser {
     Named(User),
     /// The owner of the script's file.
     Owner,
+    /// A user who is not known on this machine, at a start that goes on all the same: the scripts do not run.
+    Unknown {
+        /// The name in the configuration.
+        name: String,
+        /// The fault, for the log.
+        fault: String,
+    },
 }
 
 /// The users that scripts may have, and their programs, as the launcher needs to know them.

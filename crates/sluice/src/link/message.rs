@@ -50,6 +50,8 @@ pub(crate) enum ToServer {
     ReopenLogs(Cause),
     /// Empty the file cache (SIGUSR2).
     Purge,
+    /// Open the directories of the configuration again: the launcher knows where their paths lead now.
+    Directories,
     /// End after the exchanges in progress. `is_replaced` if another server process goes on: then connections without a request get time to
     /// send one.
     Drain { is_replaced: bool },
@@ -89,6 +91,9 @@ pub(crate) struct Start {
     /// Whether another server process has not ended yet; `Alone` follows then.
     #[serde(default)]
     pub(crate) replaces: bool,
+    /// Whether another one serves, and goes on if this one refuses the settings: then a file of one site that is missing is a mistake, as at a reload.
+    #[serde(default)]
+    pub(crate) is_candidate: bool,
     /// Whether the control socket is among the descriptors.
     pub(crate) has_control: bool,
     /// The history of server processes, for `sluice status`.
@@ -144,4 +149,6 @@ pub(crate) enum FromServer {
     Command { number: u64, command: Command },
     /// The workers answer.
     Alive,
+    /// A path of the configuration leads to another directory. `ToServer::Directories` follows.
+    DirectoriesMoved,
 }

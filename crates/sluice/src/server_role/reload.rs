@@ -15,6 +15,7 @@ use super::Role;
 use super::report::Report;
 use super::supervised::{PassedFds, read_bundle};
 use crate::link::message::{FromServer, Listen, Reload};
+use crate::served_directories::ServedDirectories;
 
 impl Role<'_> {
     /// Uses the settings of a bundle, and says whether that succeeded.
@@ -36,6 +37,7 @@ impl Role<'_> {
             }
             self.server.describe(configuration);
             self.server.show_server_log(self.logger.source(&read.server_log));
+            self.directories = ServedDirectories::of(&read);
             self.settings = read;
         }
         let is_done = report.result.ok;
@@ -106,7 +108,7 @@ impl Role<'_> {
         let bundle = PassedFds::new(fds).one().and_then(|bundle| read_bundle(&bundle));
         let is_done = match bundle {
             Ok(bundle) => {
-                self.settings.source = Source::given(bundle);
+                self.settings.source = Source::given(bundle).tolerating(self.settings.source.tolerated());
                 self.reload_certificates()
             }
             Err(error) => {
@@ -120,7 +122,10 @@ impl Role<'_> {
     /// Reads certificates and keys again. Returns whether they are in force.
     pub(super) fn reload_certificates(&self) -> bool {
         match deadline::with_deadline(|| self.server.reload_certificates(&self.settings)) {
-            Ok(()) => tracing::info!("certificates have changed: the new ones are in force"),
+            Ok(()) => {
+                tracing::info!("certificates have changed: the new ones are in force");
+                self.server.faults().iter().for_each(|line| tracing::error!("{line}"));
+            }
             Err(error) => {
                 tracing::error!("certificates have changed: {error}; the old ones stay in effect");
                 return false;
@@ -129,7 +134,7 @@ impl Role<'_> {
         true
     }
 
-    async fn send(&mut self, message: &FromServer) {
+    pub(super) async fn send(&mut self, message: &FromServer) {
         if let Some(link) = &mut self.link {
             link.send(message).await;
         }

@@ -102,7 +102,8 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
     let mut taken = PassedFds::new(fds);
     let bundle = read_bundle(&taken.one()?)?;
     deadline::expect_silence(&bundle.silent());
-    let source = Source::given(bundle);
+    let given = Source::given(bundle);
+    let source = if start.is_candidate { given } else { given.tolerant() };
     let mut missing = Vec::new();
     let settings = sluice_config::load_from(&start.file, &source, |line| missing.push(line.to_owned()));
     let settings = settings.map_err(|errors| errors.to_string())?;
@@ -121,6 +122,7 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
         tracing::warn!("the server process keeps system calls that it does not need: {error}");
     }
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
+    server.faults().iter().for_each(|line| tracing::error!("{line}"));
     let control = control.map(|socket| Control::on(socket, server.watches()));
     Ok((server, settings, control.transpose()?))
 }

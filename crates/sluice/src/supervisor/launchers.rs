@@ -204,6 +204,15 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Has the launcher find out again where the directories of the scripts are, and the server process open them.
+    pub(super) async fn follow_directories(&self) {
+        // The settings that are tried now have been sent to the launcher, too.
+        if self.pending.is_empty() {
+            self.use_script_users(self.launcher_plan.users.clone()).await;
+        }
+        self.send(&ToServer::Directories).await;
+    }
+
     /// Gives a server process the socket to its next launcher.
     async fn give_launcher(&self, server: i32, socket: OwnedFd) {
         let candidate = self.candidate.iter().map(|candidate| &candidate.process);

@@ -354,6 +354,7 @@ impl Supervisor<'_> {
             FromServer::NewCertificates { is_done } => self.conclude_certificates(is_done),
             FromServer::Command { number, command } => self.obey(command, Cause::Asked(number)).await,
             FromServer::Alive => self.notifier.alive(),
+            FromServer::DirectoriesMoved => self.follow_directories().await,
             FromServer::Tried { .. } => {}
         }
     }

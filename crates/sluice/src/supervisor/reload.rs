@@ -47,10 +47,21 @@ impl Pending {
 /// # Errors
 /// Every mistake, a line for each; a file whose file system does not answer is one.
 pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
-    let source = Source::recording();
-    let settings = sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())?;
+    read_from(file, &Source::recording())
+}
+
+/// Reads a configuration as `read` does, for a start.
+///
+/// # Errors
+/// As for `read`, without the mistakes that a start tolerates.
+pub(super) fn read_at_start(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
+    read_from(file, &Source::recording().tolerant())
+}
+
+fn read_from(file: &std::path::Path, source: &Source) -> Result<(Settings, OwnedFd, Certificates), String> {
+    let settings = sluice_config::load_from(file, source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
-    certificates.record(&source);
+    certificates.record(source);
     source.note_silent(&deadline::silent_paths());
     let bundle = seal(&source.recorded())?;
     Ok((settings, bundle, certificates))
@@ -64,11 +75,11 @@ fn with_deadline<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The settings of a bundle.
+/// The settings of a bundle that is in force.
 pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
     let bundle = read_bundle(bundle)?;
     with_deadline(&bundle.silent(), || {
-        let source = Source::given(bundle.clone());
+        let source = Source::given(bundle.clone()).tolerant();
         sluice_config::load_from(file, &source, |_| {}).map_err(|errors| errors.to_string())
     })
 }

@@ -60,7 +60,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         let silent = Reading::before_start(&mut children, &file).await?;
         let (settings, bundle, certificates) = deadline::with_deadline(|| {
             deadline::assume_silence(&silent);
-            reload::read(&file)
+            reload::read_at_start(&file)
         })?;
         use_log(&settings.server_log, logger)?;
         let user = ServerUser::of(&settings);
@@ -302,6 +302,7 @@ impl Supervisor<'_> {
             file: self.file.clone(),
             sockets,
             replaces: !self.retired.is_empty() || !self.abandoned.is_empty(),
+            is_candidate: false,
             has_control: self.control.is_some(),
             supervisor: self.history.clone(),
             alive_interval_ms: interval.and_then(|interval| u64::try_from(interval.as_millis()).ok()),

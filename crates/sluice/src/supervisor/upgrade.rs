@@ -128,6 +128,7 @@ impl Supervisor<'_> {
         let bound = self.sockets.of_plan(&prepared.plan);
         let mut start = self.start_message(bound.iter().map(|bound| bound.sockets().len()).collect());
         start.replaces = true;
+        start.is_candidate = true;
         start.supervisor.upgrades += 1;
         start.supervisor.last_end = None;
         let plan = LauncherPlan::of(&prepared.settings);

@@ -38,7 +38,7 @@ fn a_directory_that_the_server_may_not_enter_stops_neither_reload_nor_start_and_
     signal(server.pid(), "HUP");
     let home = server.path("htdocs/out");
     let why = format!(
-        "user {SERVER} may not enter {0} (mode 700, owner root:root): chmod o+x {0}",
+        "user {SERVER} may not enter {0} (mode 700, owner root:root): chgrp {SERVER} {0} && chmod g+x {0}",
         home.display()
     );
     let warning = server.log_line("; until that changes the answer is 503");
@@ -153,7 +153,7 @@ fn root_checks_for_the_user_of_the_service() {
     for options in [&[][..], &["--run-as", &user]] {
         let (is_valid, errors) = check(&setup, options);
         let expected = format!(
-            "user {SERVER} may not enter {0} (mode 700, owner root:root): chmod o+x {0}",
+            "user {SERVER} may not enter {0} (mode 700, owner root:root): chgrp {SERVER} {0} && chmod g+x {0}",
             out.display()
         );
         assert!(!is_valid && errors.contains(&expected), "{errors}");
@@ -235,7 +235,7 @@ fn scripts_that_reach_those_of_another_user_are_a_warning() {
     let directory = setup.path("htdocs/bob/cgi-bin");
     let expected = |verb: &str| {
         format!(
-            "scripts that run as {ALICE} (those of sluice.toml:LINE) can {verb} {}, whose scripts run as {BOB} (sluice.toml:LINE): chmod o-",
+            "scripts that run as {ALICE} (those of sluice.toml:LINE) can {verb} {0}, whose scripts run as {BOB} (sluice.toml:LINE): chown {BOB}:{SERVER} {0} && chmod o-",
             directory.display()
         )
     };
@@ -296,6 +296,30 @@ fn places_that_a_user_reaches_are_one_warning_without_those_of_packages() {
         5,
         "{line}"
     );
-    assert!(line.contains("; and 2 more: chmod o-rwx each of them, "), "{line}");
+    assert!(
+        line.contains(
+            "; and 2 more: give each of them to its user and to the group {SERVER} of the server, and chmod o-rwx it"
+        ),
+        "{line}"
+    );
     assert!(!errors.contains("/usr/lib"), "{errors}");
+}
+
+#[test]
+fn a_check_by_another_user_advises_to_run_it_as_root_and_never_to_open_a_key() {
+    if !is_root() {
+        return;
+    }
+    let (setup, _) = with_key();
+    setup.write_configuration();
+    let ordinary = "os.setgroups([]); os.setgid(65534); os.setuid(65534)";
+    let mut command = sluice_testing::sluice_after(setup.directory(), ordinary);
+    let checked = sluice_testing::run_command(command.args(["check", "-c", "sluice.toml"]));
+    assert!(!checked.status.success());
+    let errors = checked.errors;
+    assert!(
+        errors.contains("key.pem") && errors.contains("sudo sluice check"),
+        "{errors}"
+    );
+    assert!(!errors.contains("chmod ") && !errors.contains("chgrp"), "{errors}");
 }

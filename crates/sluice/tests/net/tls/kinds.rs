@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
 
 use super::{BOTH, TLS, setup};
-use sluice_testing::{Authority, Client, Setup, TlsClient};
+use sluice_testing::{Authority, Client, Setup, TlsClient, run};
 
 #[test]
 fn every_key_type_serves_both_versions() {
@@ -182,4 +182,32 @@ fn client_certificate_variables_are_set_only_if_one_was_requested() {
         let count = response.matches("SSL_CLIENT_").count();
         assert_eq!(count, expected.matches("SSL_CLIENT_").count(), "{response}");
     }
+}
+
+#[test]
+fn check_warns_of_a_certificate_without_its_chain() {
+    // AuthorityInfoAccess with id-ad-caIssuers and the address http://a/i (RFC 5280 §4.2.2.1).
+    let mut access = vec![
+        0x30, 0x18, 0x30, 0x16, 0x06, 0x08, 0x2b, 6, 1, 5, 5, 7, 0x30, 2, 0x86, 10,
+    ];
+    access.extend(b"http://a/i");
+    let names_issuer = |params: &mut rcgen::CertificateParams| {
+        let extension = rcgen::CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], access);
+        params.custom_extensions.push(extension);
+    };
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue_with(&["localhost"], names_issuer);
+    let setup =
+        Setup::new().listeners("[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }");
+    let warns = |chain: &str| {
+        std::fs::write(setup.path("default.pem"), format!("{chain}{key}")).unwrap();
+        setup.write_configuration();
+        let checked = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+        assert!(checked.status.success(), "{}", checked.errors);
+        checked
+            .errors
+            .contains("default.pem has the certificate without its chain")
+    };
+    assert!(warns(&certificate));
+    assert!(!warns(&format!("{certificate}{}", authority.pem())));
 }

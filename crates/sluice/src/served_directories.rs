@@ -1,0 +1,117 @@
+//! The directories of files and scripts that a configuration names: noticing that a path leads to another one.
+//!
+//! A deployment switches a symbolic link, or renames directories. The server has the directory of before open, and would serve it until a reload. Not here: opening
+//! them (`sluice_files`), and what is done then (`server_role`).
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_launch::{LookupShare, look_elsewhere};
+use sluice_settings::{Action, ScriptSource, Settings};
+use tokio::time::sleep;
+
+/// How often the paths are checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a check may take: file systems may not answer.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Device and inode of a directory. `None` while there is none.
+type Identity = Option<(u64, u64)>;
+
+/// The directories of a configuration, as of the last look. The default has none.
+#[derive(Default)]
+pub(crate) struct ServedDirectories {
+    paths: Arc<[PathBuf]>,
+    /// Empty before the first look.
+    seen: Vec<Identity>,
+}
+
+impl ServedDirectories {
+    pub(crate) fn of(settings: &Settings) -> ServedDirectories {
+        let mut paths = Vec::new();
+        for site in &settings.sites {
+            paths.extend(site.root.clone());
+            for route in &site.routes {
+                if let Action::Files(files) = &route.action {
+                    paths.push(files.path.clone());
+                }
+                let source = route.action.script().map(|script| &script.source);
+                if let Some(ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. }) = source {
+                    paths.push(path.clone());
+                }
+            }
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        ServedDirectories {
+            paths: paths.into(),
+            seen: Vec::new(),
+        }
+    }
+
+    /// Waits until a path leads to another directory than before, and returns it. A directory that disappears stays open until another one has its path.
+    pub(crate) async fn changed(&mut self) -> PathBuf {
+        if self.paths.is_empty() {
+            return std::future::pending().await;
+        }
+        loop {
+            let paths = Arc::clone(&self.paths);
+            let look = look_elsewhere(LookupShare::DIRECTORIES, move || paths.iter().map(identity).collect());
+            // Without an answer nothing is known to have changed.
+            if let Ok(now) = look.within(sleep(LOOK_TIMEOUT)).await
+                && let Some(index) = self.compare(now)
+            {
+                return self.paths[index].clone();
+            }
+            sleep(CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Notes what the paths lead to now. Returns the number of the first one that has led elsewhere.
+    fn compare(&mut self, now: Vec<Identity>) -> Option<usize> {
+        if self.seen.is_empty() {
+            self.seen = now;
+            return None;
+        }
+        let mut changed = None;
+        for (index, (seen, now)) in self.seen.iter_mut().zip(now).enumerate() {
+            // One that appears is opened by the first request for it.
+            if seen.is_some() && now.is_some() && *seen != now {
+                changed = changed.or(Some(index));
+            }
+            *seen = now.or(*seen);
+        }
+        changed
+    }
+}
+
+fn identity(path: &PathBuf) -> Identity {
+    let about = fs::metadata(path).ok()?;
+    about.is_dir().then(|| (about.dev(), about.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_directory_counts_as_a_change() {
+        let mut directories = ServedDirectories::default();
+        let [one, two] = [Some((1, 1)), Some((1, 2))];
+        for (now, changed) in [
+            ([one, None], None),
+            ([one, None], None),
+            ([None, one], None),
+            ([one, one], None),
+            ([None, one], None),
+            ([two, two], Some(0)),
+            ([two, one], Some(1)),
+        ] {
+            assert_eq!(directories.compare(now.to_vec()), changed, "{now:?}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A start without files that only one site or route needs: the rest is served, and the log and `status` say what is missing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::version::{TLS12, TLS13};
+use sluice_testing::{Authority, Server, Setup, TlsClient, run, signal, wait_until};
+
+const ANN: &str = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
+
+const SITES: &str = r#"
+[[site]]
+hosts = ["own.example"]
+root = "htdocs"
+errors = { 404 = "gone/404.html" }
+tls = { certificate = "own.pem" }
+log = { access = "gone/own.log" }
+
+[[site.route]]
+path = "/private/*"
+files = { directory = "htdocs" }
+access = { users = "users.htpasswd" }
+
+[[site.route]]
+path = "/owned/*"
+script = { directory = "htdocs/cgi-bin", user = "sluice-no-such-user" }
+
+[[site.route]]
+path = "/tool"
+script = { file = "bin/tool" }
+"#;
+
+fn setup(authority: &Authority) -> Setup {
+    let setup = Setup::new()
+        .file("a.txt", "hello")
+        .script("print", "printf 'Content-Type: text/plain\\n\\nran'")
+        .listeners("[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"default.pem\" }")
+        .sites(SITES);
+    authority.issue_to(&setup.path("default.pem"), &["localhost", "own.example"]);
+    fs::create_dir(setup.path("bin")).unwrap();
+    fs::write(setup.path("bin/tool"), "#!/bin/sh\n").unwrap();
+    setup
+}
+
+fn get(server: &Server, path: &str, fields: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: own.example\r\nConnection: close\r\n{fields}\r\n");
+    server.send(request).status
+}
+
+/// The certificate that a client gets who names the host of the site.
+fn certificate(server: &Server, authority: &Authority) -> Vec<u8> {
+    let config = Arc::new(authority.client(&[&TLS12, &TLS13]));
+    let mut client = TlsClient::connect(server.tls_address(), "own.example", &config).unwrap();
+    client.get("/a.txt", "own.example").unwrap();
+    client.certificate()
+}
+
+fn status(server: &Server) -> String {
+    run(server.setup().directory(), &["status", "-c", "sluice.toml"]).output
+}
+
+/// The faults, by what their lines name.
+const FAULTS: [&str; 6] = [
+    "gone/404.html cannot be read",
+    "own.pem: ",
+    "gone/own.log: ",
+    "users.htpasswd: there is no such file",
+    "there is no user \"sluice-no-such-user\"",
+    "bin/tool has no execute bit",
+];
+
+#[test]
+fn a_server_starts_without_files_of_one_site_and_serves_the_rest() {
+    let authority = Authority::new();
+    let server = setup(&authority).start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert_eq!(get(&server, "/a.txt", ""), 200);
+    assert_eq!(get(&server, "/none", ""), 404);
+    let shown = status(&server);
+    for fault in FAULTS {
+        let line = server.log_line(fault);
+        assert!(line.contains("ERROR") && line.contains("sluice.toml:"), "{line}");
+        assert!(shown.contains(fault), "no {fault} in {shown}");
+    }
+    // Nobody is a user, whoever asks.
+    assert_eq!(get(&server, "/private/a.txt", ""), 503);
+    assert_eq!(get(&server, "/private/a.txt", ANN), 503);
+    assert_eq!(get(&server, "/owned/print", ""), 503);
+    assert_eq!(get(&server, "/tool", ""), 403);
+    // The lines of the site are in the log of the server, here standard output.
+    let lines = server.access_lines(7);
+    assert!(lines.iter().any(|line| line.contains("GET /tool")), "{lines:?}");
+    server.log_line("GET /private/a.txt: sluice.toml:");
+}
+
+#[test]
+fn what_appears_later_is_used_and_a_reload_refuses_what_is_still_missing() {
+    let authority = Authority::new();
+    let server = setup(&authority).start();
+    signal(server.pid(), "HUP");
+    let refusal = server.log_line("gone/404.html");
+    assert!(!refusal.is_empty());
+    server.log_line("the configuration is invalid, nothing has changed");
+    assert_eq!(get(&server, "/private/a.txt", ANN), 503);
+    fs::write(server.path("users.htpasswd"), "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n").unwrap();
+    assert!(wait_until(|| get(&server, "/private/a.txt", ANN) == 200));
+    assert_eq!(get(&server, "/private/a.txt", ""), 401);
+    fs::set_permissions(server.path("bin/tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    let replaced = certificate(&server, &authority);
+    authority.issue_to(&server.path("own.pem"), &["own.example"]);
+    assert!(wait_until(|| certificate(&server, &authority) != replaced));
+    let shown = status(&server);
+    assert!(
+        !shown.contains("users.htpasswd") && !shown.contains("own.pem: "),
+        "{shown}"
+    );
+    assert!(shown.contains("gone/404.html"), "{shown}");
+    make_whole(&server.path("."));
+    signal(server.pid(), "HUP");
+    server.log_line("is in force");
+    assert!(!status(&server).contains("faults"), "{}", status(&server));
+    // It has more files open than at its start.
+    assert!(server.stop().status.success());
+}
+
+/// Makes what is still missing, except the user, whose route is removed.
+fn make_whole(directory: &Path) {
+    fs::create_dir(directory.join("gone")).unwrap();
+    fs::write(directory.join("gone/404.html"), "<p>gone</p>").unwrap();
+    let file = directory.join("sluice.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(", user = \"sluice-no-such-user\"", "")).unwrap();
+}
+
+#[test]
+fn check_reports_each_as_a_mistake() {
+    let authority = Authority::new();
+    let setup = setup(&authority);
+    setup.write_configuration();
+    let checked = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+    assert_eq!(checked.status.code(), Some(1));
+    for fault in ["gone/404.html", "own.pem", "gone", "sluice-no-such-user", "bin/tool"] {
+        assert!(checked.errors.contains(fault), "no {fault} in {}", checked.errors);
+    }
+}
