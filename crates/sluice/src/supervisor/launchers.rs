@@ -205,7 +205,7 @@ impl Supervisor<'_> {
     }
 
     /// Has the launcher find out again where the directories of the scripts are, and the server process open them.
-    pub(super) async fn follow_directories(&self) {
+    pub(super) async fn follow_directories(&mut self) {
         // The settings that are tried now have been sent to the launcher, too.
         if self.pending.is_empty() {
             self.use_script_users(self.launcher_plan.users.clone()).await;
