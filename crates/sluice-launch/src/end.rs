@@ -7,6 +7,7 @@ pub(crate) mod orphan_user;
 pub(crate) mod orphans;
 pub(crate) mod pidfd;
 pub(crate) mod proc_state;
+pub(crate) mod process_usage;
 pub(crate) mod remove_tree;
 pub(crate) mod rlimit_mark;
 mod search;

@@ -38,7 +38,8 @@ pub use confine::temporary::TemporaryDirectory;
 pub use end::orphans::{end_orphans, has_orphans, reap_orphans};
 pub use end::pidfd::{Exit, Signal, Usage, has_exited, kill, kill_group, reap, reap_with_usage};
 pub use end::proc_state::{Observation, ObservedChild, ObservedFile};
-pub use end::session::{Company, Survivors, company, end_session, is_exiting};
+pub use end::process_usage::ProcessUsage;
+pub use end::session::{Company, Survivors, company, end_session};
 pub use foreign::answer::{Answer, NoAnswer};
 pub use foreign::deadline;
 pub use foreign::elsewhere::{
@@ -64,5 +65,6 @@ pub use users::credentials::Credentials;
 pub use users::own_user::{own_uid, own_user};
 pub use wire::message::MESSAGES_VERSION;
 pub use wire::message_socket::launcher_sockets;
-pub use wire::remote::{Probe, RemoteLauncher, RemoteProcess, RemoteStarted};
+pub use wire::probe::Probe;
+pub use wire::remote::{RemoteLauncher, RemoteProcess, RemoteStarted};
 pub use wire::service::{Service, ServiceError, ServiceSettings};

@@ -7,6 +7,7 @@ pub(crate) mod leftover_processes;
 pub(crate) mod message;
 pub(crate) mod message_socket;
 pub(crate) mod pending_starts;
+pub(crate) mod probe;
 pub(crate) mod process_resources;
 pub(crate) mod program_wire;
 pub(crate) mod remote;

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use sluice_launch::Probe;
 use sluice_report::scripts::{Pool, Scripts};
 use sluice_report::traffic::ScriptName;
 
@@ -41,6 +42,14 @@ impl Resources {
             max: self.processes_max(),
             pools,
         }
+    }
+
+    /// The processes of `report`, each with its user: for questions that block.
+    #[must_use]
+    pub fn probes(&self) -> Vec<(u32, Probe)> {
+        let pools = self.pool_records.all().into_iter().flat_map(|record| record.pools());
+        let processes = pools.flat_map(|pool| pool.processes());
+        processes.map(|process| (process.user, process.probe.clone())).collect()
     }
 
     /// Retires the processes of the script with this file: idle ones end now, busy ones after their exchange. Of an engine that runs it, all

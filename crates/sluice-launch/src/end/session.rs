@@ -216,8 +216,7 @@ fn is_helper(pid: i32, leader: i32, output: &Path) -> bool {
 
 /// Whether a process is ending: its descriptors may be closed already, and its exit status will be known soon. False for one of which a
 /// thread goes on; true for one that has been reaped already. Reads a file of /proc.
-#[must_use]
-pub fn is_exiting(pid: i32) -> bool {
+pub(crate) fn is_exiting(pid: i32) -> bool {
     Stat::read(pid).is_none_or(|stat| (stat.is_zombie || stat.is_exiting) && !has_threads(pid))
 }
 

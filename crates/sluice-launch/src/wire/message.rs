@@ -19,17 +19,16 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 
 use crate::end::pidfd::Signal;
-use crate::end::proc_state::Observation;
-use crate::end::session::Company;
 use crate::start::outcome::{End, StartError};
 use crate::start::program::Program;
 use crate::wire::codec::{Malformed, decode, encode, encode_long};
 use crate::wire::message_socket::MESSAGE_BYTES_MAX;
+use crate::wire::probe::{ProcessAnswer, ProcessQuestion};
 use crate::wire::program_wire::{self, PlainProgram};
 
 /// The version of these messages. `sluice upgrade` refuses a program with another one, because an old server process, which still ends its
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
-pub const MESSAGES_VERSION: u32 = 6;
+pub const MESSAGES_VERSION: u32 = 7;
 
 /// A message of the server.
 #[derive(Debug)]
@@ -43,13 +42,11 @@ pub(crate) enum Request {
         number: u64,
         signal: Signal,
     },
-    Observe {
+    Ask {
         number: u64,
+        /// The number of the question.
         question: u64,
-    },
-    Company {
-        number: u64,
-        question: u64,
+        about: ProcessQuestion,
     },
 }
 
@@ -70,13 +67,9 @@ pub(crate) enum Reply {
         number: u64,
         end: End,
     },
-    Observed {
+    Answered {
         question: u64,
-        observation: Option<Box<Observation>>,
-    },
-    Accompanied {
-        question: u64,
-        company: Company,
+        answer: ProcessAnswer,
     },
 }
 
@@ -95,8 +88,7 @@ enum PlainRequest<'a> {
     /// A launch whose program is in a memory file.
     LaunchFile(u64),
     Signal(u64, Signal),
-    Observe(u64, u64),
-    Company(u64, u64),
+    Ask(u64, u64, ProcessQuestion),
 }
 
 /// A message of the launcher, as it is sent.
@@ -105,8 +97,7 @@ enum PlainReply<'a> {
     Started(u64, i32),
     NotStarted(u64, Cow<'a, StartError>),
     Ended(u64, Cow<'a, End>),
-    Observed(u64, Option<Cow<'a, Observation>>),
-    Accompanied(u64, Company),
+    Answered(u64, Cow<'a, ProcessAnswer>),
 }
 
 /// A start, with the descriptors of the program that go with it before `Packed::file`.
@@ -139,12 +130,8 @@ pub(crate) fn pack_signal(number: u64, signal: Signal) -> Vec<u8> {
     encode(&PlainRequest::Signal(number, signal))
 }
 
-pub(crate) fn pack_observe(number: u64, question: u64) -> Vec<u8> {
-    encode(&PlainRequest::Observe(number, question))
-}
-
-pub(crate) fn pack_company(number: u64, question: u64) -> Vec<u8> {
-    encode(&PlainRequest::Company(number, question))
+pub(crate) fn pack_question(number: u64, question: u64, about: ProcessQuestion) -> Vec<u8> {
+    encode(&PlainRequest::Ask(number, question, about))
 }
 
 /// The number in a message that is a start.
@@ -171,8 +158,11 @@ impl Request {
             }
             _ if has_fds => Err(UNEXPECTED),
             PlainRequest::Signal(number, signal) => Ok(Request::Signal { number, signal }),
-            PlainRequest::Observe(number, question) => Ok(Request::Observe { number, question }),
-            PlainRequest::Company(number, question) => Ok(Request::Company { number, question }),
+            PlainRequest::Ask(number, question, about) => Ok(Request::Ask {
+                number,
+                question,
+                about,
+            }),
         }
     }
 
@@ -198,12 +188,8 @@ pub(crate) fn pack_ended(number: u64, end: &End) -> Vec<u8> {
     encode(&PlainReply::Ended(number, Cow::Borrowed(end)))
 }
 
-pub(crate) fn pack_observed(question: u64, observation: Option<&Observation>) -> Vec<u8> {
-    encode(&PlainReply::Observed(question, observation.map(Cow::Borrowed)))
-}
-
-pub(crate) fn pack_accompanied(question: u64, company: Company) -> Vec<u8> {
-    encode(&PlainReply::Accompanied(question, company))
+pub(crate) fn pack_answer(question: u64, answer: &ProcessAnswer) -> Vec<u8> {
+    encode(&PlainReply::Answered(question, Cow::Borrowed(answer)))
 }
 
 impl Reply {
@@ -219,11 +205,10 @@ impl Reply {
                 number,
                 end: end.into_owned(),
             },
-            PlainReply::Observed(question, observation) => Reply::Observed {
+            PlainReply::Answered(question, answer) => Reply::Answered {
                 question,
-                observation: observation.map(|observation| Box::new(observation.into_owned())),
+                answer: answer.into_owned(),
             },
-            PlainReply::Accompanied(question, company) => Reply::Accompanied { question, company },
         })
     }
 }
@@ -239,7 +224,9 @@ mod tests {
     use crate::confine::file_rules::FileRules;
     use crate::confine::limits::ProcessLimits;
     use crate::end::pidfd::{Exit, Usage};
-    use crate::end::proc_state::{ObservedChild, ObservedFile};
+    use crate::end::proc_state::{Observation, ObservedChild, ObservedFile};
+    use crate::end::process_usage::ProcessUsage;
+    use crate::end::session::Company;
     use crate::policy::run_as::{Refusal, RunAs};
     use crate::start::launch_error::{LaunchError, Stage};
     use crate::start::outcome::{LateCause, LateStart};
@@ -336,16 +323,26 @@ mod tests {
             encode(&PlainRequest::LaunchFile(1)),
             pack_signal(1, Signal::Terminate),
             pack_signal(1, Signal::Kill),
-            pack_observe(1, 2),
-            pack_company(1, 2),
+            pack_question(1, 2, ProcessQuestion::State),
+            pack_question(1, 2, ProcessQuestion::Usage { has_pss: true }),
+            pack_question(1, 2, ProcessQuestion::Company),
+            pack_question(1, 2, ProcessQuestion::IsExiting),
             pack_started(1, 2),
             pack_not_started(1, &failed),
             pack_not_started(1, &StartError::Refused(Refusal("r".to_owned()))),
             pack_not_started(1, &StartError::Late(late)),
             pack_not_started(1, &StartError::Late(traced)),
             pack_ended(1, &end),
-            pack_observed(1, Some(&observation)),
-            pack_accompanied(1, Company::Unknown),
+            pack_answer(1, &ProcessAnswer::State(Some(Box::new(observation)))),
+            pack_answer(1, &ProcessAnswer::Company(Company::Unknown)),
+            pack_answer(1, &ProcessAnswer::IsExiting(true)),
+            pack_answer(
+                1,
+                &ProcessAnswer::Usage(Some(ProcessUsage {
+                    pss_bytes: Some(3),
+                    ..ProcessUsage::default()
+                })),
+            ),
         ]
         .concat()
     }
@@ -358,7 +355,7 @@ mod tests {
         });
         assert_eq!(
             (MESSAGES_VERSION, format!("{hash:016x}").as_str()),
-            (6, "22c6b670b5f05335"),
+            (7, "6cafedeefd96ec1a"),
             "the messages have changed: raise MESSAGES_VERSION, and write both here"
         );
     }

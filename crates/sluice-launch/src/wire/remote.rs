@@ -15,13 +15,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::end::pidfd::Signal;
-use crate::end::proc_state::Observation;
-use crate::end::session::{Company, company};
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::outcome::{End, LAUNCHER_TIMEOUT, StartError};
 use crate::start::program::Program;
 use crate::wire::message::{self, Reply};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
+use crate::wire::probe::{Probe, ProcessAnswer, ProcessQuestion};
 use crate::wire::program_wire::descriptors_of;
 use crate::wire::service::{Service, ServiceSettings};
 use crate::wire::waiting::{Awaited, await_messages};
@@ -69,16 +68,8 @@ pub struct RemoteProcess {
     is_awaited: bool,
 }
 
-/// Questions about a process.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    /// `None`: this process asks the kernel itself.
-    launcher: Option<Arc<Shared>>,
-    number: u64,
-    pid: i32,
-}
-
-struct Shared {
+/// The state of a launcher for its processes and its reader.
+pub(crate) struct Shared {
     state: Mutex<State>,
     /// Wakes the reader: an eventfd.
     wake: OwnedFd,
@@ -92,7 +83,7 @@ struct State {
     /// Messages that wait for room in the socket, or for a launcher.
     queue: VecDeque<Queued>,
     processes: HashMap<u64, Entry>,
-    questions: HashMap<u64, SyncSender<Answer>>,
+    questions: HashMap<u64, SyncSender<ProcessAnswer>>,
     /// The last number that was given.
     number: u64,
     is_closed: bool,
@@ -112,11 +103,6 @@ struct Queued {
     /// The number of the process that it starts.
     start: Option<u64>,
     since: Instant,
-}
-
-enum Answer {
-    Observation(Option<Box<Observation>>),
-    Company(Company),
 }
 
 impl RemoteLauncher {
@@ -284,48 +270,6 @@ impl Drop for RemoteProcess {
     }
 }
 
-impl Probe {
-    /// The process id; see [`RemoteProcess::pid`].
-    #[must_use]
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// Questions about a child of this process.
-    #[must_use]
-    pub fn of_child(pid: i32) -> Probe {
-        Probe {
-            launcher: None,
-            number: 0,
-            pid,
-        }
-    }
-
-    /// The state of the process. `None` if it is unknown. Blocks: not for an event loop.
-    #[must_use]
-    pub fn observe(&self) -> Option<Observation> {
-        let Some(launcher) = &self.launcher else {
-            return Observation::of(self.pid);
-        };
-        match launcher.ask(|question| message::pack_observe(self.number, question)) {
-            Some(Answer::Observation(observation)) => observation.map(|observation| *observation),
-            _ => None,
-        }
-    }
-
-    /// Whether another process can do the work of this one. Blocks: not for an event loop.
-    #[must_use]
-    pub fn company(&self) -> Company {
-        let Some(launcher) = &self.launcher else {
-            return company(self.pid);
-        };
-        match launcher.ask(|question| message::pack_company(self.number, question)) {
-            Some(Answer::Company(company)) => company,
-            _ => Company::Unknown,
-        }
-    }
-}
-
 impl State {
     fn next_number(&mut self) -> u64 {
         self.number += 1;
@@ -434,7 +378,7 @@ impl Shared {
     }
 
     /// Asks the launcher, and waits for the answer.
-    fn ask(&self, question: impl FnOnce(u64) -> Vec<u8>) -> Option<Answer> {
+    pub(crate) fn ask(&self, process: u64, about: ProcessQuestion) -> Option<ProcessAnswer> {
         let (sender, answer) = sync_channel(1);
         let number = {
             let mut state = self.lock();
@@ -442,7 +386,7 @@ impl Shared {
             state.questions.insert(number, sender);
             number
         };
-        self.send(question(number));
+        self.send(message::pack_question(process, number, about));
         let answer = answer.recv_timeout(ANSWER_TIMEOUT).ok();
         self.lock().questions.remove(&number);
         answer
@@ -540,8 +484,7 @@ impl Shared {
                     _ => {}
                 }
             }
-            Reply::Observed { question, observation } => self.answer(question, Answer::Observation(observation)),
-            Reply::Accompanied { question, company } => self.answer(question, Answer::Company(company)),
+            Reply::Answered { question, answer } => self.answer(question, answer),
         }
     }
 
@@ -575,7 +518,7 @@ impl Shared {
         }
     }
 
-    fn answer(&self, question: u64, answer: Answer) {
+    fn answer(&self, question: u64, answer: ProcessAnswer) {
         let asker = self.lock().questions.remove(&question);
         if let Some(asker) = asker {
             // There is room for one.

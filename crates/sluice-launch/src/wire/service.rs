@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::end::orphans::{has_orphans, reap_orphans};
 use crate::end::pidfd::Signal;
-use crate::end::proc_state::Observation;
-use crate::end::session::{Company, Survivors, company};
+use crate::end::session::Survivors;
 use crate::foreign::user_threads::{Bounds, UserThreads};
 use crate::policy::code_variables::remove_code_variables;
 use crate::policy::run_as::{RunAs, UserPolicy};
@@ -37,6 +36,7 @@ use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Request};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
 use crate::wire::pending_starts::PendingStarts;
+use crate::wire::probe::ProcessAnswer;
 use crate::wire::process_resources::Belongings;
 use crate::wire::traced::Traced;
 use crate::wire::waiting::watch;
@@ -263,12 +263,12 @@ impl Service {
             Request::Launch { number, program, mark } => self.launch(number, *program, mark)?,
             // One that has ended meanwhile needs no signal.
             Request::Signal { number, signal } => self.shared.signal(number, signal),
-            Request::Observe { number, question } => self.shared.answer(number, move |pid| {
-                let observation = pid.and_then(Observation::of);
-                message::pack_observed(question, observation.as_ref())
-            }),
-            Request::Company { number, question } => self.shared.answer(number, move |pid| {
-                message::pack_accompanied(question, pid.map_or(Company::Unknown, company))
+            Request::Ask {
+                number,
+                question,
+                about,
+            } => self.shared.answer(number, move |pid| {
+                message::pack_answer(question, &ProcessAnswer::of(pid, about))
             }),
         }
         Ok(())

@@ -15,6 +15,7 @@ use crate::start::program::Program;
 use crate::users::own_user::own_uid;
 use crate::wire::message::Reply;
 use crate::wire::message_socket::launcher_sockets;
+use crate::wire::probe::ProcessAnswer;
 use crate::wire::service::{ENDS, Service, ServiceSettings};
 
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -306,7 +307,7 @@ fn what_takes_long_for_the_processes_of_a_user_has_a_share_of_the_threads() {
     // The question waits; what needs no thread does not, and another user has threads.
     scene.observe(1, 7);
     scene.observe(2, 8);
-    assert!(matches!(scene.reply(), Reply::Observed { question: 8, .. }));
+    assert!(matches!(scene.reply(), Reply::Answered { question: 8, .. }));
     assert_eq!(ends.held(own_uid().into()), ENDS.at_once + 1);
     let (done, wait) = std::sync::mpsc::channel();
     let other = move || done.send(()).unwrap();
@@ -314,9 +315,9 @@ fn what_takes_long_for_the_processes_of_a_user_has_a_share_of_the_threads() {
     wait.recv_timeout(DEADLINE).unwrap();
     gate.open();
     match scene.reply() {
-        Reply::Observed {
+        Reply::Answered {
             question: 7,
-            observation,
+            answer: ProcessAnswer::State(observation),
         } => assert!(observation.is_some()),
         other => panic!("{other:?}"),
     }

@@ -19,6 +19,7 @@ use crate::wire::codec;
 use crate::wire::codec::Malformed;
 use crate::wire::message::{self, Reply, Request};
 use crate::wire::message_socket::{FDS_MAX, MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
+use crate::wire::probe::{ProcessAnswer, ProcessQuestion};
 use crate::wire::program_wire::PlainProgram;
 use crate::wire::remote::RemoteLauncher;
 use crate::wire::service::{Service, ServiceError, ServiceSettings};
@@ -93,7 +94,7 @@ impl Scene {
     }
 
     pub(super) fn observe(&self, number: u64, question: u64) {
-        self.send(&message::pack_observe(number, question), &[]);
+        self.send(&message::pack_question(number, question, ProcessQuestion::State), &[]);
     }
 
     pub(super) fn reply(&self) -> Reply {
@@ -275,11 +276,11 @@ fn unknown_numbers_reach_no_process() {
     let own = std::process::id();
     for number in [0, 1, 5, u64::from(own), u64::MAX] {
         scene.send(&message::pack_signal(number, Signal::Kill), &[]);
-        scene.send(&message::pack_observe(number, 3), &[]);
+        scene.send(&message::pack_question(number, 3, ProcessQuestion::State), &[]);
         match scene.reply() {
-            Reply::Observed {
+            Reply::Answered {
                 question: 3,
-                observation: None,
+                answer: ProcessAnswer::State(None),
             } => {}
             other => panic!("{other:?}"),
         }

@@ -416,10 +416,7 @@ async fn trim_and_measure(scripts: Rc<Scripts>, mut restored: Restored) {
     match trim_segment(&mut restored.idle).await {
         Ok(()) => {
             let memory_bytes = match restored.lease.bounds_memory() {
-                true => {
-                    let process = &restored.idle.process;
-                    measure(process.pid, process.user).await
-                }
+                true => measure(&restored.idle.process).await,
                 false => None,
             };
             release(&scripts, restored, memory_bytes);

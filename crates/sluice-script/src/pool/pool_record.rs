@@ -17,6 +17,7 @@ use sluice_settings::Mode;
 
 use crate::pool::recent_scripts::ScriptId;
 use crate::process::end_cause::{EndCause, EndedProcess};
+use crate::process::script_process::Process;
 
 /// Processes that have ended, of one record.
 const ENDED_MAX: usize = 10;
@@ -28,6 +29,8 @@ const RECORDS_MAX: usize = 1000;
 pub(crate) trait ReportedPool: Send + Sync {
     /// The processes, and the requests that wait. Only the ids of requests are known.
     fn report(&self) -> report::Pool;
+    /// The processes that have been started and have not ended.
+    fn processes(&self) -> Vec<Arc<Process>>;
     /// Whether one of its engines has run this script a short while ago.
     fn has_run(&self, script: ScriptId) -> bool;
     /// The administrator retires its processes: idle ones end now, busy ones after their exchange.

@@ -138,8 +138,7 @@ impl Operator {
     pub async fn scripts_with(&self, requests: &RequestList) -> Scripts {
         let by_id: HashMap<&str, &ActiveRequest> = requests.requests.iter().map(|one| (one.id.as_str(), one)).collect();
         let mut scripts = self.state.resources.report();
-        let processes = || scripts.pools.iter().flat_map(|pool| &pool.processes);
-        let usage = process_usage::of(processes().filter_map(|process| Some((process.pid?, process.user)))).await;
+        let usage = process_usage::of(self.state.resources.probes()).await;
         for process in scripts.pools.iter_mut().flat_map(|pool| &mut pool.processes) {
             process.usage = process.pid.and_then(|pid| usage.get(&pid).copied());
             describe_request(process, &by_id);

@@ -1,13 +1,13 @@
 //! The wait for the end of a process that has closed its output: its exit status says whether the reply is complete.
 //!
-//! A script that closes its output and continues to work has given a complete reply; one that is ending is waited for. Which of both it is says `/proc`,
-//! where somebody can hold the directory of the process; so a thread asks that may be lost.
+//! A script that closes its output and continues to work has given a complete reply; one that is ending is waited for. Which of both it is, the launcher
+//! reads in `/proc`, where somebody can hold the directory of the process; so a thread asks that may be lost.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_launch::{Answer, LookupShare, is_exiting, look_elsewhere};
+use sluice_launch::{Answer, LookupShare, look_elsewhere};
 use tokio::time::{Sleep, sleep};
 
 use crate::process::script_process::Process;
@@ -50,9 +50,9 @@ impl ExitWait {
             if self.graces >= GRACES_MAX || self.is_exiting.is_some() {
                 return Poll::Ready(());
             }
-            let pid = process.pid;
+            let probe = process.probe.clone();
             self.is_exiting = Some(look_elsewhere(LookupShare::processes_of(process.user), move || {
-                is_exiting(pid)
+                probe.is_exiting()
             }));
         }
         Poll::Ready(())

@@ -3,7 +3,7 @@
 //! The lock of the pool is held only while its state is copied: workers need it for each request.
 
 use std::collections::HashMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use sluice_http::request_id::UniqueId;
@@ -63,6 +63,10 @@ impl ReportedPool for SharedPool {
             waiters: snapshot.waiters.iter().map(waited).collect(),
             ..self.record.report()
         }
+    }
+
+    fn processes(&self) -> Vec<Arc<Process>> {
+        self.lock().processes.values().filter_map(Weak::upgrade).collect()
     }
 
     fn has_run(&self, script: ScriptId) -> bool {

@@ -338,15 +338,15 @@ fn wrong_files_are_reported_at_the_start_and_by_check() {
             write_with_mode(&setup.path("users"), text.as_bytes(), 0o600);
         }
         write_with_mode(&setup.path("groups"), groups_text.as_bytes(), 0o600);
-        for arguments in [&["check"][..], &["run", "-c", "sluice.toml"]] {
-            let ended = run(setup.directory(), arguments);
-            assert!(!ended.status.success(), "{arguments:?}");
-            if arguments == ["check"] {
-                continue;
-            }
+        let checked = run(setup.directory(), &["check"]);
+        assert!(!checked.status.success(), "{}", checked.errors);
+        // A server starts without a users file that is not there, and says so (`start_without`).
+        if users_text.is_some() {
+            let ended = run(setup.directory(), &["run", "-c", "sluice.toml"]);
+            assert!(!ended.status.success());
             return ended.errors;
         }
-        String::new()
+        checked.errors
     };
     for (users_text, groups_text, expected) in [
         (None, "", "users: there is no such file; \"sluice passwd"),

@@ -3,7 +3,17 @@
 use std::fs;
 
 use super::{ALICE, BOB, SERVER, give, is_root, open_setup, set_mode};
-use sluice_testing::Server;
+use sluice_testing::{Server, run};
+
+/// Hides the processes of a user from others in /proc, as ProtectProc= of systemd does, in a mount namespace of its own.
+const HIDE_PROCESSES: &str = "
+import ctypes
+libc = ctypes.CDLL(None)
+assert libc.unshare(0x20000) == 0, 'unshare'
+# The mount below lies on this one. `/` need not be a mount point, as in a chroot.
+assert libc.mount(b'none', b'/proc', None, 0x44000, None) == 0, 'a private /proc'
+assert libc.mount(b'proc', b'/proc', b'proc', 0, b'hidepid=2') == 0, '/proc'
+";
 
 /// A CGIplus script that says its process id, and stays.
 const VICTIM: &str = r#"
@@ -191,4 +201,44 @@ fn a_stored_body_of_one_user_has_no_name_that_another_could_open() {
         .script_route("/bob/*", &keys)
         .start();
     assert_eq!(server.post("/bob/list", vec![b'x'; 1 << 20]).text(), "[]");
+}
+
+#[test]
+fn reports_show_the_memory_of_scripts_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let server = start();
+    let response = server.get("/alice/victim");
+    let pid = response.text().split(' ').next().unwrap().to_owned();
+    let ran = run(server.setup().directory(), &["top", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&ran.output).unwrap();
+    let process = &shown["state"]["scripts"]["pools"][0]["processes"][0];
+    assert_eq!(process["pid"].to_string(), pid, "{shown:#}");
+    // Only its user or root may read this.
+    assert!(process["usage"]["pss_bytes"].as_u64().unwrap() > 100_000, "{shown:#}");
+    server.stop();
+}
+
+#[test]
+fn the_memory_of_scripts_is_bounded_where_proc_hides_processes_of_other_users() {
+    if !is_root() {
+        return;
+    }
+    let grows =
+        "while variables := accept():\n    kept = b'x' * (64 << 20)\n    put(HEAD + b'%d' % os.getpid())\n    finish()";
+    let route = format!("directory = \"htdocs/cgi-bin\", user = \"{ALICE}:{ALICE}\", ");
+    let server = open_setup()
+        .server(&format!("user = \"{SERVER}:{SERVER}\""))
+        .environment("RUST_LOG", "debug")
+        .python("grows", grows)
+        .script_route(
+            "/kept/*",
+            &format!("{route}mode = \"cgiplus\", memory_soft = \"60MiB\""),
+        )
+        .start_after(HIDE_PROCESSES);
+    let first = server.get("/kept/grows").text().to_owned();
+    server.log_line("uses more memory than memory_soft");
+    assert_ne!(server.get("/kept/grows").text(), first);
+    server.stop();
 }

@@ -297,9 +297,9 @@ fn places_that_a_user_reaches_are_one_warning_without_those_of_packages() {
         "{line}"
     );
     assert!(
-        line.contains(
+        line.contains(&format!(
             "; and 2 more: give each of them to its user and to the group {SERVER} of the server, and chmod o-rwx it"
-        ),
+        )),
         "{line}"
     );
     assert!(!errors.contains("/usr/lib"), "{errors}");
