@@ -94,14 +94,16 @@ pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     let mut held: Vec<String> = links
         .filter(|link| match link.strip_prefix("socket:[") {
             Some(inode) => sockets.contains(inode.trim_end_matches(']')),
-            // The third one holds cached content, and free cgroups are kept; both have their own limit. The last one is the lock of the
-            // directory for temporary files, which is opened when it is needed.
+            // The third one holds cached content, and free cgroups are kept; both have their own limit. The last but one is the lock of the
+            // directory for temporary files, which is opened when it is needed; the last one are the numbers that each thread of a launcher reserves, of which
+            // there are more while starts take long.
             None => ![
                 "[eventpoll]",
                 "[eventfd]",
                 "/memfd:sluice-content",
                 "/sys/fs/cgroup/",
                 "/sluice-tmp.",
+                "/dev/null",
             ]
             .iter()
             .any(|kind| link.contains(kind)),
