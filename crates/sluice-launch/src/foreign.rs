@@ -8,7 +8,6 @@
 pub(crate) mod answer;
 pub mod deadline;
 pub(crate) mod elsewhere;
-pub(crate) mod option;
 pub(crate) mod received;
 pub(crate) mod refuse;
 pub(crate) mod user_threads;

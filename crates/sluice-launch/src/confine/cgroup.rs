@@ -24,7 +24,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, Mode, OFlags, access};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::own_directory::OwnDirectory;
@@ -322,15 +326,8 @@ impl Leaf {
 
     /// Waits until `cgroup.events` changes, no longer than for a round.
     fn await_change(&self) {
-        let mut request = libc::pollfd {
-            fd: self.events.as_raw_fd(),
-            events: libc::POLLPRI,
-            revents: 0,
-        };
-        // Less than a second.
-        let round = i32::try_from(ROUND.as_millis()).unwrap_or(0);
-        // SAFETY: one valid pollfd, which the kernel writes.
-        unsafe { libc::poll(&raw mut request, 1, round) };
+        let round = Timespec::try_from(ROUND).ok();
+        let _ = poll(&mut [PollFd::new(&self.events, PollFlags::PRI)], round.as_ref());
     }
 }
 
@@ -356,12 +353,8 @@ pub fn cgroup_problem(limits: &CgroupLimits) -> Option<NoCgroups> {
         Ok(base) => base,
         Err(none) => return Some(none),
     };
-    let Ok(path) = CString::new(base.as_os_str().as_bytes()) else {
-        return Some(NoCgroups(format!("{} has a NUL", base.display())));
-    };
-    // SAFETY: the path is NUL-terminated.
-    if unsafe { libc::access(path.as_ptr(), libc::W_OK) } < 0 {
-        let error = io::Error::last_os_error();
+    if let Err(error) = access(&base, Access::WRITE_OK) {
+        let error = io::Error::from(error);
         return Some(NoCgroups(format!("none can be created in {}: {error}", base.display())));
     }
     limits
@@ -385,10 +378,9 @@ fn kill_all(path: &Path) {
     if fs::write(path.join("cgroup.kill"), "1").is_ok() {
         return;
     }
-    for pid in members(path) {
-        // SAFETY: takes numbers only. The number may have passed to another process, which the kernel does not tell apart;
-        // it was read just now, and numbers are reused last.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+    for pid in members(path).into_iter().filter_map(Pid::from_raw) {
+        // The number may have passed to another process, which the kernel does not tell apart; it was read just now, and numbers are reused last.
+        let _ = kill_process(pid, Signal::KILL);
     }
 }
 
@@ -553,35 +545,6 @@ fn entry(text: &str, name: &str) -> Option<u64> {
 }
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the path is NUL-terminated.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just created it; nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_are_found_by_their_whole_name() {
-        let text = "low 1\noom 2\noom_kill 3\noom_group_kill 4\n";
-        assert_eq!(entry(text, "oom"), Some(2));
-        assert_eq!(entry(text, "oom_kill"), Some(3));
-        assert_eq!(entry(text, "max"), None);
-    }
-
-    #[test]
-    fn only_mounts_of_version_2_are_considered() {
-        let line = "30 24 0:27 / / rw,nosuid shared:9 - cgroup2 cgroup2 rw";
-        assert_eq!(in_mount(line, "/"), Some(PathBuf::from("/")));
-        let container = "30 24 0:27 /docker/1 / rw - cgroup2 cgroup2 rw";
-        assert_eq!(in_mount(container, "/docker/1/usr"), Some(PathBuf::from("/usr")));
-        assert_eq!(in_mount(container, "/docker/2"), None);
-        assert_eq!(in_mount("30 24 0:27 / / rw - cgroup cgroup rw", "/"), None);
-    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }

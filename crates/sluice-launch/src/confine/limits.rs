@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use crate::confine::root_and_tmp::has_capability;
@@ -74,7 +75,6 @@ impl ProcessLimits {
 
 /// The hard limit of this process for a resource (getrlimit(2)), if a child could not be given this limit; `None` if it could.
 fn refused_above(limit: &Limit) -> Option<u64> {
-    const CAP_SYS_RESOURCE: u32 = 24;
     let mut own = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -84,7 +84,7 @@ fn refused_above(limit: &Limit) -> Option<u64> {
         return None;
     }
     let [_, hard] = limit.bounds;
-    (hard > own.rlim_max && !has_capability(CAP_SYS_RESOURCE)).then_some(own.rlim_max)
+    (hard > own.rlim_max && !has_capability(CapabilitySet::SYS_RESOURCE)).then_some(own.rlim_max)
 }
 
 /// The processor time that a process has used with all its threads, as RLIMIT_CPU counts it. One system call. `None` if there is no such

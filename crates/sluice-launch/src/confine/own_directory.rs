@@ -7,9 +7,10 @@ use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::users::own_user::own_uid;
 
@@ -80,8 +81,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn try_lock(file: &File) -> bool {
-    // SAFETY: takes an open descriptor and numbers.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// Whether the path still leads to the file.

@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::end::pidfd::{Signal, kill, open};
+use crate::end::pidfd::{Signal, await_exit, kill, open};
 use crate::end::search::{Family, Member, Pass};
 use crate::end::{families, orphan_user, orphans};
 
@@ -257,16 +257,7 @@ pub(super) fn all_processes() -> Vec<i32> {
 fn wait_for_exits(pidfds: &[OwnedFd], timeout: Duration) {
     let until = Instant::now() + timeout;
     for pidfd in pidfds {
-        let left = until.saturating_duration_since(Instant::now());
-        let mut request = libc::pollfd {
-            fd: pidfd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // Less than a second.
-        let left = i32::try_from(left.as_millis()).unwrap_or(0);
-        // SAFETY: one valid pollfd, which the kernel writes.
-        unsafe { libc::poll(&raw mut request, 1, left) };
+        let _ = await_exit(pidfd.as_fd(), Some(until));
     }
 }
 

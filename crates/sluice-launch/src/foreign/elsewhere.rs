@@ -3,13 +3,14 @@
 //! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Lookups of files have threads and bounds of their own, and
 //! are refused beyond them, because somebody waits for each. Not here: the threads (`user_threads`), what is done (`received`, and the callers).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::net::sockopt::set_socket_linger;
+
 use crate::foreign::answer::Answer;
 use crate::foreign::deadline;
-use crate::foreign::option::{NO_LINGER, set_option};
 use crate::foreign::user_threads::{Bounds, Operation, UserThreads};
 
 const CLOSINGS: Bounds = Bounds {
@@ -178,6 +179,6 @@ pub fn close_elsewhere(user: u32, descriptors: impl IntoIterator<Item = OwnedFd>
 /// Closes a descriptor of a foreign object, on the calling thread, which may wait. A socket does not linger.
 pub(crate) fn close_foreign(descriptor: OwnedFd) {
     // Another file than a socket has no such option.
-    set_option(descriptor.as_fd(), libc::SO_LINGER, NO_LINGER);
+    let _ = set_socket_linger(&descriptor, None);
     drop(descriptor);
 }

@@ -9,13 +9,12 @@ use std::time::Instant;
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::temporary::TemporaryDirectory;
 use crate::end::families;
-use crate::end::pidfd::{Exit, Signal, Usage, kill, kill_group, reap_with_usage};
+use crate::end::pidfd::{Exit, Signal, Usage, await_exit, kill, kill_group, reap_with_usage};
 use crate::end::session::Survivors;
 use crate::start::outcome::End;
 use crate::start::program::Started;
 use crate::wire::leftover_processes::{end_left_processes, may_have_left_processes};
 use crate::wire::traced::Traced;
-use crate::wire::waiting::await_exit;
 
 /// A script process with what it has outside of its own memory. It must be reaped before it is dropped.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Belongings {
     /// a disk.
     pub(crate) fn end_now(&self, until: Option<Instant>, traced: &Traced) -> Option<End> {
         self.signal(Signal::Kill);
-        if !await_exit(self.pidfd.as_fd(), until) {
+        if !await_exit(self.pidfd.as_fd(), until).unwrap_or(false) {
             return None;
         }
         let left = match self.end_group() {

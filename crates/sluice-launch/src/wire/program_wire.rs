@@ -7,11 +7,12 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use memchr::memmem;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::confine::confinement::Confinement;
@@ -195,7 +196,7 @@ fn is_mark(mark: &str, environment: &[u8]) -> bool {
 }
 
 /// The seals of a memory file that nobody can change any more.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE);
 
 /// Puts a program into a memory file.
 ///
@@ -205,19 +206,10 @@ pub(crate) fn store(program: &[u8]) -> io::Result<OwnedFd> {
     if program.len() as u64 > PROGRAM_BYTES_MAX {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
     }
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is NUL-terminated.
-    let fd = unsafe { libc::memfd_create(c"sluice-program".as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just created it; nothing else owns it.
-    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let memory = memfd_create("sluice-program", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = File::from(memory);
     file.write_all(program)?;
-    // SAFETY: takes numbers only.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    fcntl_add_seals(&file, SEALS)?;
     Ok(file.into())
 }
 
@@ -225,9 +217,7 @@ pub(crate) fn store(program: &[u8]) -> io::Result<OwnedFd> {
 pub(crate) fn load(file: OwnedFd) -> Result<Vec<u8>, Malformed> {
     const REFUSED: Malformed = Malformed("the memory file");
     // It fails for every other kind of file, of which reading could block.
-    // SAFETY: takes numbers only.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    if seals < 0 || seals & SEALS != SEALS {
+    if !fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
         return Err(REFUSED);
     }
     let file = File::from(file);

@@ -8,11 +8,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::end::pidfd::Signal;
 use crate::end::proc_state::Observation;
@@ -125,18 +127,13 @@ impl RemoteLauncher {
     /// # Errors
     /// The system has no more threads or descriptors.
     pub fn start(socket: OwnedFd) -> io::Result<RemoteLauncher> {
-        // SAFETY: takes numbers only.
-        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if wake < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 socket: Some(Arc::new(socket)),
                 ..State::default()
             }),
-            // SAFETY: the kernel has just created it; nothing else owns it.
-            wake: unsafe { OwnedFd::from_raw_fd(wake) },
+            wake,
         });
         let own = Arc::clone(&shared);
         let reader = thread::Builder::new()
@@ -333,7 +330,7 @@ impl State {
     }
 
     /// Sends a message unless others wait. False if there is no room, or no launcher.
-    fn send_now(&self, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> bool {
+    fn send_now(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
         let Some(socket) = self.socket.as_ref().filter(|_| self.queue.is_empty()) else {
             return false;
         };
@@ -411,10 +408,8 @@ impl Shared {
     }
 
     fn wake(&self) {
-        let one: u64 = 1;
         // It fails only if the reader has not seen so many wake-ups.
-        // SAFETY: the kernel reads eight bytes.
-        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     /// Sends a message that needs a launcher; without one it is dropped, because its process has gone.
@@ -452,8 +447,7 @@ impl Shared {
     fn read(self: &Arc<Shared>) {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         while let Some((socket, awaited)) = self.turn() {
-            let number = socket.as_deref().map(AsRawFd::as_raw_fd);
-            let is_readable = await_messages(number, self.wake.as_raw_fd(), awaited);
+            let is_readable = await_messages(socket.as_deref().map(AsFd::as_fd), &self.wake, awaited);
             if let Some(socket) = socket.filter(|_| is_readable)
                 && !self.receive(&socket, &mut buffer)
             {

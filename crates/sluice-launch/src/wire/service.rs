@@ -13,10 +13,15 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{Shutdown, shutdown};
 
 use crate::end::orphans::{has_orphans, reap_orphans};
 use crate::end::pidfd::Signal;
@@ -39,7 +44,6 @@ use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
 use crate::wire::pending_starts::PendingStarts;
 use crate::wire::process_resources::Belongings;
 use crate::wire::traced::Traced;
-use crate::wire::waiting::watch;
 
 /// Messages that are handled before the ends of processes are checked again.
 const MESSAGES_IN_A_TURN: usize = 64;
@@ -58,8 +62,7 @@ const ENDS: Bounds = Bounds {
 };
 
 /// How often orphans are reaped while there may be any.
-const REAP_INTERVAL: Duration = Duration::from_millis(REAP_MILLIS as u64);
-const REAP_MILLIS: u16 = 1000;
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the processes of a server that is gone may take until their end: SIGKILL takes effect at once, except for one that waits for
 /// a disk.
@@ -129,14 +132,8 @@ impl Service {
     pub fn prepare(socket: OwnedFd, settings: ServiceSettings) -> io::Result<Service> {
         let start_timeout = settings.launcher.start_timeout;
         let launcher = Launcher::start_with(settings.launcher)?;
-        // SAFETY: takes numbers only.
-        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if epoll < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just created it; nothing else owns it.
-        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        watch(epoll.as_fd(), socket.as_fd(), SOCKET, libc::EPOLLIN)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &socket, EventData::new_u64(SOCKET), EventFlags::IN)?;
         Ok(Service {
             shared: Arc::new(Shared {
                 socket,
@@ -178,29 +175,24 @@ impl Service {
     }
 
     fn serve(&self) -> Result<(), ServiceError> {
-        const EVENTS: u8 = 64;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS as usize];
+        const EVENTS: usize = 64;
+        let mut events = Vec::with_capacity(EVENTS);
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let (mut reaped, mut checked) = (Instant::now(), Instant::now());
         loop {
             let timeout = if self.shared.pending.has_any() {
-                libc::c_int::try_from(CHECK_INTERVAL.as_millis()).unwrap_or(libc::c_int::MAX)
+                Some(CHECK_INTERVAL)
             } else if self.shared.lock().is_empty() && !self.shared.traced.has_any() && !has_orphans() {
-                -1
+                None
             } else {
-                libc::c_int::from(REAP_MILLIS)
+                Some(REAP_INTERVAL)
             };
-            // SAFETY: the array has room for so many events.
-            let count = unsafe {
-                libc::epoll_wait(
-                    self.shared.epoll.as_raw_fd(),
-                    events.as_mut_ptr(),
-                    EVENTS.into(),
-                    timeout,
-                )
-            };
-            for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
-                match event.u64 {
+            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+            events.clear();
+            // A signal interrupts it at most.
+            let _ = epoll::wait(&self.shared.epoll, spare_capacity(&mut events), timeout.as_ref());
+            for event in &events {
+                match event.data.u64() {
                     SOCKET => {
                         if !self.receive(&mut buffer)? {
                             return Ok(());
@@ -382,7 +374,7 @@ impl Shared {
     /// Reports a process, and watches it from then on, so that its end is reported after its start.
     fn add(self: &Arc<Shared>, number: u64, (belongings, ends): (Belongings, Vec<OwnedFd>)) {
         let pid = belongings.pid;
-        let pidfd = belongings.pidfd.as_raw_fd();
+        let pidfd = Arc::clone(&belongings.pidfd);
         {
             let mut scripts = self.lock();
             if !scripts.contains_key(&number) {
@@ -403,10 +395,8 @@ impl Shared {
         }
         let fds: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
         self.send(&message::pack_started(number, pid), &fds);
-        // SAFETY: the descriptor stays open in the table: a running process leaves it by `on_exit`, which needs this watch, or when no thread
-        // of the launcher is left.
-        let pidfd = unsafe { BorrowedFd::borrow_raw(pidfd) };
-        if watch(self.epoll.as_fd(), pidfd, number, libc::EPOLLIN | libc::EPOLLONESHOT).is_err() {
+        let once = EventFlags::IN | EventFlags::ONESHOT;
+        if epoll::add(&self.epoll, pidfd, EventData::new_u64(number), once).is_err() {
             // Without memory for that a thread waits for it.
             self.end_unwatched(number);
         }
@@ -526,8 +516,7 @@ impl Shared {
     /// Starts nothing any more, and kills what runs.
     fn close(&self) {
         // Wakes those who wait for the server to read.
-        // SAFETY: takes numbers only.
-        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        let _ = shutdown(&self.socket, Shutdown::Both);
         let scripts = self.lock();
         self.is_closing.store(true, Ordering::Relaxed);
         for script in scripts.values() {
