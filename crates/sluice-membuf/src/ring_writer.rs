@@ -6,8 +6,11 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::parent_id;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cursor::WriteCursor;
 use crate::futex;
@@ -65,7 +68,7 @@ pub struct RingWriter {
     cursor: WriteCursor,
     reserved_bytes: usize,
     mailbox: File,
-    parent: libc::pid_t,
+    parent: u32,
     sleep_max: Duration,
 }
 
@@ -201,20 +204,11 @@ impl RingWriter {
     /// Whether the parent process has changed, or the mailbox has no reader. The second test also works if a shell
     /// started the script.
     fn is_server_gone(&self) -> bool {
-        let mut mailbox = libc::pollfd {
-            fd: self.mailbox.as_fd().as_raw_fd(),
-            events: 0,
-            revents: 0,
-        };
-        // SAFETY: one pollfd that outlives the call; with a time-out of zero it does not block.
-        let ready = unsafe { libc::poll(&raw mut mailbox, 1, 0) };
-        parent_id() != self.parent || (ready > 0 && mailbox.revents & (libc::POLLERR | libc::POLLHUP) != 0)
+        let mut mailbox = [PollFd::new(&self.mailbox, PollFlags::empty())];
+        let has_none = poll(&mut mailbox, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+            && mailbox[0].revents().intersects(PollFlags::ERR | PollFlags::HUP);
+        parent_id() != self.parent || has_none
     }
-}
-
-fn parent_id() -> libc::pid_t {
-    // SAFETY: getppid takes no arguments and cannot fail.
-    unsafe { libc::getppid() }
 }
 
 fn no_ring() -> io::Error {

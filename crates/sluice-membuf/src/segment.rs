@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use rustix::fs::SealFlags;
 
 use crate::budget::{Budget, OverBudget};
 use crate::layout::{CONTROL_BYTES, PAGE_BYTES, RING_BYTES_MIN};
@@ -134,7 +135,7 @@ impl Segment {
     /// # Errors
     /// As of [`Segment::create`].
     pub fn create_within(budget: &Arc<Budget>, bytes_max: u64, release: Release) -> io::Result<Segment> {
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         let length = length_for(bytes_max);
         let start = length.next_multiple_of(LARGEST_PAGE_BYTES);
         let has_regions = length > 0 && start.saturating_add(AREA_BYTES) <= file_bytes_limit();
