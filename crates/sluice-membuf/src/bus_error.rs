@@ -1,9 +1,7 @@
 //! SIGBUS on a page of a mapping: the page is replaced by another, and the access goes on.
 //!
-//! Here: which addresses are in mappings of this crate, and the handler. Not here: why such a page can be missing
-//! (docs/internals/memory-buffer.md, "What is left: holes"): a script has punched it out of the memfd, and the kernel
-//! cannot allocate it again, because memory is not overcommitted (`vm.overcommit_memory`). It is the script's own
-//! buffer, so its own response is wrong; without the handler the signal would end the server.
+//! Such a page is missing (docs/internals/memory-buffer.md, "What is left: holes") if a script has punched it out of the memfd, and the kernel cannot
+//! allocate it again, because memory is not overcommitted (`vm.overcommit_memory`). It is the script's own buffer, so its own response is wrong; without the handler the signal would end the server.
 //!
 //! A mapping that is only read is replaced as a whole, by one without memory: a process may have no more than some
 //! 65,000 mappings (`vm.max_map_count`), and a script may punch out more pages. In a writable one, pages are replaced one by

@@ -10,8 +10,7 @@
 //! - **Budgets** ([`Budget`]): bounds on the bytes that all threads hold together.
 //! - **The send queue of a socket** ([`unacknowledged_bytes`]): what its peer has not acknowledged.
 //!
-//! Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes
-//! (sluice-script). Floor 1: imports nothing of the workspace.
+//! Floor 1: imports nothing of the workspace.
 //!
 //! The script is treated as hostile: it may write anything into the shared pages at any time, and punch holes into
 //! them. Every number read from there is validated before use, the server stores nothing there that it needs, and the

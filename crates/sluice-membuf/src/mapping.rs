@@ -1,6 +1,6 @@
 //! Mappings of a memfd, each with its permitted use: read the data, fill it, use the control page.
 //!
-//! Not here: creating and allocating the memory (mem_file.rs, segment.rs). Dropping a mapping unmaps it.
+//! Dropping a mapping unmaps it.
 //!
 //! # Soundness of the views
 //!

@@ -1,6 +1,4 @@
 //! A memfd: creation, seals, allocation, and the release of its memory.
-//!
-//! Not here: the buffers in it (segment.rs), and memfds that never change (sealed_memfd.rs).
 
 use std::ffi::CStr;
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! A script copies its output into the region that the server announced with the request, and names each part in a callout. The
 //! server sends from there, and announces another region until the client has all of it. So the process is free for its next request
-//! at once. A part may be filled again when it was sent. Not here: the announcement and the callouts (sluice-gateway, sluice-script).
+//! at once. A part may be filled again when it was sent.
 //!
 //! ```text
 //!   0 … memory buffer (segment.rs) …   length of the buffer     + REGION_BYTES            + 2 * REGION_BYTES

@@ -1,8 +1,7 @@
 //! The plain memory buffer: the script fills a part and names it in a callout; the server sends that part, then the
 //! script may refill it.
 //!
-//! The data begins at offset 0 of the memfd. Not here: the callouts (sluice-gateway), and the answers to them
-//! (sluice-script).
+//! The data begins at offset 0 of the memfd.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The script's side of the ring, for scripts in Rust and for the tests of the server's side.
 //!
-//! Not here: the callouts BUFFER-BEGIN and BUFFER-END, which the script makes on its mailbox before and after. The
-//! libraries in sdk/ do the same in other languages, by the specification in `docs/internals/memory-buffer.md`.
+//! The libraries in sdk/ do the same in other languages, by the specification in
+//! `docs/internals/memory-buffer.md`.
 
 use std::fmt;
 use std::fs::File;

@@ -1,9 +1,8 @@
 //! Immutable content in a memfd that is filled once and sealed, from which the kernel can send without a copy
 //! (sendfile(2)).
 //!
-//! Not here: buffers that a script fills (segment.rs); no other process ever gets this descriptor. The seals forbid
-//! every write, so content that is being sent cannot change, even if the kernel still uses the pages after the memory
-//! was released here.
+//! No other process ever gets this descriptor. The seals forbid every write, so content that is being sent cannot change, even if the kernel still uses the pages
+//! after the memory was released here.
 
 use std::fs::File;
 use std::io::{self, Write};

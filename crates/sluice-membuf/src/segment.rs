@@ -1,9 +1,6 @@
 //! The memory buffer of one script process: a memfd of fixed length, sealed, with memory allocated at each BUFFER-BEGIN
 //! and cleared between exchanges.
 //!
-//! Not here: the use of the memory (plain_buffer.rs, ring_reader.rs), the system calls (mem_file.rs), the limit on the
-//! size, and the threads that may wait (sluice-script).
-//!
 //! # Seals
 //!
 //! - `F_SEAL_SHRINK`: the file can never become shorter than a mapping of the server, where an access would raise

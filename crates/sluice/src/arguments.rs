@@ -1,7 +1,6 @@
 //! The command line, and the settings that `serve` makes of a directory.
 //!
-//! Not here: running the commands (`main`, `supervisor`) and configuration files (`config`). clap reports wrong usage and exits
-//! with status 2; every later failure exits with status 1.
+//! clap reports wrong usage and exits with status 2; every later failure exits with status 1.
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;

@@ -1,7 +1,6 @@
 //! `sluice check`: the mistakes of a configuration and its warnings, as text or JSON, and the explanation of a request.
 //!
-//! Root checks for the user of the server, because root can read more. Not here: what is a mistake (`sluice_config`), the text of an explanation
-//! (`explain`).
+//! Root checks for the user of the server, because root can read more.
 
 use std::path::Path;
 

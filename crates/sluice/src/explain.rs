@@ -1,6 +1,6 @@
 //! `sluice check --explain URL`: the request that the command line describes, and the explanation as text.
 //!
-//! Not here: what would happen. The server decides that (`sluice_server::explain`), with the code that serves requests.
+//! The server decides what would happen (`sluice_server::explain`), with the code that serves requests.
 
 use std::fmt::Write;
 

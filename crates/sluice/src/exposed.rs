@@ -2,8 +2,7 @@
 //! logs.
 //!
 //! `serve` is given a directory by hand, and a directory in which somebody works may contain them. They are sent all the same,
-//! because a site may publish certificates or logs. Not here: the files that this server uses, which are never sent
-//! (`sluice_server`), and the search for programs.
+//! because a site may publish certificates or logs.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -5,7 +5,7 @@
 //!  └── supervisor     inherits what a dead server process leaves behind, and kills it
 //! ```
 //! A supervisor kills the children that it has not started. As process 1 it would inherit those of everybody in the container, so there the
-//! two are two processes. Not here: the server (`server_role`), its supervisor (`supervisor`).
+//! two are two processes.
 
 use std::io;
 use std::os::unix::process::CommandExt;

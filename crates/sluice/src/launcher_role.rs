@@ -3,8 +3,7 @@
 //!
 //! It gets its end of the link to the supervisor as standard input, and over that the socket to the server process. It has no listening
 //! socket, no key, no log but its standard error. It ends when the server process has closed the socket, or when the supervisor says so, after
-//! all script processes. Not
-//! here: what server and launcher say to each other, and the starts (`sluice_launch`); when a launcher is started (`supervisor`).
+//! all script processes.
 
 use std::process::ExitCode;
 use std::sync::Arc;

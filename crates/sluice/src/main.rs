@@ -1,7 +1,4 @@
 //! The program: from the command line to a running server and an exit status.
-//!
-//! Here: the commands. Not here: the command line (`arguments`), configuration files (`config`), `check` (`check`, `explain`), signals
-//! (`supervisor`), messages for the administrator (`server_log`).
 
 mod arguments;
 mod certificates;

@@ -1,6 +1,4 @@
 //! The program's part of `sluice rate`: a server of its own, and the file that keeps the rating.
-//!
-//! Not here: the exercises and what is printed (`sluice_tools::rate`).
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;

@@ -13,7 +13,7 @@
 //!
 //! `sluice serve` and `sluice demo` are one process, and `run` is its whole life. `sluice run` has the server in a process of its own
 //! (`run_supervised`): there the supervisor gets the signals, reads the configuration and binds the sockets, and the role asks it for what it
-//! cannot do itself. Not here: how commands arrive (`control`), how settings take effect (`reload`).
+//! cannot do itself.
 
 mod reload;
 mod report;

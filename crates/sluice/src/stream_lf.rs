@@ -1,6 +1,4 @@
 //! `sluice stream-lf`: converts files of OpenVMS records to lines. A file that fails does not stop the next ones.
-//!
-//! Not here: how a file is converted (`sluice_files::records`).
 
 use std::path::Path;
 

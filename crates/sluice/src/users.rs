@@ -1,7 +1,4 @@
 //! The users of the processes, as far as this process may change to them.
-//!
-//! Not here: how users are written (`config`), the change itself (`sluice_launch`), and the files of a server process with another user
-//! (`supervisor::files`).
 
 use sluice_launch::is_root;
 use sluice_settings::{Settings, User};

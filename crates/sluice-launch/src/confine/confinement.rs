@@ -1,7 +1,6 @@
 //! The confinement of a script process, besides its resource limits: plain values, and their form for the child.
 //!
-//! Everything here is prepared before the clone; the child (`child`) only makes system calls with it. Not here: the system
-//! calls of each subject (`priority`, `root_and_tmp`, `file_rules`, `network`, `cgroup`), and resource limits (`limits`).
+//! Everything here is prepared before the clone; the child (`child`) only makes system calls with it.
 
 use std::ffi::CString;
 

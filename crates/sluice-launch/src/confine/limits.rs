@@ -1,6 +1,6 @@
 //! Resource limits of one script process: setrlimit(2).
 //!
-//! Each applies to one process, except `processes_max`. Not here: the limits of a process pool.
+//! Each applies to one process, except `processes_max`.
 
 use std::time::Duration;
 

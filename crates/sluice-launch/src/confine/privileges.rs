@@ -1,6 +1,4 @@
 //! Giving up the privileges of root, for the server process: it gets a user, and no way back.
-//!
-//! Not here: the user of a script (`credentials`, `child`).
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -1,9 +1,8 @@
 //! The scripts that run, and the orphans that are known to belong to one of them or to none.
 //!
-//! At the end of each script every orphan is judged: does it, or a process below it, belong to that script? A process that hides (`rlimit_mark`) is no member
-//! of any, and lives on; with many of those, each end of each script would read hundreds of files. So an orphan is judged once, against all
-//! scripts that run: one that belongs to none of them belongs to none that starts later either. Here: what is remembered. Not here: the judgement
-//! (`session`), and the list of orphans (`orphans`).
+//! At the end of each script every orphan is judged: does it, or a process below it, belong to that script? A process that hides (`rlimit_mark`) is no
+//! member of any, and lives on; with many of those, each end of each script would read hundreds of files. So an orphan is judged once, against all
+//! scripts that run: one that belongs to none of them belongs to none that starts later either.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};

@@ -5,8 +5,6 @@
 //! children (`/proc/PID/task/PID/children`) holds orphans only, and an empty list says that no process is left of any
 //! script that has ended. That costs one read, where searching all processes would cost one for each.
 //!
-//! Here: that list, and reaping its processes. Not here: which of them are killed (`session`).
-//!
 //! Without the list (a kernel without CONFIG_PROC_CHILDREN) the server is no subreaper, and orphans are init's.
 
 use std::fs::File;

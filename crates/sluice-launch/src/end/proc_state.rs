@@ -1,7 +1,6 @@
 //! The state of a script process in the kernel's view: the system call that it waits in, its children (proc(5)).
 //!
-//! Only a parent, or root, may read this of every process, so the launcher reads it and the server interprets it. Here: reading. Not here:
-//! the interpretation (sluice-script).
+//! Only a parent, or root, may read this of every process, so the launcher reads it and the server interprets it.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

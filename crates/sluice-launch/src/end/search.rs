@@ -1,7 +1,7 @@
 //! One search for the processes that a script has started, among the orphans and all processes below them.
 //!
-//! Reading about a process may wait without bound (`slow_reads`), so another thread does it. An orphan for which that takes too long belongs to nobody from then on. Members are
-//! opened there (pidfd), so that whoever kills them reads nothing. Here: finding. Not here: killing (`session`), and what is known about orphans from earlier searches (`families`).
+//! Reading about a process may wait without bound (`slow_reads`), so another thread does it. An orphan for which that takes too long belongs to nobody
+//! from then on. Members are opened there (pidfd), so that whoever kills them reads nothing.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;

@@ -5,9 +5,6 @@
 //! a mark in their environment, and by one of their limits (`rlimit_mark`) if they have cleared it or do not let it be read. A session's
 //! number is that of its leader. The kernel does not reuse a number while its process is an unreaped zombie, nor while a
 //! session of that number has a member. So the processes of a session are killed while its leader is a zombie.
-//!
-//! Here: killing them. Not here: finding them (`search`), the usual case, in which there are none (`orphans::has_orphans`), and the
-//! process group, which kill(2) reaches (`pidfd`).
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! A deadline for the file systems of a configuration: its files and directories are asked for on threads that may be lost, for some seconds in total.
 //!
 //! The file system of a path may be that of a process or machine that does not answer, and any process that may read a directory can hold it
-//! (getdents64(2) into memory that does not answer). Whoever reads a configuration asks for each path by `ask`: without an answer in time there is an error, and the
-//! reader goes on with the rest. Within `with_deadline` all paths have one time together: the first that does not answer takes most of it, and what lies in the same
-//! directory is not waited for again. Outside of it the calling thread makes the call itself. Here: the time, and which paths lie together. Not here: what follows from silence.
+//! (getdents64(2) into memory that does not answer). Whoever reads a configuration asks for each path by `ask`: without an answer in time there is an
+//! error, and the reader goes on with the rest. Within `with_deadline` all paths have one time together: the first that does not answer takes most of it,
+//! and what lies in the same directory is not waited for again. Outside of it the calling thread makes the call itself.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Operations on foreign objects that may wait for a foreign process: on threads of this process that may be lost to it.
 //!
-//! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Lookups of files have threads and bounds of their own, and
-//! are refused beyond them, because somebody waits for each. Not here: the threads (`user_threads`), what is done (`received`, and the callers).
+//! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Lookups of files have
+//! threads and bounds of their own, and are refused beyond them, because somebody waits for each.
 
 use std::os::fd::OwnedFd;
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! Receiving from an AF_UNIX socket whose peer is not trusted, on a kernel that passes descriptors along.
 //!
 //! The call has room for as many descriptors as the kernel passes at once, and for each other control message that the socket may have on, so
-//! the kernel discards none, which would close them on the calling thread. Not here: where they are closed (`elsewhere`).
+//! the kernel discards none, which would close them on the calling thread.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,8 +1,7 @@
 //! Threads for operations that may wait for a process of a user for as long as that process wishes: each on a thread that may be lost to it.
 //!
-//! A share is a user, or a file system. It has a few threads at once; what else is done for it waits behind them, so operations of one share delay none of another.
-//! An operation that hangs is left alone. Here: threads, shares and counts. Not here: what is done (`elsewhere`, the ends of processes in
-//! `wire::service`), and the pipes of scripts, of which there are so many that their threads are shared (`pipe_threads` of sluice-script).
+//! A share is a user, or a file system. It has a few threads at once; what else is done for it waits behind them, so operations of one share delay none
+//! of another. An operation that hangs is left alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

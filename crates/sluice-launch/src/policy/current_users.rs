@@ -1,7 +1,7 @@
 //! The policy of a launcher whose configuration is loaded again while it runs.
 //!
 //! Requests that began before a reload start their programs as the routes of their configuration say, perhaps minutes later: after an upload. So the
-//! programs of earlier configurations still start for a while; their users do not. Not here: the decision (`user_policy`).
+//! programs of earlier configurations still start for a while; their users do not.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};

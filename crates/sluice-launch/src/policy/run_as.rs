@@ -1,7 +1,6 @@
 //! The user of a script process: the wish of the server, and the decision of the launcher.
 //!
-//! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor. Not
-//! here: the change of the user (`credentials`, `child`).
+//! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor.
 
 use std::ffi::{CStr, CString};
 use std::fmt;

@@ -1,10 +1,8 @@
 //! The policy of an administrator: the users that scripts may have, and the programs of its routes.
 //!
-//! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script
-//! runs as root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there; and no program
-//! runs that no route has, or without the limits of its route. Not here: how the owner and the permissions of a script are found
-//! (`owned_script`), the programs of a route (`route_programs`), the policies of earlier configurations (`current_users`), and the change of user
-//! (`credentials`).
+//! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script runs as
+//! root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there; and no program runs that no
+//! route has, or without the limits of its route.
 
 use std::ffi::CString;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! A thread that starts programs: what its children must not inherit from it.
-//!
-//! Not here: what the thread does (`launcher`).
 
 use std::ptr;
 

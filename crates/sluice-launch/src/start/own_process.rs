@@ -1,7 +1,4 @@
 //! The server's own process: what it inherits, and what other processes may do to it.
-//!
-//! Here: the signals that must not end the server, and the access of other processes to its memory. Not here: the signals
-//! of script processes (`child`), and the processes that scripts leave behind (`orphans`).
 
 use std::io;
 use std::ptr;

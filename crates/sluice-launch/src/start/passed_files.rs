@@ -1,8 +1,7 @@
 //! The files that a server process passes with a program: the memory buffer, and the stored body that is its standard input.
 //!
-//! A script of another user gets them as its own (`channels`), so they must be files that the server process has made: regular files without a name, of the
-//! server's user. Anything else, such as a named pipe by which root gets commands, would change its owner. Here: that check, on a thread that may wait for a file
-//! system. Not here: the channels that the launcher itself makes.
+//! A script of another user gets them as its own (`channels`), so they must be files that the server process has made: regular files without a name, of
+//! the server's user. Anything else, such as a named pipe by which root gets commands, would change its owner.
 
 use std::os::fd::OwnedFd;
 

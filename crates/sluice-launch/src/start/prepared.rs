@@ -1,8 +1,4 @@
 //! Preparations for a confined start, made before the clone, because the child only makes system calls.
-//!
-//! Here: the cgroup, the directory for temporary files with the places where it is mounted, the priorities and the rules for
-//! files of one program. Not here: what they mean (`cgroup`, `temporary`, `root_and_tmp`, `priority`, `file_rules`), and the order in
-//! which the child applies them (`child`).
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;

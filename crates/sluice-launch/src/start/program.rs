@@ -1,6 +1,6 @@
 //! The input and output of a start: a program, and the process that it became.
 //!
-//! Plain values. Not here: the start itself (`launcher`, `channels`, `child`), and its error (`launch_error`).
+//! Plain values.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;

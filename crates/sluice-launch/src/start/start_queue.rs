@@ -8,8 +8,7 @@
 //!        share hang
 //! ```
 //! A fixed number of starts are in progress at once, not counting the slow ones: a start that hangs costs the others no more than `SLOW_AFTER`. A share
-//! (the starts of one user) has so many places for slow ones; as long as it has any, it leaves a thread to the others. Here: pure decisions, by
-//! the time that the caller says. Not here: the threads (`launcher`), and killing a child (`watched_start`).
+//! (the starts of one user) has so many places for slow ones; as long as it has any, it leaves a thread to the others.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

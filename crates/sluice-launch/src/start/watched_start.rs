@@ -2,8 +2,7 @@
 //!
 //! A launcher thread that starts a program sleeps in the kernel until the child has executed it (CLONE_VFORK). Whoever has the user of the child may
 //! stop it meanwhile (SIGSTOP), and execve(2) itself waits while somebody has a lease on the file (fcntl(2), F_SETLEASE), so the thread could sleep
-//! for ever. The kernel writes the pidfd of the child before the child runs (CLONE_PIDFD), so another thread can kill it. Not here: when a start
-//! has taken too long (`start_queue`).
+//! for ever. The kernel writes the pidfd of the child before the child runs (CLONE_PIDFD), so another thread can kill it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, Ordering};

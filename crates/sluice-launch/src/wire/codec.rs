@@ -1,7 +1,6 @@
 //! The form of a message between server and launcher: that of postcard.
 //!
-//! Whatever arrives is checked: a message that is too short, or that has a rest, is malformed. Not here: the messages (`message`), and the
-//! bounds of their values (`program_wire`).
+//! Whatever arrives is checked: a message that is too short, or that has a rest, is malformed.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! The processes that a script process leaves behind when it ends: those in its cgroup, and those that have left it.
 //!
 //! A process of the same user, or of root, may move itself to another cgroup. So orphans are searched with cgroups, too. If there are
-//! none, that takes one read. Not here: how they are found and ended (`cgroup`, `session`), and when (`process_resources`).
+//! none, that takes one read.
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::end::orphans;

@@ -1,6 +1,4 @@
 //! Messages with descriptors over a SOCK_SEQPACKET socket (unix(7)): one system call each.
-//!
-//! Not here: what they mean (`message`).
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

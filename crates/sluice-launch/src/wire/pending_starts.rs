@@ -1,7 +1,5 @@
 //! The starts that wait or are in progress: how many there are, how much memory their programs take, and the bounds on a server process that is out of
 //! control.
-//!
-//! Not here: whose starts are next (`start_queue`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

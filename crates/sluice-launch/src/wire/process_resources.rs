@@ -1,6 +1,4 @@
 //! The resources of a script process outside of its own memory until it is reaped: descendants, cgroup, temporary files.
-//!
-//! Not here: how the descendants are found (`session`, `cgroup`), and when the process is ended (`service`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

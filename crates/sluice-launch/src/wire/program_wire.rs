@@ -1,7 +1,6 @@
 //! A program in a message to the launcher: written by the server, and checked field by field by the launcher, which trusts none.
 //!
-//! A program that is too large for a message is in a memory file that nobody can change any more. Not here: the other messages
-//! (`message`), and the user of a program (`run_as`).
+//! A program that is too large for a message is in a memory file that nobody can change any more.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};

@@ -2,8 +2,7 @@
 //!
 //! Starts, signals and questions are sent by the thread that has them, and never block it: without room in the socket they are queued, and the
 //! reader sends them. The launcher may die, and be replaced (`connect`): the processes that it has started have died with it, starts in
-//! progress fail, and new ones wait a while for the next launcher. Here: the messages of the server, and who waits for which answer. Not
-//! here: the messages themselves (`message`), and the launcher (`service`).
+//! progress fail, and new ones wait a while for the next launcher.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

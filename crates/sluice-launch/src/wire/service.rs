@@ -7,8 +7,7 @@
 //!      └──▶ threads for ends that take longer: descendants, temporary files
 //! ```
 //! The server is not trusted: a message that is not as it must be ends the service, and with it all script processes of that server. When
-//! the server is gone, all of them end, too. Here: one server. Not here: the messages (`message`), the starts (`launcher`), how
-//! descendants are found (`process_resources`).
+//! the server is gone, all of them end, too.
 
 use std::collections::HashMap;
 use std::fmt;

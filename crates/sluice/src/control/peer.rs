@@ -1,6 +1,6 @@
 //! The reading end of a connection to the control socket: descriptors that the peer sends along are closed on another thread.
 //!
-//! From Linux 6.16 on the socket takes none, because its listener refuses them (`sluice_net::unix`). Not here: what is read (`socket`).
+//! From Linux 6.16 on the socket takes none, because its listener refuses them (`sluice_net::unix`).
 
 use std::io;
 use std::os::fd::AsFd;

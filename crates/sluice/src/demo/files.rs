@@ -1,6 +1,6 @@
 //! The files of the demo, embedded from `examples/` and `sdk/c/programs`, so that there is one copy.
 //!
-//! Here: the list of files, and what each script needs. A test compares the list with the directories.
+//! A test compares the list with the directories.
 
 /// A script.
 pub(crate) struct Script {

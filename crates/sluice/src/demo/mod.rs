@@ -6,7 +6,6 @@
 //! files and scripts to measure (`exercise`) ┼──▶ a private temporary directory ──▶ settings
 //! index.html, completed (`page`) ───────────┘        removed when Site is dropped
 //! ```
-//! Not here: serving it (`server_role`).
 
 mod exercise;
 mod files;

@@ -1,6 +1,4 @@
 //! `/pages/` of the demo: a directory with a script among its files, which answers where there is no file.
-//!
-//! Not here: the script and the page (`examples/pages`, embedded by `files`).
 
 use std::fs;
 use std::io;

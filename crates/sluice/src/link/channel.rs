@@ -2,8 +2,7 @@
 //!
 //! A message is JSON. It may need several records: each begins with `+` (more follow) or `.` (the last one). Descriptors go with the first
 //! ones (SCM_RIGHTS, unix(7)). The child gets its end as standard input, the only descriptor that a program can take over without further
-//! agreement. Only the supervisor sends any; it takes none, because their close could wait for another process. Here: sending and receiving.
-//! Not here: what is said (`message`).
+//! agreement. Only the supervisor sends any; it takes none, because their close could wait for another process.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

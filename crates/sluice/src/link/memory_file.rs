@@ -1,6 +1,4 @@
 //! Bytes that pass to another process in a memory file (memfd_create(2)), because a message has no room for so many.
-//!
-//! Not here: what they mean (`message`, `supervisor`).
 
 use std::fs::File;
 use std::io;

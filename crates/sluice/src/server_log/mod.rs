@@ -3,8 +3,7 @@
 //! ```text
 //! tracing event ─▶ Collector (escaped text) ─▶ Queue ─▶ the log's thread ─▶ standard error · LineFile
 //! ```
-//! A thread writes, so that a slow terminal or disk never blocks a worker. Here: the log's start, its settings, and its end. Not
-//! here: the text of a line (`collector`, `style`) and the thread (`writer`).
+//! A thread writes, so that a slow terminal or disk never blocks a worker.
 
 mod collector;
 mod queue;

@@ -2,8 +2,7 @@
 //! may be for ever. They are abandoned, and others do their work.
 //!
 //! Such a process keeps its descriptors: the sockets that it shares with the supervisor serve its successor as well, and its own connections
-//! stay open. The launcher of a server process that is abandoned is asked to end, because the socket between them does not close. Here:
-//! finding these processes, and going on without them. Not here: when a server process is given up (`life`).
+//! stay open. The launcher of a server process that is abandoned is asked to end, because the socket between them does not close.
 
 use std::collections::HashSet;
 use std::fs::read_to_string;

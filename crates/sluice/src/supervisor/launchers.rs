@@ -3,9 +3,9 @@
 //! ```text
 //! supervisor ── link ──▶ launcher ◀── socket ──▶ server process
 //! ```
-//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise, or whose
-//! server process goes on, is replaced, with growing delays, and its server process gets another socket; what it has left behind are children of
-//! the supervisor then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
+//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise, or whose server
+//! process goes on, is replaced, with growing delays, and its server process gets another socket; what it has left behind are children of the supervisor
+//! then, and are killed. One that answers no questions, because somebody has stopped it, is killed.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -7,8 +7,7 @@
 //! server process  everything that clients send (server_role)
 //! ```
 //! When a server process dies, its scripts are killed (`children`), and another one gets the same sockets and the same files: clients wait in
-//! the queues of the sockets meanwhile. Here: carrying out what `life` decides. Not here: which sockets (`sockets`, `activation`), what is
-//! reported to systemd (`notify`), the next program (`takeover`).
+//! the queues of the sockets meanwhile.
 
 mod abandon;
 mod activation;

@@ -1,6 +1,4 @@
 //! A process that the supervisor has started, with the channel to it: a server process, a launcher, or a program that is tried.
-//!
-//! Not here: which children there are and how they end (`children`), when one is started (`start`, `launchers`, `upgrade`).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -5,9 +5,9 @@
 //!            ◀── paths that do not answer    (at most some seconds later)
 //!      reads the configuration itself, and does not ask for these
 //! ```
-//! A thread that waits for a file system in user space can be killed by nobody, and the process ends with its last thread. So the supervisor, which must be able to end
-//! and to be replaced, leaves this wait to a process that nobody needs afterwards; meanwhile it obeys signals, restarts its server process and reports. Not here: the
-//! time that a path has (`sluice_launch::deadline`), and what is read (`reload`).
+//! A thread that waits for a file system in user space can be killed by nobody, and the process ends with its last thread. So the supervisor, which must
+//! be able to end and to be replaced, leaves this wait to a process that nobody needs afterwards; meanwhile it obeys signals, restarts its server process
+//! and reports.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,4 @@
 //! The listening sockets, which the supervisor binds once and keeps open: while no server process runs, clients wait in their queues.
-//!
-//! Here: which sockets the addresses of new settings need, and which are needed no more. Not here: binding (`sluice_net::listener`), sockets
-//! that systemd has bound (`activation`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 

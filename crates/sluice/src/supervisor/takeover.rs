@@ -8,7 +8,7 @@
 //!               └─ it does not: it is given up, and the old one goes on
 //! ```
 //! The process stays the same, so its number does, for systemd, for pid files, and as process 1 of a container; and the old server
-//! process is still its child. Here: what passes to the new program. Not here: when (`life`), the server processes (the supervisor).
+//! process is still its child.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
