@@ -34,7 +34,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Access, Mode, OFlags, access};
+use rustix::fs::{Access, Mode as FileMode, OFlags, access};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::confine::cgroup_limits::CgroupLimits;
@@ -546,5 +546,5 @@ fn entry(text: &str, name: &str) -> Option<u64> {
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    Ok(rustix::fs::open(path, flags, FileMode::empty())?)
 }

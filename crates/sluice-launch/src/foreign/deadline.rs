@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+use rustix::fs::{AtFlags, CWD, Mode as FileMode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
 
 use crate::foreign::answer::{Answer, NoAnswer};
 use crate::foreign::user_threads::{Bounds, UserThreads};
@@ -230,7 +230,7 @@ fn identity_of_cached(path: &Path) -> Option<(u64, u64)> {
         CWD,
         path,
         OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
+        FileMode::empty(),
         ResolveFlags::CACHED,
     )
     .ok()?;

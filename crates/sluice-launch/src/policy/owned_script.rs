@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 
 use crate::policy::user_policy::{FailedCheck, Where};
@@ -96,5 +96,5 @@ fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
 
 /// Opens a file for its properties only.
 fn open(at: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-    openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())
+    openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, FileMode::empty())
 }

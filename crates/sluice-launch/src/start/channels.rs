@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fcntl_setfl, fstat};
+use rustix::fs::{FileType, Gid, Mode as FileMode, OFlags, Uid, fchmod, fchown, fcntl_setfl, fstat};
 use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -30,12 +30,12 @@ use crate::users::credentials::Credentials;
 const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 
 /// The mode of a file for its owner alone.
-const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+const PRIVATE: FileMode = FileMode::from_raw_mode(0o600);
 
 /// The mode of a pipe that the server opens again by its own descriptor, to take out what the script has not read: its user is neither root nor the
 /// script's. A pipe has no name but those in `/proc/PID/fd`, which only a process may use that may trace that one (proc(5), ptrace(2)), so no other
 /// user reaches it.
-const BOTH_SIDES: Mode = Mode::from_raw_mode(0o666);
+const BOTH_SIDES: FileMode = FileMode::from_raw_mode(0o666);
 
 /// Both sides of the channels of one script process.
 #[derive(Debug)]

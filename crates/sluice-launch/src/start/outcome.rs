@@ -92,15 +92,16 @@ impl End {
 }
 
 impl StartError {
+    /// A step of the start has failed for this reason, an `errno` value.
+    pub(crate) fn failed(stage: Stage, errno: i32) -> StartError {
+        StartError::Failed(LaunchError { stage, errno })
+    }
+
     /// The message to the launcher could not be made or sent.
     pub(crate) fn unsent(error: &io::Error) -> StartError {
         let errno = error.raw_os_error().unwrap_or(libc::E2BIG);
-        let stage = if errno == libc::E2BIG {
-            Stage::Exec
-        } else {
-            Stage::Channels
-        };
-        StartError::Failed(LaunchError { stage, errno })
+        let is_too_large = errno == libc::E2BIG;
+        StartError::failed(if is_too_large { Stage::Exec } else { Stage::Channels }, errno)
     }
 
     /// Whether it is the script's fault, not that of the server or the machine.

@@ -13,7 +13,6 @@
 //! not, so it checks each field as if somebody else had written it: numbers belong to processes that it has started for this
 //! server; nothing names another process.
 
-use std::borrow::Cow;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
@@ -54,13 +53,12 @@ pub(crate) enum Request {
 }
 
 /// A message of the launcher.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The program runs; the descriptors are the server's ends of its channels.
+    /// The program runs. With the server's ends of its channels.
     Started {
         number: u64,
         pid: i32,
-        fds: Vec<OwnedFd>,
     },
     NotStarted {
         number: u64,
@@ -90,23 +88,13 @@ pub(crate) struct Packed {
 
 /// A message of the server, as it is sent.
 #[derive(Serialize, Deserialize)]
-enum PlainRequest<'a> {
+pub(crate) enum PlainRequest<'a> {
     Launch(u64, #[serde(borrow)] Box<PlainProgram<'a>>),
     /// A launch whose program is in a memory file.
     LaunchFile(u64),
     Signal(u64, Signal),
     Observe(u64, u64),
     Company(u64, u64),
-}
-
-/// A message of the launcher, as it is sent.
-#[derive(Serialize, Deserialize)]
-enum PlainReply<'a> {
-    Started(u64, i32),
-    NotStarted(u64, Cow<'a, StartError>),
-    Ended(u64, Cow<'a, End>),
-    Observed(u64, Option<Cow<'a, Observation>>),
-    Accompanied(u64, Company),
 }
 
 /// A start, with the descriptors of the program that go with it before `Packed::file`.
@@ -133,18 +121,6 @@ pub(crate) fn pack_launch<'a>(
         file: Some(file),
     };
     Ok((packed, fds))
-}
-
-pub(crate) fn pack_signal(number: u64, signal: Signal) -> Vec<u8> {
-    encode(&PlainRequest::Signal(number, signal))
-}
-
-pub(crate) fn pack_observe(number: u64, question: u64) -> Vec<u8> {
-    encode(&PlainRequest::Observe(number, question))
-}
-
-pub(crate) fn pack_company(number: u64, question: u64) -> Vec<u8> {
-    encode(&PlainRequest::Company(number, question))
 }
 
 /// The number in a message that is a start.
@@ -182,48 +158,6 @@ impl Request {
             number,
             program: Box::new(program),
             mark,
-        })
-    }
-}
-
-pub(crate) fn pack_started(number: u64, pid: i32) -> Vec<u8> {
-    encode(&PlainReply::Started(number, pid))
-}
-
-pub(crate) fn pack_not_started(number: u64, error: &StartError) -> Vec<u8> {
-    encode(&PlainReply::NotStarted(number, Cow::Borrowed(error)))
-}
-
-pub(crate) fn pack_ended(number: u64, end: &End) -> Vec<u8> {
-    encode(&PlainReply::Ended(number, Cow::Borrowed(end)))
-}
-
-pub(crate) fn pack_observed(question: u64, observation: Option<&Observation>) -> Vec<u8> {
-    encode(&PlainReply::Observed(question, observation.map(Cow::Borrowed)))
-}
-
-pub(crate) fn pack_accompanied(question: u64, company: Company) -> Vec<u8> {
-    encode(&PlainReply::Accompanied(question, company))
-}
-
-impl Reply {
-    /// Reads a message, as the server does.
-    pub(crate) fn read(message: &[u8], fds: Vec<OwnedFd>) -> Result<Reply, Malformed> {
-        Ok(match decode(message)? {
-            PlainReply::Started(number, pid) => Reply::Started { number, pid, fds },
-            PlainReply::NotStarted(number, error) => Reply::NotStarted {
-                number,
-                error: error.into_owned(),
-            },
-            PlainReply::Ended(number, end) => Reply::Ended {
-                number,
-                end: end.into_owned(),
-            },
-            PlainReply::Observed(question, observation) => Reply::Observed {
-                question,
-                observation: observation.map(|observation| Box::new(observation.into_owned())),
-            },
-            PlainReply::Accompanied(question, company) => Reply::Accompanied { question, company },
         })
     }
 }
@@ -291,10 +225,11 @@ mod tests {
     fn specimens() -> Vec<u8> {
         let program = program();
         let (launch, _) = pack_launch(1, &program, "sixteen-letters-").unwrap();
-        let failed = StartError::Failed(LaunchError {
+        let not_started = |error| encode(&Reply::NotStarted { number: 1, error });
+        let failed = LaunchError {
             stage: Stage::Exec,
             errno: 2,
-        });
+        };
         let late = LateStart {
             user: "u".to_owned(),
             timeout: Duration::from_secs(1),
@@ -334,18 +269,24 @@ mod tests {
         [
             launch.bytes,
             encode(&PlainRequest::LaunchFile(1)),
-            pack_signal(1, Signal::Terminate),
-            pack_signal(1, Signal::Kill),
-            pack_observe(1, 2),
-            pack_company(1, 2),
-            pack_started(1, 2),
-            pack_not_started(1, &failed),
-            pack_not_started(1, &StartError::Refused(Refusal("r".to_owned()))),
-            pack_not_started(1, &StartError::Late(late)),
-            pack_not_started(1, &StartError::Late(traced)),
-            pack_ended(1, &end),
-            pack_observed(1, Some(&observation)),
-            pack_accompanied(1, Company::Unknown),
+            encode(&PlainRequest::Signal(1, Signal::Terminate)),
+            encode(&PlainRequest::Signal(1, Signal::Kill)),
+            encode(&PlainRequest::Observe(1, 2)),
+            encode(&PlainRequest::Company(1, 2)),
+            encode(&Reply::Started { number: 1, pid: 2 }),
+            not_started(StartError::Failed(failed)),
+            not_started(StartError::Refused(Refusal("r".to_owned()))),
+            not_started(StartError::Late(late)),
+            not_started(StartError::Late(traced)),
+            encode(&Reply::Ended { number: 1, end }),
+            encode(&Reply::Observed {
+                question: 1,
+                observation: Some(Box::new(observation)),
+            }),
+            encode(&Reply::Accompanied {
+                question: 1,
+                company: Company::Unknown,
+            }),
         ]
         .concat()
     }

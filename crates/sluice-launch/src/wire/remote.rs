@@ -18,10 +18,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::end::pidfd::Signal;
 use crate::end::proc_state::Observation;
 use crate::end::session::{Company, company};
-use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::launch_error::Stage;
 use crate::start::outcome::{End, LAUNCHER_TIMEOUT, StartError};
 use crate::start::program::Program;
-use crate::wire::message::{self, Reply};
+use crate::wire::codec::{decode, encode};
+use crate::wire::message::{PlainRequest, Reply, pack_launch};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
 use crate::wire::program_wire::descriptors_of;
 use crate::wire::service::{Service, ServiceSettings};
@@ -180,7 +181,7 @@ impl RemoteLauncher {
     ) {
         let mut state = self.shared.lock();
         let number = state.next_number();
-        let (packed, fds) = match message::pack_launch(number, &program, mark) {
+        let (packed, fds) = match pack_launch(number, &program, mark) {
             Ok(packed) => packed,
             Err(error) => {
                 drop(state);
@@ -240,7 +241,7 @@ impl RemoteProcess {
     /// Has a signal sent to the process and its group, unless it has ended.
     pub fn signal(&self, signal: Signal) {
         if let Some(launcher) = &self.probe.launcher {
-            launcher.send(message::pack_signal(self.probe.number, signal));
+            launcher.send(encode(&PlainRequest::Signal(self.probe.number, signal)));
         }
     }
 
@@ -303,7 +304,7 @@ impl Probe {
         let Some(launcher) = &self.launcher else {
             return Observation::of(self.pid);
         };
-        match launcher.ask(|question| message::pack_observe(self.number, question)) {
+        match launcher.ask(|question| PlainRequest::Observe(self.number, question)) {
             Some(Answer::Observation(observation)) => observation.map(|observation| *observation),
             _ => None,
         }
@@ -315,7 +316,7 @@ impl Probe {
         let Some(launcher) = &self.launcher else {
             return company(self.pid);
         };
-        match launcher.ask(|question| message::pack_company(self.number, question)) {
+        match launcher.ask(|question| PlainRequest::Company(self.number, question)) {
             Some(Answer::Company(company)) => company,
             _ => Company::Unknown,
         }
@@ -428,7 +429,7 @@ impl Shared {
     }
 
     /// Asks the launcher, and waits for the answer.
-    fn ask(&self, question: impl FnOnce(u64) -> Vec<u8>) -> Option<Answer> {
+    fn ask(&self, question: impl FnOnce(u64) -> PlainRequest<'static>) -> Option<Answer> {
         let (sender, answer) = sync_channel(1);
         let number = {
             let mut state = self.lock();
@@ -436,7 +437,7 @@ impl Shared {
             state.questions.insert(number, sender);
             number
         };
-        self.send(question(number));
+        self.send(encode(&question(number)));
         let answer = answer.recv_timeout(ANSWER_TIMEOUT).ok();
         self.lock().questions.remove(&number);
         answer
@@ -505,17 +506,17 @@ impl Shared {
             };
             // Without the last one, the standard input, a script would take the end of the pipe for that of its request's body.
             let fds = arrived.fds.into_iter().filter(|_| !arrived.are_fds_missing).collect();
-            match Reply::read(&buffer[..arrived.bytes], fds) {
-                Ok(reply) => self.handle(reply),
+            match decode(&buffer[..arrived.bytes]) {
+                Ok(reply) => self.handle(reply, fds),
                 // It is of another version: as if it were gone.
                 Err(_) => return false,
             }
         }
     }
 
-    fn handle(self: &Arc<Shared>, reply: Reply) {
+    fn handle(self: &Arc<Shared>, reply: Reply, fds: Vec<OwnedFd>) {
         match reply {
-            Reply::Started { number, pid, fds } => self.on_started(number, pid, fds),
+            Reply::Started { number, pid } => self.on_started(number, pid, fds),
             Reply::NotStarted { number, error } => {
                 let entry = self.lock().processes.remove(&number);
                 if let Some(Entry::Starting(done)) = entry {
@@ -561,10 +562,7 @@ impl Shared {
                 requests: fds.next().zip(fds.next()),
             })),
             // There were no descriptors left in this process to receive them.
-            _ => done(Err(StartError::Failed(LaunchError {
-                stage: Stage::Channels,
-                errno: libc::EMFILE,
-            }))),
+            _ => done(Err(StartError::failed(Stage::Channels, libc::EMFILE))),
         }
     }
 

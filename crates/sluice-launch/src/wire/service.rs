@@ -30,15 +30,15 @@ use crate::foreign::user_threads::{Bounds, UserThreads};
 use crate::policy::code_variables::remove_code_variables;
 use crate::policy::run_as::{RunAs, UserPolicy};
 use crate::policy::share::Share;
-use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::launch_error::Stage;
 use crate::start::launcher::{CHECK_INTERVAL, Launcher, LauncherHealth, LauncherSettings, LostStart, Starter};
 use crate::start::outcome::{End, LateCause, LateStart, StartError};
 use crate::start::passed_files;
 use crate::start::program::Program;
 use crate::start::start_queue::Label;
 use crate::users::own_user::own_uid;
-use crate::wire::codec::Malformed;
-use crate::wire::message::{self, Request};
+use crate::wire::codec::{Malformed, encode};
+use crate::wire::message::{Reply, Request, number_of_launch};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
 use crate::wire::pending_starts::PendingStarts;
 use crate::wire::process_resources::Belongings;
@@ -239,13 +239,9 @@ impl Service {
 
     /// Refuses a start whose descriptors found no room in this process.
     fn refuse_without_fds(&self, message: &[u8]) -> Result<(), ServiceError> {
-        let number = message::number_of_launch(message)?;
-        let error = LaunchError {
-            stage: Stage::Channels,
-            errno: libc::EMFILE,
-        };
+        let number = number_of_launch(message)?;
         self.shared
-            .send(&message::pack_not_started(number, &StartError::Failed(error)), &[]);
+            .refuse(number, StartError::failed(Stage::Channels, libc::EMFILE));
         Ok(())
     }
 
@@ -254,12 +250,13 @@ impl Service {
             Request::Launch { number, program, mark } => self.launch(number, *program, mark)?,
             // One that has ended meanwhile needs no signal.
             Request::Signal { number, signal } => self.shared.signal(number, signal),
-            Request::Observe { number, question } => self.shared.answer(number, move |pid| {
-                let observation = pid.and_then(Observation::of);
-                message::pack_observed(question, observation.as_ref())
+            Request::Observe { number, question } => self.shared.answer(number, move |pid| Reply::Observed {
+                question,
+                observation: pid.and_then(Observation::of).map(Box::new),
             }),
-            Request::Company { number, question } => self.shared.answer(number, move |pid| {
-                message::pack_accompanied(question, pid.map_or(Company::Unknown, company))
+            Request::Company { number, question } => self.shared.answer(number, move |pid| Reply::Accompanied {
+                question,
+                company: pid.map_or(Company::Unknown, company),
             }),
         }
         Ok(())
@@ -273,12 +270,8 @@ impl Service {
         let pending = self.shared.pending.add(&program);
         if scripts.len() >= self.shared.scripts_max || pending.is_too_much() {
             drop(scripts);
-            let error = LaunchError {
-                stage: Stage::Clone,
-                errno: libc::EAGAIN,
-            };
             self.shared
-                .send(&message::pack_not_started(number, &StartError::Failed(error)), &[]);
+                .refuse(number, StartError::failed(Stage::Clone, libc::EAGAIN));
             return Ok(());
         }
         scripts.insert(number, Script::Starting);
@@ -305,11 +298,8 @@ struct StartJob {
 impl Drop for StartJob {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let error = LaunchError {
-                stage: Stage::Clone,
-                errno: libc::ECANCELED,
-            };
-            self.shared.report_not_started(self.number, &StartError::Failed(error));
+            let error = StartError::failed(Stage::Clone, libc::ECANCELED);
+            self.shared.report_not_started(self.number, error);
         }
     }
 }
@@ -345,13 +335,13 @@ impl Shared {
         });
         match started {
             Ok(started) => self.add(number, Belongings::of(started, uid, mark, began)),
-            Err(error) => self.report_not_started(number, &error),
+            Err(error) => self.report_not_started(number, error),
         }
     }
 
     /// A start has no place, or cannot be ended: its failure is reported by the link thread, and whatever its thread says later is ignored.
     fn lose(&self, lost: &LostStart) {
-        self.report_not_started(lost.label.number, &self.late(&lost.label.share, lost.why));
+        self.report_not_started(lost.label.number, self.late(&lost.label.share, lost.why));
     }
 
     fn late(&self, share: &Share, cause: LateCause) -> StartError {
@@ -363,11 +353,15 @@ impl Shared {
     }
 
     /// Reports a start that has failed, unless that was reported before.
-    fn report_not_started(&self, number: u64, error: &StartError) {
+    fn report_not_started(&self, number: u64, error: StartError) {
         if matches!(self.lock().get(&number), Some(Script::Starting)) {
             self.forget(number);
-            self.send(&message::pack_not_started(number, error), &[]);
+            self.refuse(number, error);
         }
+    }
+
+    fn refuse(&self, number: u64, error: StartError) {
+        self.send(&Reply::NotStarted { number, error }, &[]);
     }
 
     /// Reports a process, and watches it from then on, so that its end is reported after its start.
@@ -393,7 +387,7 @@ impl Shared {
             scripts.insert(number, Script::Running(belongings));
         }
         let fds: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
-        self.send(&message::pack_started(number, pid), &fds);
+        self.send(&Reply::Started { number, pid }, &fds);
         let once = EventFlags::IN | EventFlags::ONESHOT;
         if epoll::add(&self.epoll, pidfd, EventData::new_u64(number), once).is_err() {
             // Without memory for that a thread waits for it.
@@ -415,7 +409,7 @@ impl Shared {
             return;
         }
         let end = belongings.reap(Ok(()), &self.traced);
-        self.conclude(number, &end);
+        self.conclude(number, end);
         if belongings.is_slow_to_drop() {
             self.later(belongings.uid, move || drop(belongings));
         }
@@ -436,7 +430,7 @@ impl Shared {
             Some(end) => {
                 // Before its end is known: the next process may need the room.
                 drop(belongings);
-                self.conclude(number, &end);
+                self.conclude(number, end);
             }
             // The launcher's end is not delayed by that.
             None => self.forget(number),
@@ -447,11 +441,11 @@ impl Shared {
         let end = belongings.reap(left, &self.traced);
         // Before its end is known: the next process may need the room.
         drop(belongings);
-        self.conclude(number, &end);
+        self.conclude(number, end);
     }
 
-    fn conclude(&self, number: u64, end: &End) {
-        self.send(&message::pack_ended(number, end), &[]);
+    fn conclude(&self, number: u64, end: End) {
+        self.send(&Reply::Ended { number, end }, &[]);
         self.forget(number);
     }
 
@@ -462,7 +456,7 @@ impl Shared {
     }
 
     /// Answers a question about a process, which may take long.
-    fn answer(self: &Arc<Shared>, number: u64, answer: impl FnOnce(Option<i32>) -> Vec<u8> + Send + 'static) {
+    fn answer(self: &Arc<Shared>, number: u64, answer: impl FnOnce(Option<i32>) -> Reply + Send + 'static) {
         let (pid, uid) = match self.lock().get(&number) {
             Some(Script::Running(belongings)) => (Some(belongings.pid), belongings.uid),
             _ => return self.send(&answer(None), &[]),
@@ -486,9 +480,9 @@ impl Shared {
     }
 
     /// Sends a message. Waits while the server does not read.
-    fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) {
+    fn send(&self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
         // Fails if the server is gone, which the link thread notices.
-        let _ = send(self.socket.as_fd(), message, fds, Wait::Yes);
+        let _ = send(self.socket.as_fd(), &encode(reply), fds, Wait::Yes);
     }
 
     /// Takes a running process out of the table. Only its number stays there.
