@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid};
 
+use crate::end::families::families;
+use crate::end::orphan_user;
 use crate::end::pidfd::is_unreaped;
-use crate::end::{families, orphan_user};
 
 /// The list of the main thread's children, if this process is a subreaper.
 static CHILDREN: OnceLock<File> = OnceLock::new();
@@ -110,7 +111,7 @@ fn reap_listed(children: &File) -> io::Result<Orphans> {
     pids.retain(|pid| {
         let is_left = !is_reaped(*pid);
         if !is_left {
-            families::forget(*pid);
+            families().forget(*pid);
             orphan_user::forget(*pid);
         }
         is_left

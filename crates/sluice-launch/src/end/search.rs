@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use crate::end::families::families;
 use crate::end::pidfd;
 use crate::end::session::{Stat, all_processes, children, has_threads};
-use crate::end::{families, orphan_user, orphans, rlimit_mark, slow_reads};
+use crate::end::{orphan_user, orphans, rlimit_mark, slow_reads};
 use crate::users::own_user::own_uid;
 
 /// Processes that are opened in one search, each of which needs a descriptor until it is killed.
@@ -90,7 +91,7 @@ impl Pass {
             return Pass::of_all(family, known);
         };
         let mut unknown = orphans.pids;
-        families::retain_unknown(&mut unknown, family.session);
+        unknown.retain(|orphan| families().is_unknown(*orphan, family.session));
         let user = orphan_user::retain_own(&mut unknown, family.session);
         let mut pass = Pass {
             members: Vec::new(),
@@ -101,7 +102,7 @@ impl Pass {
         }
         let search = Arc::new(Search {
             family: family.clone(),
-            others: families::running(),
+            others: families().running(),
             known,
         });
         let left = visit_trees(&search, unknown, user.unwrap_or_else(own_uid), |orphan, tree| {
@@ -194,7 +195,7 @@ fn begin_visits(search: &Arc<Search>, orphans: Vec<i32>, user: u32) -> Receiver<
 /// An orphan took too long.
 fn give_up(orphan: i32, user: u32) {
     let Ok(pidfd) = pidfd::open(orphan) else { return };
-    orphans::note_unreaped(pidfd.as_fd(), || families::give_up(orphan));
+    orphans::note_unreaped(pidfd.as_fd(), || families().give_up(orphan));
     tracing::warn!(
         "process {orphan} of user {user}, or one below it, cannot be examined: another process holds the lock of its directory in /proc; it goes on if a script has left it behind"
     );
@@ -297,6 +298,6 @@ impl Search {
 impl Judgement {
     /// Remembers it, so that the orphan is not visited again at the end of each script.
     fn remember(&self, orphan: i32, since: Instant) {
-        orphans::note_unreaped(self.pidfd.as_fd(), || families::remember(orphan, self.leader, since));
+        orphans::note_unreaped(self.pidfd.as_fd(), || families().remember(orphan, self.leader, since));
     }
 }

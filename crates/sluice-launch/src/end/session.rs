@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::end::families::families;
 use crate::end::pidfd::{Signal, await_exit, kill, open};
 use crate::end::search::{Family, Member, Pass};
-use crate::end::{families, orphan_user, orphans};
+use crate::end::{orphan_user, orphans};
 
 /// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits
 /// for a disk.
@@ -175,7 +176,7 @@ const SEARCH_ALL_TIMEOUT: Duration = Duration::from_secs(1);
 fn started_by(leader: i32) -> impl Iterator<Item = i32> {
     let listed = orphans::list().ok().flatten();
     let mut orphans = listed.map_or_else(Vec::new, |orphans| orphans.pids);
-    families::retain_readable(&mut orphans);
+    orphans.retain(|orphan| !families().is_given_up(*orphan));
     orphan_user::retain_own(&mut orphans, leader);
     let mut unvisited: Vec<i32> = children(leader).into_iter().chain(orphans).collect();
     std::iter::from_fn(move || {

@@ -57,6 +57,14 @@ pub enum Stage {
 }
 
 impl LaunchError {
+    /// A step that failed by this error of the system.
+    pub(crate) fn of(stage: Stage, error: &io::Error) -> LaunchError {
+        LaunchError {
+            stage,
+            errno: error.raw_os_error().unwrap_or(libc::EOPNOTSUPP),
+        }
+    }
+
     /// Whether it is the script's fault (its file, its `#!` line, its directory), not that of the server or the
     /// machine.
     pub fn is_script_fault(&self) -> bool {

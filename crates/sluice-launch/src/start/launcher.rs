@@ -366,7 +366,7 @@ impl Starter {
         let arguments = program.arguments.iter().map(|argument| argument.as_ptr());
         let arguments: Vec<*const c_char> = arguments.chain([ptr::null()]).collect();
         let limits = program.limits.list();
-        let channels_failed = |error: io::Error| failed(Stage::Channels, &error);
+        let channels_failed = |error: io::Error| LaunchError::of(Stage::Channels, &error);
         let Channels { script, server } = Channels::open(
             program.stdin,
             program.mailbox,
@@ -427,13 +427,6 @@ impl Starter {
             cgroup: prepared.cgroup.filter(|_| !is_without_cgroup),
             temporary: prepared.temporary.map(|temporary| temporary.directory),
         })
-    }
-}
-
-fn failed(stage: Stage, error: &io::Error) -> LaunchError {
-    LaunchError {
-        stage,
-        errno: error.raw_os_error().unwrap_or(0),
     }
 }
 

@@ -64,17 +64,17 @@ impl Prepared {
         let uid = program.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
         let cgroup = match &means.cgroups {
             Some(cgroups) => match cgroups.take(&limits, uid) {
-                Err(error) if limits.is_any() => return Err(failed(Stage::Cgroup, &error)),
+                Err(error) if limits.is_any() => return Err(LaunchError::of(Stage::Cgroup, &error)),
                 // Its descendants are found without.
                 taken => taken.ok(),
             },
-            None if limits.is_any() => return Err(failed(Stage::Cgroup, &io::ErrorKind::Unsupported.into())),
+            None if limits.is_any() => return Err(LaunchError::of(Stage::Cgroup, &io::ErrorKind::Unsupported.into())),
             None => None,
         };
         let temporary = match confinement.filter(|confinement| confinement.has_private_tmp) {
             Some(confinement) => {
                 let made = Temporary::new(program, confinement, &means.temporary);
-                Some(made.map_err(|error| failed(Stage::PrivateTmp, &error))?)
+                Some(made.map_err(|error| LaunchError::of(Stage::PrivateTmp, &error))?)
             }
             None => None,
         };
@@ -200,11 +200,4 @@ fn targets(confinement: &Confinement) -> io::Result<Vec<CString>> {
 
 fn c_string(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-fn failed(stage: Stage, error: &io::Error) -> LaunchError {
-    LaunchError {
-        stage,
-        errno: error.raw_os_error().unwrap_or(libc::EOPNOTSUPP),
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::temporary::TemporaryDirectory;
-use crate::end::families;
+use crate::end::families::families;
 use crate::end::pidfd::{Exit, Signal, Usage, await_exit, kill, kill_group, reap_with_usage};
 use crate::end::session::Survivors;
 use crate::start::outcome::End;
@@ -34,7 +34,7 @@ impl Belongings {
     /// `RemoteStarted`.
     pub(crate) fn of(started: Started, uid: u32, mark: &str, began: Instant) -> (Belongings, Vec<OwnedFd>) {
         let mark = Arc::from(mark);
-        families::begin(started.pid, &mark, began);
+        families().begin(started.pid, &mark, began);
         let (cgiplusin, stdin) = started.read_ends;
         let mut ends = vec![started.mailbox, started.stderr, started.cgiplusin, cgiplusin];
         ends.extend(started.stdin.into_iter().chain(stdin));
@@ -89,7 +89,7 @@ impl Belongings {
     /// Reaps the process, which has exited. `left` is what remains of what it has started. If another process traces it (ptrace(2)), and has not waited for it,
     /// it goes to `traced`; its end is then reported as one that is not known.
     pub(crate) fn reap(&self, left: Result<(), Survivors>, traced: &Traced) -> End {
-        families::end(self.pid);
+        families().end(self.pid);
         let (exit, usage, unreaped) = match reap_with_usage(self.pidfd.as_fd()) {
             Ok(Some((exit, usage))) => (exit, usage, None),
             Ok(None) => (Exit::Code(255), Usage::default(), traced.keep(self)),
