@@ -8,7 +8,6 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{Error as _, SeqAccess, Visitor};
 
-/// Strings of a list, at most.
 pub(crate) const STRINGS_MAX: usize = 1 << 16;
 
 /// Reads a list of strings, and stops at [`STRINGS_MAX`], before there is memory for more.

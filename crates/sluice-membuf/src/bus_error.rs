@@ -30,7 +30,6 @@ struct Entry {
     start: AtomicUsize,
     /// First address beyond it; 0 if the entry is free, or not complete.
     end: AtomicUsize,
-    /// PROT_ bits of mmap(2).
     protection: AtomicI32,
     next: AtomicPtr<Entry>,
 }
@@ -53,7 +52,6 @@ impl Entry {
 
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
-/// The state of the signal handler.
 struct Handler {
     /// The address of a page of zeros, in a shared mapping.
     page: usize,
@@ -87,7 +85,6 @@ impl Drop for Registration {
     }
 }
 
-/// The entries; the last first.
 fn entries() -> impl Iterator<Item = &'static Entry> {
     // SAFETY: the pointers come from `Box::leak`, so the entries exist for ever, and are only changed through atomics.
     let next = |pointer: &AtomicPtr<Entry>| unsafe { pointer.load(Ordering::Acquire).as_ref() };

@@ -157,7 +157,6 @@ impl WriteCursor {
         (self.head + (self.capacity / 4).max(1)).saturating_sub(self.capacity)
     }
 
-    /// Moves head over `bytes` written bytes and returns it.
     pub(crate) fn advance(&mut self, bytes: u64) -> u64 {
         self.head += bytes;
         self.head

@@ -84,7 +84,6 @@ impl WritableData {
     }
 }
 
-/// The control page, readable and writable.
 #[derive(Debug)]
 pub(crate) struct Control(Mapping);
 
@@ -112,7 +111,6 @@ impl Deref for Control {
     }
 }
 
-/// A mapping of pages of a memfd.
 #[derive(Debug)]
 struct Mapping {
     address: NonNull<u8>,

@@ -37,9 +37,7 @@ pub(crate) struct MemFile {
     fd: OwnedFd,
     size: FileSize,
     allocated_bytes: u64,
-    /// The drop releases the memory of the area as well.
     is_area_released: bool,
-    /// The drop releases no memory.
     is_memory_kept: bool,
     /// The allocated bytes, in the budget of all memory buffers.
     reservation: Reservation,
@@ -69,12 +67,10 @@ impl MemFile {
         self.size.buffer_bytes
     }
 
-    /// The budget of all memory buffers.
     pub(crate) fn budget(&self) -> &Budget {
         self.reservation.budget()
     }
 
-    /// Reserves `bytes` more for the next allocation.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), OverBudget> {
         self.reservation.grow(bytes)
     }

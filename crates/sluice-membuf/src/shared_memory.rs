@@ -15,7 +15,6 @@ use crate::output_regions::OutputRegions;
 /// Releases memory on a thread that may wait, by dropping it there.
 pub type Release = Arc<dyn Fn(Garbage) + Send + Sync>;
 
-/// The memfd and its mappings.
 pub(crate) struct SharedMemory {
     /// `None` only while it is dropped.
     parts: Option<Parts>,

@@ -45,7 +45,6 @@ pub(crate) struct Certificates {
     look: Option<Look>,
 }
 
-/// A check of the files that a thread is making.
 struct Look {
     answer: Answer<Vec<Stamp>>,
     /// When it is given up.
@@ -130,7 +129,6 @@ impl Look {
     }
 }
 
-/// The files of authorities of client certificates.
 fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
     std::iter::once(&authorities.certificates).chain(&authorities.revocation_lists)
 }

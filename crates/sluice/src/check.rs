@@ -74,7 +74,6 @@ fn lines(mistakes: &[Mistake]) -> String {
     lines.join("\n")
 }
 
-/// Reads the configuration, and looks for all that is wrong with it.
 fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
     let settings = sluice_config::load(file).map_err(|errors| errors.mistakes)?;
     let whole = |message: String| Mistake::of_nothing(message);

@@ -15,7 +15,6 @@ use sluice_settings::Settings;
 /// Entries of the directory that are read; a larger one is not a directory in which somebody works by hand.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Names in the warning.
 const NAMES_MAX: usize = 5;
 
 /// Bytes of a PEM file that are searched for a key. Keys come first or after a chain of certificates of some KiB.
@@ -74,7 +73,6 @@ pub(crate) fn warning(directory: &Path, own_log: Option<&Path>) -> Option<String
     ))
 }
 
-/// The names of the files at the top of a directory that are probably private.
 fn private_names(directory: &Path, own_log: Option<&Path>) -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(directory)?.take(ENTRIES_MAX).flatten();
     let files = entries

@@ -17,7 +17,6 @@ use tokio::sync::mpsc;
 
 use crate::arguments;
 
-/// The signals that are for the server.
 const PASSED_ON: [Signal; 5] = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1, Signal::USR2];
 
 /// The exit status of a program that a signal has ended is this plus the number of the signal, as in shells.

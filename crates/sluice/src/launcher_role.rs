@@ -20,7 +20,6 @@ use crate::link::message::{FromLauncher, ToLauncher};
 /// The name of a launcher in the process table, by which the program knows its role.
 pub(crate) const LAUNCHER_NAME: &str = "sluice: launcher";
 
-/// Runs a launcher until its server process, or the supervisor, is gone.
 pub(crate) fn run() -> Result<ExitCode, String> {
     // A service manager sends SIGTERM to every process of a service. The supervisor has the server process end first.
     let _ignored = IgnoredSignals::ignore();
@@ -90,7 +89,6 @@ async fn answer(channel: &Channel, message: FromLauncher) {
     }
 }
 
-/// Obeys the supervisor until its end, or until it has the launcher end.
 async fn obey(channel: &mut Channel, users: &CurrentUsers, open_files_max: Option<u64>, health: &LauncherHealth) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {

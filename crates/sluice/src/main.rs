@@ -41,7 +41,6 @@ use crate::supervisor::Passed;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// This program, for the commands to a running server.
 const CALLER: Caller = Caller {
     print,
     named_socket: sluice_config::control_socket,
@@ -178,7 +177,6 @@ fn exit_code(is_done: bool) -> ExitCode {
     }
 }
 
-/// Gives a command to a running server.
 fn ask(command: &Order, options: &CommandOptions) -> Result<ExitCode, String> {
     client::run(command, options, CALLER).map(exit_code)
 }

@@ -12,7 +12,6 @@ use sluice_tools::rate::{Exercising, Program};
 
 use crate::arguments::{Arguments, Command};
 
-/// This program.
 pub(crate) struct ThisProgram;
 
 impl Program for ThisProgram {

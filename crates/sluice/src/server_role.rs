@@ -142,7 +142,6 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// Serves until a signal or a command ends it.
     async fn serve(mut self, mut signals: Signals, mut control: Option<Control>) -> Result<(), String> {
         let mut of_pages = self.server.take_commands();
         self.server.set_rating_file(place::rating_file());
@@ -259,7 +258,6 @@ impl<'a> Role<'a> {
         None
     }
 
-    /// Obeys the supervisor.
     async fn obey(&mut self, message: supervised::Message) -> Option<End> {
         let supervised::Message { message, fds } = message;
         match message {
@@ -325,7 +323,6 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// Goes on with another launcher.
     fn use_launcher(&self, mut fds: Vec<OwnedFd>) {
         match fds.pop() {
             Some(socket) => self.server.launcher().connect(socket),

@@ -91,7 +91,6 @@ const fn filter() -> [libc::sock_filter; INSTRUCTIONS] {
     filter
 }
 
-/// The instructions that a jump leaves out.
 #[expect(clippy::cast_possible_truncation, reason = "the filter has some 30 instructions")]
 const fn distance(from: usize, to: usize) -> u8 {
     (to - from - 1) as u8

@@ -90,7 +90,6 @@ pub struct ScriptCgroup {
 struct Leaf {
     /// The outer one, which has the limits.
     path: PathBuf,
-    /// The user of its processes.
     uid: u32,
     /// The inner one.
     directory: OwnedFd,
@@ -287,7 +286,6 @@ impl ScriptCgroup {
 }
 
 impl Drop for ScriptCgroup {
-    /// Keeps it for another process, or removes it.
     fn drop(&mut self) {
         let Some(leaf) = self.leaf.take() else { return };
         let kept = match *self.is_reusable.get_mut() {
@@ -324,7 +322,6 @@ impl Leaf {
         Ok(())
     }
 
-    /// Waits until `cgroup.events` changes, no longer than for a round.
     fn await_change(&self) {
         let round = Timespec::try_from(ROUND).ok();
         let _ = poll(&mut [PollFd::new(&self.events, PollFlags::PRI)], round.as_ref());
@@ -450,7 +447,6 @@ fn missing(path: &Path, controller: &str) -> Option<NoCgroups> {
     )))
 }
 
-/// Whether a file of a cgroup lists a controller.
 fn lists(path: &Path, file: &str, controller: &str) -> bool {
     let text = fs::read_to_string(path.join(file)).unwrap_or_default();
     text.split_whitespace().any(|name| name == controller)
@@ -519,7 +515,6 @@ fn is_used_by_version_1(controller: &str) -> bool {
     })
 }
 
-/// The cgroup of this process in the file system.
 fn own_cgroup() -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;

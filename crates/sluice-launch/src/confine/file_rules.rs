@@ -31,11 +31,9 @@ const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
 
-/// The rights of a path for reading.
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 /// The rights of a path for writing: files that were written there cannot be executed.
 const WRITE: u64 = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | CHANGE_DIRECTORY | REFER;
-/// The rights of a device.
 const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEVICE;
 /// The rights that a rule for a file, not a directory, may have.
 const OF_FILES: u64 = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE;
@@ -198,7 +196,6 @@ impl PreparedRules<'_> {
         c_int::try_from(ruleset).map_err(|_| libc::EBADF)
     }
 
-    /// Adds the rule of one path.
     fn add(&self, ruleset: c_long, path: &CStr, rights: u64) -> Result<(), i32> {
         const FLAGS: c_int = libc::O_PATH | libc::O_CLOEXEC;
         // SAFETY: the path is NUL-terminated.

@@ -57,7 +57,6 @@ impl ProcessLimits {
         }
     }
 
-    /// The limits that are set, ready for the child.
     pub(crate) fn list(&self) -> Vec<Limit> {
         [
             (libc::RLIMIT_AS, self.memory_bytes_max),

@@ -17,7 +17,6 @@ use crate::users::own_user::own_uid;
 /// Names that are tried before the directory is given up: others may have taken them.
 const ATTEMPTS: u32 = 100;
 
-/// A directory of this process.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
     pub(crate) path: PathBuf,
@@ -84,7 +83,6 @@ fn try_lock(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Whether the path still leads to the file.
 fn is_same(file: &File, path: &Path) -> bool {
     let identity = |about: fs::Metadata| (about.dev(), about.ino());
     match (file.metadata(), fs::symlink_metadata(path)) {

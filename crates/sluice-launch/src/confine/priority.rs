@@ -5,7 +5,6 @@ use libc::c_int;
 use crate::confine::confinement::IoPriority;
 use crate::syscall::checked;
 
-/// The largest nice value.
 const NICE_MAX: c_int = 19;
 
 /// The priorities to set, in the numbers of the system calls.

@@ -66,7 +66,6 @@ pub fn withhold_privileges_from_programs() -> io::Result<()> {
         .map_err(io::Error::from_raw_os_error)
 }
 
-/// Whether the bounding set of this thread has any capability.
 pub(crate) fn has_bounding_set() -> bool {
     const UNUSED: libc::c_ulong = 0;
     // SAFETY: takes numbers only.

@@ -6,9 +6,7 @@
 use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::confinement::{Confinement, IoPriority};
 use crate::confine::limits::ProcessLimits;
-
-/// The usual umask of a script.
-const UMASK: u32 = 0o022;
+use crate::start::child::UMASK;
 
 impl ProcessLimits {
     /// The first limit that is weaker than this one of a route.

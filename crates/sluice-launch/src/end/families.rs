@@ -11,7 +11,6 @@ use std::time::Instant;
 /// The state, which `orphans` also changes when it reaps one.
 static FAMILIES: LazyLock<Mutex<Families>> = LazyLock::new(Mutex::default);
 
-/// Scripts and verdicts.
 #[derive(Default)]
 pub(crate) struct Families {
     /// The marks of the scripts that run, by the number of the leader.
@@ -34,7 +33,6 @@ struct Verdict {
     is_given_up: bool,
 }
 
-/// The state of this process.
 pub(crate) fn families() -> MutexGuard<'static, Families> {
     FAMILIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -59,7 +57,6 @@ impl Families {
         }
     }
 
-    /// The scripts that run, by leader and mark.
     pub(crate) fn running(&self) -> Vec<(i32, Arc<str>)> {
         let running = self.running.iter();
         running.map(|(leader, mark)| (*leader, Arc::clone(mark))).collect()

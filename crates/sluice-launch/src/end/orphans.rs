@@ -31,10 +31,8 @@ static REAPING: Mutex<()> = Mutex::new(());
 /// How long the end of all orphans may take: SIGKILL takes effect at once, except for one that waits for a disk.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between two lists.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Bytes of the list that are read at a time.
 const LIST_BYTES: usize = 4096;
 
 /// Makes the orphans of scripts children of the calling process, which must have none yet.

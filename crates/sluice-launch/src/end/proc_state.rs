@@ -7,10 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use serde::{Deserialize, Serialize};
 
-/// Children that are named.
 const CHILDREN_MAX: usize = 3;
 
-/// Bytes of each text, at most.
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// The state of a process at one moment. Texts that the kernel does not provide are empty.

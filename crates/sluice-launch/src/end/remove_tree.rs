@@ -51,9 +51,7 @@ pub(crate) fn remove(path: &Path, timeout: Duration) -> io::Result<()> {
 
 struct Removal {
     deadline: Instant,
-    /// Directories that were moved to the top.
     moved: u64,
-    /// Names that are gone.
     removed: u64,
     /// Why something could not be removed, at first.
     failure: Option<io::Error>,

@@ -192,7 +192,6 @@ fn begin_visits(search: &Arc<Search>, orphans: Vec<i32>, user: u32) -> Receiver<
     trees
 }
 
-/// An orphan took too long.
 fn give_up(orphan: i32, user: u32) {
     let Ok(pidfd) = pidfd::open(orphan) else { return };
     orphans::note_unreaped(pidfd.as_fd(), || families().give_up(orphan));
@@ -201,7 +200,6 @@ fn give_up(orphan: i32, user: u32) {
     );
 }
 
-/// A search in progress.
 struct Search {
     family: Family,
     /// The other scripts that run.
@@ -238,7 +236,6 @@ struct Judgement {
     leader: Option<i32>,
 }
 
-/// The owner of a process.
 enum Owner {
     /// The script that the search is for.
     Family,

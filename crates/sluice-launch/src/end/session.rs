@@ -169,7 +169,6 @@ pub fn company(leader: i32) -> Company {
 /// Held while all processes are searched.
 static SEARCHING: Mutex<()> = Mutex::new(());
 
-/// The time after which a search of all processes is given up.
 const SEARCH_ALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The processes below a script process, and the orphans of all scripts with those below them.
@@ -186,7 +185,6 @@ fn started_by(leader: i32) -> impl Iterator<Item = i32> {
     })
 }
 
-/// Searches every process.
 fn search_all(leader: i32, output: &Path, timeout: Duration) -> Company {
     let deadline = Instant::now() + timeout;
     // A launcher in the server holds the other end of the output, if it is a socket.
@@ -251,7 +249,6 @@ pub(super) fn all_processes() -> Vec<i32> {
         .collect()
 }
 
-/// Waits until all have exited, no longer than this.
 fn wait_for_exits(pidfds: &[OwnedFd], timeout: Duration) {
     let until = Instant::now() + timeout;
     for pidfd in pidfds {

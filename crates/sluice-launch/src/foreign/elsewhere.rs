@@ -43,13 +43,10 @@ const LOCAL_LOOKUPS: Bounds = Bounds {
 /// The number of a user that is not known.
 pub const UNKNOWN_USER: u32 = u32::MAX;
 
-/// The threads of this process that close descriptors.
 static CLOSING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(CLOSINGS));
 
-/// The threads that look up and read files.
 static LOOKING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOOKUPS));
 
-/// The threads that look up files in directories of local file systems.
 static LOOKING_LOCALLY: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOCAL_LOOKUPS));
 
 /// A number for those who can keep a lookup from being answered, and the threads for it.

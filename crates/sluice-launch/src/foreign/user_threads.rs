@@ -12,16 +12,12 @@ use std::time::Duration;
 /// How long a thread waits for another operation.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Bytes of a thread's stack.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Something to be done.
 pub(crate) type Operation = Box<dyn FnOnce() + Send>;
 
-/// The bounds of some threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The name of each thread.
     pub(crate) name: &'static str,
     /// Operations of one share at once.
     pub(crate) at_once: usize,
@@ -124,12 +120,10 @@ impl UserThreads {
         self.0.see_to_threads(self.0.lock());
     }
 
-    /// Whether any operation runs.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.lock().shares.values().any(|held| held.running > 0)
     }
 
-    /// The operations of a share that run or wait.
     #[cfg(test)]
     pub(crate) fn held(&self, share: u64) -> usize {
         let state = self.0.lock();
@@ -173,7 +167,6 @@ impl Shared {
         started.is_ok()
     }
 
-    /// The work of a thread.
     fn work(&self) {
         while let Some((share, operation)) = self.next() {
             // The message of a panic is in the log. The thread goes on, and its share has it again.

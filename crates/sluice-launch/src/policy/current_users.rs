@@ -14,7 +14,6 @@ use crate::policy::user_policy::ScriptUsers;
 /// How long programs of a configuration start after it was replaced.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// Earlier configurations that are kept.
 const EARLIER_MAX: usize = 8;
 
 /// A policy that can be replaced, when the configuration is loaded again.

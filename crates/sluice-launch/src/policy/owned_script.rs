@@ -17,7 +17,6 @@ use crate::policy::user_policy::{FailedCheck, Where};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerAndMode {
     pub(crate) uid: u32,
-    /// The permission bits.
     pub(crate) mode: u32,
 }
 
@@ -88,7 +87,6 @@ fn permitted<'a>(script: &'a CStr, directories: &'a [CString]) -> Option<(&'a CS
         .max_by_key(|(directory, _)| directory.to_bytes().len())
 }
 
-/// The rest of a path below a directory.
 fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     let directory = directory.strip_suffix(b"/").unwrap_or(directory);
     path.strip_prefix(directory)?.strip_prefix(b"/")

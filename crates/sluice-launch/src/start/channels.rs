@@ -29,7 +29,6 @@ use crate::users::credentials::Credentials;
 /// than the buffer less 32.
 const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 
-/// The mode of a file for its owner alone.
 const PRIVATE: FileMode = FileMode::from_raw_mode(0o600);
 
 /// The mode of a pipe that the server opens again by its own descriptor, to take out what the script has not read: its user is neither root nor the
@@ -37,7 +36,6 @@ const PRIVATE: FileMode = FileMode::from_raw_mode(0o600);
 /// user reaches it.
 const BOTH_SIDES: FileMode = FileMode::from_raw_mode(0o666);
 
-/// Both sides of the channels of one script process.
 #[derive(Debug)]
 pub(crate) struct Channels {
     pub(crate) script: ScriptEnds,
@@ -64,7 +62,6 @@ pub(crate) enum ScriptEnd {
     Foreign(OwnedFd),
 }
 
-/// The server's ends.
 #[derive(Debug)]
 pub(crate) struct ServerEnds {
     pub(crate) stdin: Option<OwnedFd>,

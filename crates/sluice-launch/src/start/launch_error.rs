@@ -87,7 +87,6 @@ impl LaunchError {
 }
 
 impl fmt::Display for LaunchError {
-    /// Formats the step that failed, and either advice for known causes or the system's own text.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: ", self.stage)?;
         match advice(self.stage, self.errno) {

@@ -75,7 +75,6 @@ pub struct Launcher {
     means: Arc<Means>,
 }
 
-/// The state that a launcher shares with its threads.
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -243,7 +242,6 @@ impl Launcher {
         self.shared.lock().queue.hurry();
     }
 
-    /// Says later whether it goes on.
     pub(crate) fn health(&self) -> LauncherHealth {
         LauncherHealth(Arc::clone(&self.shared))
     }
@@ -357,7 +355,6 @@ impl Starter {
         })
     }
 
-    /// Starts one program; returns when it runs or has failed to start.
     pub(crate) fn start(&mut self, program: Program) -> Result<Started, LaunchError> {
         let prepared = Prepared::new(&program, &self.means)?;
         let home = owner_variables(&program);

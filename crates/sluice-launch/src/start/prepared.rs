@@ -49,7 +49,6 @@ pub(crate) struct Temporary {
     pub(crate) variable: Vec<u8>,
 }
 
-/// Lists of pointers into a [`Prepared`].
 #[derive(Debug, Default)]
 pub(crate) struct Pointers<'a> {
     targets: Vec<&'a CStr>,
@@ -145,7 +144,6 @@ impl Prepared {
             .is_some_and(|confinement| confinement.is_offline)
     }
 
-    /// The rules for files, if there are any.
     pub(crate) fn file_rules<'a>(
         &'a self,
         pointers: &'a Pointers<'_>,
@@ -190,7 +188,6 @@ impl Temporary {
     }
 }
 
-/// Where the directory is mounted.
 fn targets(confinement: &Confinement) -> io::Result<Vec<CString>> {
     let root = confinement.chroot.as_deref().unwrap_or(c"/");
     let root = Path::new(OsStr::from_bytes(root.to_bytes()));

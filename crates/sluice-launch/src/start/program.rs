@@ -44,7 +44,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// The part of it that a policy judges.
     pub(crate) fn wished(&self) -> WishedProgram<'_> {
         WishedProgram {
             run_as: &self.run_as,

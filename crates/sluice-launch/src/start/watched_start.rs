@@ -14,7 +14,6 @@ use crate::end::pidfd::{Signal, kill};
 /// A clone that fails returns at once, and its descriptor is closed again. One that has lasted for so long has its child.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// No descriptor.
 const NONE: i32 = -1;
 
 /// The start in progress of one launcher thread.
@@ -57,7 +56,6 @@ impl WatchedStart {
         };
     }
 
-    /// The place for the pidfd of the child.
     pub(crate) fn pidfd(&self) -> &AtomicI32 {
         &self.pidfd
     }

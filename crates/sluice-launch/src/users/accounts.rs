@@ -8,7 +8,6 @@ use std::ptr;
 
 use libc::c_char;
 
-/// Bytes of the largest entry that is read.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Groups of one user that are read; the kernel allows no more (NGROUPS_MAX).

@@ -12,19 +12,15 @@ use rustix::net::{
 use crate::foreign;
 use crate::foreign::elsewhere::UNKNOWN_USER;
 
-/// Descriptors with one message.
 pub(crate) const FDS_MAX: usize = 8;
 
 /// Bytes of a message. Larger programs are passed in a memory file.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// A message that has arrived.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    /// The length in the buffer.
     pub(crate) bytes: usize,
     pub(crate) fds: Vec<OwnedFd>,
-    /// Descriptors are missing: this process has no room for more.
     pub(crate) are_fds_missing: bool,
 }
 
@@ -37,7 +33,6 @@ pub fn launcher_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Whether a call waits for the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Yes,

@@ -19,7 +19,6 @@ use crate::wire::traced::Traced;
 pub(crate) struct Belongings {
     /// The number of the process, and that of its session and group.
     pub(crate) pid: i32,
-    /// The number of its user.
     pub(crate) uid: u32,
     pub(crate) pidfd: Arc<OwnedFd>,
     /// Has all its descendants that have not left it, if there are cgroups.

@@ -52,7 +52,6 @@ pub(crate) struct PlainProgram<'a> {
     confinement: Option<Cow<'a, Confinement>>,
 }
 
-/// A standard input without its file.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum PlainStdin {
     Null,
@@ -60,7 +59,6 @@ enum PlainStdin {
     File,
 }
 
-/// The kind of a mailbox.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum PlainMailbox {
     Stream,
@@ -212,7 +210,6 @@ pub(crate) fn store(program: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The content of a memory file with a program.
 pub(crate) fn load(file: OwnedFd) -> Result<Vec<u8>, Malformed> {
     const REFUSED: Malformed = Malformed("the memory file");
     // It fails for every other kind of file, of which reading could block.

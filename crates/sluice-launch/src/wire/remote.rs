@@ -60,7 +60,6 @@ pub struct RemoteStarted {
 pub struct RemoteLauncher {
     shared: Arc<Shared>,
     reader: Option<JoinHandle<()>>,
-    /// The launcher, if it is in this process.
     local: Option<JoinHandle<()>>,
 }
 
@@ -95,7 +94,6 @@ struct State {
     queue: VecDeque<Queued>,
     processes: HashMap<u64, Entry>,
     questions: HashMap<u64, SyncSender<Answer>>,
-    /// The last number that was given.
     number: u64,
     is_closed: bool,
 }
@@ -428,7 +426,6 @@ impl Shared {
         self.wake();
     }
 
-    /// Asks the launcher, and waits for the answer.
     fn ask(&self, question: impl FnOnce(u64) -> PlainRequest<'static>) -> Option<Answer> {
         let (sender, answer) = sync_channel(1);
         let number = {
@@ -443,7 +440,6 @@ impl Shared {
         answer
     }
 
-    /// The reader: handles what the launcher says until the end.
     fn read(self: &Arc<Shared>) {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         while let Some((socket, awaited)) = self.turn() {

@@ -100,22 +100,16 @@ struct Shared {
     server_uid: u32,
     scripts_max: usize,
     start_timeout: Duration,
-    /// The starts that wait or are in progress.
     pending: Arc<PendingStarts>,
     scripts: Mutex<HashMap<u64, Script>>,
-    /// A script process has gone.
     gone: Condvar,
-    /// The threads for ends that take longer, and for questions.
     ends: UserThreads,
-    /// Processes that have exited and cannot be reaped yet.
     traced: Traced,
-    /// Questions that are being answered.
     questions: AtomicUsize,
     /// The server is gone: nothing is started any more.
     is_closing: AtomicBool,
 }
 
-/// A script process, by its number.
 enum Script {
     Starting,
     Running(Belongings),

@@ -12,7 +12,6 @@ use crate::wire::process_resources::Belongings;
 /// The processes of one user; with so many, no other one is started.
 const OF_USER_MAX: usize = 8;
 
-/// The processes of one launcher.
 #[derive(Debug, Default)]
 pub(crate) struct Traced(Mutex<Vec<Zombie>>);
 

@@ -83,7 +83,6 @@ impl Control {
         })
     }
 
-    /// The next command.
     pub(crate) async fn next(control: Option<&mut Control>) -> CommandRequest {
         if let Some(control) = control
             && let Some(request) = control.requests.recv().await
@@ -155,14 +154,12 @@ fn bind(path: &Path) -> Result<BoundControl, String> {
     })
 }
 
-/// The parts of the server that a connection uses.
 #[derive(Clone)]
 struct Server {
     requests: mpsc::Sender<CommandRequest>,
     hub: Arc<Hub>,
 }
 
-/// The server's end of a connection.
 struct Connection {
     reader: BufReader<tokio::io::Take<PeerReader>>,
     writer: OwnedWriteHalf,
@@ -210,7 +207,6 @@ async fn accept(listener: UnixListener, server: Server) {
     }
 }
 
-/// Reads one command, and writes its answer.
 async fn answer_peer(
     stream: UnixStream,
     mut room: oneshot::Receiver<Infallible>,
@@ -282,7 +278,6 @@ fn is_watch(line: &str) -> bool {
     serde_json::from_str::<Named>(line).is_ok_and(|named| named.command == "watch")
 }
 
-/// Begins a watch, and writes its events until it ends.
 async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -> io::Result<()> {
     let Watching::Watch { format, spec } = watching;
     let watcher = match connection.peer.pid() {

@@ -24,7 +24,6 @@ macro_rules! embed {
     };
 }
 
-/// The page and the scripts.
 const TEXTS: [(&str, &str); 10] = embed!(
     "index.html",
     "functions.sh",
@@ -38,10 +37,8 @@ const TEXTS: [(&str, &str); 10] = embed!(
     "xfer_v4.sh"
 );
 
-/// A line of the files.
 const LINE: &[u8; 80] = b"The quick brown fox jumps over the lazy dog. 0123456789 ABCDEFGHIJKLMNOPQRSTUVW\n";
 
-/// Makes the directory of the exercise.
 pub(crate) fn write(directory: &Path) -> io::Result<()> {
     fs::create_dir(directory)?;
     let content: Vec<u8> = LINE.iter().copied().cycle().take(largest()).collect();
@@ -54,7 +51,6 @@ pub(crate) fn write(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The length of the largest file.
 fn largest() -> usize {
     FILES.iter().map(|(_, bytes)| *bytes).max().unwrap_or_default()
 }

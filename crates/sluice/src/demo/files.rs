@@ -2,7 +2,6 @@
 //!
 //! A test compares the list with the directories.
 
-/// A script.
 pub(crate) struct Script {
     pub name: &'static str,
     pub text: &'static str,
@@ -10,7 +9,6 @@ pub(crate) struct Script {
     pub interpreter: &'static str,
 }
 
-/// A program in C.
 pub(crate) struct Program {
     /// The name on the demo's pages.
     pub name: &'static str,
@@ -52,7 +50,6 @@ macro_rules! program {
 /// The index page, before it is completed.
 pub(crate) const INDEX: &str = include_str!("../../../../examples/htdocs/index.html");
 
-/// The other files of the site.
 pub(crate) const PAGES: [(&str, &str); 2] = [
     ("icon.svg", include_str!("../../../../examples/htdocs/icon.svg")),
     ("style.css", include_str!("../../../../examples/htdocs/style.css")),
@@ -89,7 +86,6 @@ pub(crate) const ENGINE_SCRIPTS: [Script; 7] = [
     engine_script!("php", "hello.php"),
 ];
 
-/// The programs of the site.
 pub(crate) const PROGRAMS: [Program; 4] = [
     program!("cgipluscallout", "cgipluscallout"),
     program!("cgiplustest", "cgiplustest"),

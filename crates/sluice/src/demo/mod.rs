@@ -30,7 +30,6 @@ use crate::rte_directory;
 use files::{ENGINE_SCRIPTS, PAGES, PROGRAMS, SCRIPTS};
 use page::Missing;
 
-/// The origin of the site, for messages.
 const ORIGIN: &str = "the demo";
 
 /// The unpacked site; its directory is removed when this is dropped.

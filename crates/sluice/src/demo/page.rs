@@ -10,11 +10,8 @@ use super::files::{ENGINE_SCRIPTS, PROGRAMS, SCRIPTS};
 /// The reason why a script of the demo cannot run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The C program has not been built.
     Build,
-    /// The interpreter is not in PATH.
     Interpreter(&'static str),
-    /// The engine, or the interpreter that it needs, is not there.
     Engine(&'static str),
 }
 

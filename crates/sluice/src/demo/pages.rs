@@ -11,13 +11,11 @@ use sluice_settings::{
 
 use super::files::MIXED;
 
-/// The paths of the route.
 const PATH: &str = "/pages/*";
 
 /// The paths that are tried if a file does not exist.
 const CANDIDATES: [&str; 2] = ["/pages/$1.html", "/pages/index.sh"];
 
-/// Writes the files.
 pub(super) fn write(directory: &Path) -> io::Result<()> {
     fs::create_dir(directory)?;
     for (name, text) in MIXED {
@@ -26,7 +24,6 @@ pub(super) fn write(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The route of the directory; `origin` is its place for messages.
 pub(super) fn route(directory: &Path, origin: &str) -> RouteSettings {
     let mut script = ScriptSettings::cgi(ScriptSource::Directory(directory.to_owned()));
     script.interpreters.insert(".sh".into(), "/bin/sh".into());

@@ -18,7 +18,6 @@ use sluice_launch::{ForeignDescriptors, UNKNOWN_USER, receive, refuse_descriptor
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// Bytes of a message in one record.
 const RECORD_BYTES: usize = 32 << 10;
 
 /// Descriptors with one record; the kernel allows 253.
@@ -33,7 +32,6 @@ const PLAN_BYTES_MAX: usize = 256 << 20;
 const MORE: u8 = b'+';
 const LAST: u8 = b'.';
 
-/// One end of a channel.
 pub(crate) struct Channel {
     // The socket is SOCK_SEQPACKET; only readiness and its descriptor are used of this type.
     socket: UnixStream,
@@ -63,7 +61,6 @@ impl OtherSide {
     }
 }
 
-/// A message that has arrived.
 pub(crate) struct Received<T> {
     pub(crate) message: T,
     /// Empty if this process had no room for all of them.
@@ -102,7 +99,6 @@ impl Channel {
         Channel::new(end, OtherSide::Supervisor)
     }
 
-    /// The descriptor, for another process that goes on with the channel.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -155,7 +151,6 @@ impl Channel {
     }
 }
 
-/// A part of a message that has arrived.
 struct Arrived {
     /// The kind, and the text.
     bytes: Vec<u8>,
@@ -208,7 +203,6 @@ pub(crate) fn send_now(socket: BorrowedFd<'_>, message: &impl Serialize, fds: &[
         .try_for_each(|record| send_record(socket, record))
 }
 
-/// A part of a message.
 struct Record<'a> {
     kind: [u8; 1],
     text: &'a [u8],

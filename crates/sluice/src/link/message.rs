@@ -33,7 +33,6 @@ pub(crate) enum ToServer {
     Reload(Reload),
     /// The result of a command that the supervisor has carried out or refused.
     Result {
-        /// The commands and signals that asked for it.
         causes: Vec<Cause>,
         /// The result, whose messages are for the log.
         result: Box<CommandResult>,
@@ -54,8 +53,9 @@ pub(crate) enum ToServer {
     Directories,
     /// End after the exchanges in progress. `is_replaced` if another server process goes on: then connections without a request get time to
     /// send one.
-    Drain { is_replaced: bool },
-    /// End at once.
+    Drain {
+        is_replaced: bool,
+    },
     End,
 }
 
@@ -75,7 +75,6 @@ pub(crate) enum ToLauncher {
 /// A message of a launcher to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromLauncher {
-    /// The launcher answers.
     Alive,
     /// The users and programs that the supervisor has sent are permitted now.
     UsersSet,
@@ -105,7 +104,6 @@ pub(crate) struct Start {
     pub(crate) left: Option<String>,
 }
 
-/// Settings that have changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reload {
     /// The commands and signals that asked for the reload; the first one is named in the log.
@@ -114,7 +112,6 @@ pub(crate) struct Reload {
     pub(crate) listen: Vec<Listen>,
 }
 
-/// An address of new settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Listen {
     /// The address, with the port that the system chose.
@@ -123,7 +120,6 @@ pub(crate) struct Listen {
     pub(crate) sockets: usize,
 }
 
-/// The origin of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
     /// A signal to the supervisor.
@@ -140,13 +136,20 @@ pub(crate) enum FromServer {
     /// Startup failed; the text is one line for the administrator.
     Failed(String),
     /// A program that is only tried could take over, and has this version of the messages.
-    Tried { version: u32 },
-    /// Whether the new settings are in force.
-    Reloaded { is_done: bool },
-    /// Whether the new certificates are in force.
-    NewCertificates { is_done: bool },
+    Tried {
+        version: u32,
+    },
+    Reloaded {
+        is_done: bool,
+    },
+    NewCertificates {
+        is_done: bool,
+    },
     /// A command that the supervisor carries out. The result has this number as a cause.
-    Command { number: u64, command: Command },
+    Command {
+        number: u64,
+        command: Command,
+    },
     /// The workers answer.
     Alive,
     /// A path of the configuration leads to another directory. `ToServer::Directories` follows.

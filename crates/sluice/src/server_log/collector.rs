@@ -34,7 +34,6 @@ thread_local! {
     static IS_WRITER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Receives the events of all threads.
 pub(super) struct Collector {
     pub(super) queue: Arc<Queue>,
     pub(super) is_json: Arc<AtomicBool>,
@@ -57,7 +56,6 @@ impl<S: Subscriber> Layer<S> for Collector {
     }
 }
 
-/// Marks the calling thread as the log's own.
 pub(super) fn mark_writer() {
     IS_WRITER.set(true);
 }

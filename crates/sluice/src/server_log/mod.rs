@@ -34,7 +34,6 @@ pub(crate) struct Logger {
     filter: reload::Handle<EnvFilter, Registry>,
     /// The last lines, wherever they were written to.
     recent: Arc<RecentLines>,
-    /// Whether the log goes to a file.
     has_file: Cell<bool>,
 }
 

@@ -43,7 +43,6 @@ pub(super) enum Item {
     Command(Command),
 }
 
-/// A command for the log's thread.
 pub(super) enum Command {
     /// Write to this file, and still to standard error; without a file, to standard error only.
     Use(Option<Box<LineFile>>),
@@ -65,14 +64,12 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
-    /// Bytes of the lines.
     bytes: usize,
     /// Lines dropped since the thread last took some.
     lost: u64,
     has_ended: bool,
 }
 
-/// The items that the thread takes at once.
 pub(super) struct Batch {
     pub(super) items: VecDeque<Item>,
     /// Lines that were dropped after these.

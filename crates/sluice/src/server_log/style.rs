@@ -13,16 +13,13 @@ use super::queue::{Body, Line};
 /// The way in which one place shows lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Time, level, message.
     Plain,
-    /// The same for a terminal.
     Colour,
     /// A priority (sd-daemon(3)) and the message: the journal adds the time by itself.
     Journal,
 }
 
 impl Style {
-    /// The style for standard error.
     pub(super) fn of_stderr() -> Style {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let stderr = std::io::stderr();
@@ -36,7 +33,6 @@ impl Style {
         }
     }
 
-    /// Appends a line with its newline.
     pub(super) fn write(self, out: &mut Vec<u8>, line: &Line) {
         if self == Style::Journal {
             out.extend_from_slice(format!("<{}>", priority(line.level)).as_bytes());
@@ -75,7 +71,6 @@ impl Style {
         message.lines().map(|line| format!("{before}{line}\n")).collect()
     }
 
-    /// The text before the message.
     fn head(self, line: &Line) -> String {
         let (time, name) = (time(line.time), name(line.level));
         match self {

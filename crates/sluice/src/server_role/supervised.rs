@@ -23,7 +23,6 @@ use crate::link::message::{Cause, FromServer, Start, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::Signals;
 
-/// A message of the supervisor, with its descriptors.
 pub(super) type Message = Received<ToServer>;
 
 /// Commands to the supervisor that wait for their result; further ones are refused.
@@ -152,12 +151,10 @@ impl PassedFds {
     }
 }
 
-/// An event of the supervisor, for its server process.
 pub(super) enum SupervisorEvent {
     Message(Message),
     /// A report is due that the workers answer.
     AliveDue,
-    /// The supervisor has ended.
     Gone,
 }
 

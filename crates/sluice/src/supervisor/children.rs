@@ -30,7 +30,6 @@ pub(crate) const READER_NAME: &str = "sluice: reader";
 /// Variables with directories of root.
 const FOREIGN_VARIABLES: [&str; 4] = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "STATE_DIRECTORY", "MAIL"];
 
-/// A child that has ended.
 pub(super) struct Ended {
     pub(super) pid: i32,
     pub(super) status: WaitStatus,

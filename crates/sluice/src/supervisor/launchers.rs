@@ -36,9 +36,7 @@ const SERVER_END: Duration = Duration::from_secs(2);
 /// stopped as well.
 const UNANSWERED_MAX: u32 = 4;
 
-/// The launcher of a server process.
 pub(super) struct Launcher {
-    /// The server process.
     pub(super) server: i32,
     /// `None` until the next one is due.
     pub(super) process: Option<ServerProcess>,
@@ -247,7 +245,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Handles the end of a launcher, if it was one.
     pub(super) fn on_launcher_end(&mut self, ended: &Ended) {
         let endings = self.ending.len();
         self.ending.retain(|ending| ending.process.pid != ended.pid);

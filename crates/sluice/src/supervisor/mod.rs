@@ -65,7 +65,6 @@ const CAUSES_MAX: usize = 64;
 /// How long the last messages of a dead server process are waited for: they are in the channel already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A supervisor.
 struct Supervisor<'a> {
     /// The configuration file, as the administrator named it.
     file: PathBuf,
@@ -103,7 +102,6 @@ struct Supervisor<'a> {
     history: History,
     /// The plan of a launcher by the settings in force.
     launcher_plan: LauncherPlan,
-    /// The launchers of the server processes.
     launchers: Vec<Launcher>,
     /// When the launchers are asked next whether they answer.
     question_due: Instant,
@@ -118,7 +116,6 @@ struct Supervisor<'a> {
     logger: &'a Logger,
 }
 
-/// An event that the supervisor handles.
 enum Event {
     Signal(SignalEvent),
     Child,
@@ -136,7 +133,6 @@ enum Event {
 }
 
 impl Supervisor<'_> {
-    /// Supervises until the end.
     async fn supervise(mut self, mut signals: Signals, mut child: Signal) -> Result<(), String> {
         loop {
             // Those that were replaced may still have exchanges.
@@ -329,7 +325,6 @@ impl Supervisor<'_> {
         self.on(LifeEvent::Reload).await;
     }
 
-    /// Handles a message of the server process.
     async fn on_server(&mut self, message: FromServer) {
         match message {
             FromServer::Started if self.life.state() != State::Starting => {}
@@ -383,7 +378,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Reaps the children that have ended.
     async fn on_children(&mut self) {
         for ended in self.children.reap() {
             self.on_end(&ended).await;

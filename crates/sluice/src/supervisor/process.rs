@@ -29,7 +29,6 @@ pub(super) struct ServerProcess {
     /// The process, also when it was reaped and its number is that of another one.
     pidfd: OwnedFd,
     pub(super) channel: Channel,
-    /// Whether the channel has ended.
     pub(super) is_closed: bool,
     /// Since when it is known to be dying (`abandon`).
     pub(super) dying_since: Option<Instant>,
@@ -96,7 +95,6 @@ impl ServerProcess {
     }
 }
 
-/// Starts a process of a program in this role.
 pub(super) fn start_process(
     children: &mut Children,
     program: &Path,

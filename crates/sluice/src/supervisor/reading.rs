@@ -33,7 +33,6 @@ pub(super) enum Purpose {
     Candidate,
 }
 
-/// A process that reads the configuration.
 pub(super) struct Reading {
     process: ServerProcess,
     purpose: Purpose,
@@ -42,7 +41,6 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Starts a process that reads a file.
     async fn start(children: &mut Children, file: &Path, purpose: Purpose) -> io::Result<Reading> {
         let process = start_process(children, OWN_PROGRAM.as_ref(), READER_NAME, None)?;
         let reading = Reading {
@@ -82,7 +80,6 @@ impl Reading {
     }
 }
 
-/// The message that a configuration is not read in time.
 fn too_long(file: &Path) -> String {
     format!(
         "{}: reading it takes more than {} s: a file system that it needs does not answer",
@@ -111,7 +108,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The other process has read the configuration.
     pub(super) async fn on_read(&mut self, silent: &[PathBuf]) {
         let Some(reading) = self.reading.take() else { return };
         if let Some(event) = self.read(reading.purpose, silent).await {

@@ -36,7 +36,6 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.settings.is_none() && self.certificates.is_none()
     }
@@ -125,7 +124,6 @@ impl Supervisor<'_> {
         })
     }
 
-    /// Begins to read the configuration.
     pub(super) async fn begin_reload(&mut self) -> Option<LifeEvent> {
         if self.pending.settings.is_some() {
             let text =

@@ -39,7 +39,6 @@ const PATHS_MAX: usize = 1000;
 pub(crate) struct Passed(Result<Activated, String>);
 
 impl Passed {
-    /// Takes them.
     pub(crate) fn take() -> Passed {
         Passed(Activated::take_passed())
     }
@@ -141,7 +140,6 @@ pub(crate) fn run_reader() -> Result<ExitCode, String> {
     })
 }
 
-/// Binds the addresses and the control socket.
 fn bind(settings: &Settings, passed: Passed) -> Result<(Sockets, Option<BoundControl>), String> {
     let mut activated = passed.0?;
     let mut sockets = Sockets::default();

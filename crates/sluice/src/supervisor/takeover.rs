@@ -82,7 +82,6 @@ pub(crate) fn check_left(text: &str) -> Result<(), String> {
     }
 }
 
-/// The sockets of an address.
 #[derive(Debug, Serialize, Deserialize)]
 struct Address {
     configured: String,
