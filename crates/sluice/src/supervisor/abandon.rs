@@ -107,11 +107,9 @@ impl Supervisor<'_> {
     /// Has the scripts of a server process ended that is given up. What only one server process may have stays with it.
     async fn leave_behind(&mut self, server: i32) {
         let mut launchers = self.launchers.iter().filter(|launcher| launcher.server == server);
-        if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref())
-            && let Err(error) = process.send(&ToLauncher::End, &[]).await
-        {
+        if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref()) {
             // It is killed when it does not end.
-            tracing::debug!("launcher process {}: {error}", process.pid);
+            process.tell(&ToLauncher::End, &[]).await;
         }
         self.end_launcher_of(server);
         self.abandoned.push(server);

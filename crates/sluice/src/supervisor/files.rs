@@ -55,6 +55,14 @@ impl ServerUser {
         variables
     }
 
+    /// Makes the files for this user of the server process, if it has another one, as `do_elsewhere` does.
+    pub(super) async fn make_files_elsewhere(user: Option<&ServerUser>, settings: &Settings) {
+        if let Some(user) = user.cloned() {
+            let settings = settings.clone();
+            user.do_elsewhere(move |user| user.make_files(&settings)).await;
+        }
+    }
+
     /// Makes files on a thread that may be lost, and waits for it a few seconds.
     pub(super) async fn do_elsewhere(self, make: impl FnOnce(&ServerUser) + Send + 'static) {
         if log_files::do_elsewhere(move || make(&self)).await.is_none() {

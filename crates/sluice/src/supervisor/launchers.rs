@@ -11,14 +11,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::process::WaitStatus;
 use sluice_launch::launcher_sockets;
 use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;
 use super::children::{Ended, describe};
-use super::life::{State, delay_after};
+use super::life::{State, delay_after, in_milliseconds};
 use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use crate::launcher_role::LAUNCHER_NAME;
 use crate::link::message::{ToLauncher, ToServer};
@@ -60,10 +59,6 @@ impl Launcher {
             deaths: 0,
             unanswered: 0,
         }
-    }
-
-    fn pid(&self) -> i32 {
-        self.process.as_ref().map_or(0, |process| process.pid)
     }
 }
 
@@ -109,14 +104,11 @@ impl Supervisor<'_> {
     /// Starts the launchers that are due, and kills those that do not end or do not answer.
     pub(super) async fn on_launchers_due(&mut self) {
         let now = Instant::now();
-        let is_due = |launcher: &Launcher| launcher.due.is_some_and(|due| due <= now);
-        let servers: Vec<i32> = self
+        let due = self
             .launchers
             .iter()
-            .filter(|launcher| is_due(launcher))
-            .map(|launcher| launcher.server)
-            .collect();
-        for server in servers {
+            .filter(|launcher| launcher.due.is_some_and(|due| due <= now));
+        for server in due.map(|launcher| launcher.server).collect::<Vec<_>>() {
             self.restart_launcher(server).await;
         }
         for ending in self.ending.iter_mut().filter(|ending| ending.until <= now) {
@@ -147,10 +139,7 @@ impl Supervisor<'_> {
                 continue;
             }
             launcher.unanswered += 1;
-            if let Err(error) = process.send(&ToLauncher::Ask, &[]).await {
-                // Its end is noticed elsewhere.
-                tracing::debug!("launcher process {}: {error}", process.pid);
-            }
+            process.tell(&ToLauncher::Ask, &[]).await;
         }
         self.question_due = Instant::now() + timeout / UNANSWERED_MAX;
     }
@@ -215,11 +204,8 @@ impl Supervisor<'_> {
     async fn give_launcher(&self, server: i32, socket: OwnedFd) {
         let candidate = self.candidate.iter().map(|candidate| &candidate.process);
         let mut processes = self.server.iter().chain(&self.retired).chain(candidate);
-        if let Some(process) = processes.find(|process| process.pid == server)
-            && let Err(error) = process.send(&ToServer::Launcher, &[socket.as_fd()]).await
-        {
-            // Its end is noticed elsewhere.
-            tracing::debug!("server process {server}: {error}");
+        if let Some(process) = processes.find(|process| process.pid == server) {
+            process.tell(&ToServer::Launcher, &[socket.as_fd()]).await;
         }
     }
 
@@ -232,10 +218,7 @@ impl Supervisor<'_> {
         let delay = delay_after(launcher.deaths);
         launcher.deaths += 1;
         launcher.due = Some(Instant::now() + delay);
-        match delay {
-            Duration::ZERO => tracing::warn!("a launcher is started again"),
-            delay => tracing::warn!("a launcher is started again in {} ms", delay.as_millis()),
-        }
+        tracing::warn!("a launcher is started again{}", in_milliseconds(delay));
     }
 
     /// A server process has ended: its launcher ends.
@@ -249,14 +232,20 @@ impl Supervisor<'_> {
         let endings = self.ending.len();
         self.ending.retain(|ending| ending.process.pid != ended.pid);
         let is_ending = self.ending.len() < endings;
-        let index = self.launchers.iter().position(|launcher| launcher.pid() == ended.pid);
+        let is_of = |launcher: &Launcher| {
+            launcher
+                .process
+                .as_ref()
+                .is_some_and(|process| process.pid == ended.pid)
+        };
+        let index = self.launchers.iter().position(is_of);
         if is_ending || index.is_some() {
             // Its scripts are children of this process now, as far as they are alive.
             self.is_cleaning = self.children.kill_leftovers() > 0;
         }
         let Some(index) = index else { return };
         self.launchers[index].process = None;
-        if is_good(ended.status) {
+        if ended.status.exit_status() == Some(0) {
             self.await_server_of(index, ended.pid);
             return;
         }
@@ -275,8 +264,4 @@ impl Supervisor<'_> {
             tracing::warn!("launcher process {pid} has ended, because server process {server} has closed their socket");
         }
     }
-}
-
-fn is_good(status: WaitStatus) -> bool {
-    status.exit_status() == Some(0)
 }

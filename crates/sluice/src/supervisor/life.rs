@@ -230,6 +230,14 @@ impl Life {
     }
 }
 
+/// ` in 100 ms`, for a line of the log; nothing for no delay.
+pub(super) fn in_milliseconds(delay: Duration) -> String {
+    match delay.as_millis() {
+        0 => String::new(),
+        milliseconds => format!(" in {milliseconds} ms"),
+    }
+}
+
 /// The delay before a process is started again that has died so often before.
 pub(super) fn delay_after(deaths: u32) -> Duration {
     match deaths {

@@ -45,7 +45,7 @@ use abandon::Look;
 use children::{Children, Ended, describe};
 use files::ServerUser;
 use launchers::{Ending, Launcher};
-use life::{Action, Life, LifeEvent, State};
+use life::{Action, Life, LifeEvent, State, in_milliseconds};
 use notify::Notifier;
 use process::ServerProcess;
 use reading::{Purpose, Reading};
@@ -208,10 +208,8 @@ impl Supervisor<'_> {
             Action::Reload => return self.begin_reload().await,
             Action::Upgrade => return self.try_program().await,
             Action::RefuseUpgrade => {
-                self.conclude_upgrade(Err(
-                    "the server is starting, ending, or changing already: try again".to_owned()
-                ))
-                .await;
+                let text = "the server is starting, ending, or changing already: try again";
+                self.conclude_upgrade(Err(text.to_owned())).await;
             }
             Action::Drain => {
                 self.notifier.stopping();
@@ -311,9 +309,7 @@ impl Supervisor<'_> {
     /// Has server processes that were replaced end at once.
     async fn end_retired(&self) {
         for process in &self.retired {
-            if let Err(error) = process.send(&ToServer::End, &[]).await {
-                tracing::debug!("server process {}: {error}", process.pid);
-            }
+            process.tell(&ToServer::End, &[]).await;
         }
     }
 
@@ -355,10 +351,8 @@ impl Supervisor<'_> {
 
     /// Handles a message of a process that may replace the server process.
     async fn on_candidate(&mut self, message: FromServer) {
-        let is_trial = self
-            .candidate
-            .as_ref()
-            .is_some_and(|candidate| candidate.prepared.is_none());
+        let candidate = self.candidate.as_ref();
+        let is_trial = candidate.is_some_and(|candidate| candidate.prepared.is_none());
         match message {
             FromServer::Tried { version: VERSION } if is_trial => self.replace_program().await,
             FromServer::Tried { version } if is_trial => {
@@ -392,15 +386,10 @@ impl Supervisor<'_> {
         self.on_launcher_end(ended);
         if self.server.as_ref().is_some_and(|server| server.pid == ended.pid) {
             self.on_server_end(ended).await;
-        } else if self
-            .candidate
-            .as_ref()
-            .is_some_and(|candidate| candidate.process.pid == ended.pid)
+        } else if let Some(candidate) = self.candidate.as_mut()
+            && candidate.process.pid == ended.pid
         {
-            let candidate = self.candidate.as_mut();
-            if let Some(candidate) = candidate
-                && candidate.failure.is_none()
-            {
+            if candidate.failure.is_none() {
                 candidate.failure = last_failure(&mut candidate.process).await;
             }
             self.give_up_candidate(&format!("it {}", describe(ended.status))).await;
@@ -442,17 +431,12 @@ impl Supervisor<'_> {
                 self.failure = Some(format!("the server process {how} while it was to end"));
             }
             State::Starting if !self.life.has_served() => {
-                self.failure = Some(match self.failure.take() {
-                    Some(failure) => failure,
-                    None => format!("the server process {how} while it started"),
-                });
+                let failure = || format!("the server process {how} while it started");
+                self.failure.get_or_insert_with(failure);
             }
             _ => {
-                let because = self
-                    .failure
-                    .take()
-                    .map_or(String::new(), |failure| format!(": {failure}"));
-                tracing::error!("server process {pid} {how}{because}");
+                let because = self.failure.take().map(|failure| format!(": {failure}"));
+                tracing::error!("server process {pid} {how}{}", because.unwrap_or_default());
                 self.history.restarts += 1;
                 self.history.last_end = Some(how.to_owned());
                 self.notifier
@@ -462,23 +446,14 @@ impl Supervisor<'_> {
     }
 
     fn announce_restart(&self, delay: Duration) {
-        match delay {
-            Duration::ZERO => tracing::warn!("a server process is started again (restart {})", self.history.restarts),
-            delay => tracing::warn!(
-                "a server process is started again in {} ms (restart {})",
-                delay.as_millis(),
-                self.history.restarts
-            ),
-        }
+        let (when, restarts) = (in_milliseconds(delay), self.history.restarts);
+        tracing::warn!("a server process is started again{when} (restart {restarts})");
     }
 
     /// Sends a message to the server process, if there is one.
     async fn send(&self, message: &ToServer) {
-        if let Some(server) = &self.server
-            && let Err(error) = server.send(message, &[]).await
-        {
-            // Its end is noticed elsewhere.
-            tracing::debug!("server process {}: {error}", server.pid);
+        if let Some(server) = &self.server {
+            server.tell(message, &[]).await;
         }
     }
 
@@ -488,12 +463,8 @@ impl Supervisor<'_> {
 
     /// The line for `systemctl status`.
     fn status(&self) -> String {
-        let listening: Vec<_> = self
-            .sockets
-            .bound()
-            .iter()
-            .map(|bound| bound.address().to_string())
-            .collect();
+        let bound = self.sockets.bound().iter();
+        let listening: Vec<_> = bound.map(|bound| bound.address().to_string()).collect();
         format!(
             "Serving {} (server process {})",
             listening.join(", "),

@@ -79,6 +79,13 @@ impl ServerProcess {
         }
     }
 
+    /// Sends it a message. If it is gone, its end is noticed elsewhere.
+    pub(super) async fn tell(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) {
+        if let Err(error) = self.send(message, fds).await {
+            tracing::debug!("process {}: {error}", self.pid);
+        }
+    }
+
     /// Sends it a message. One that reads nothing for so long is killed: otherwise it would keep the supervisor from everything else.
     pub(super) async fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         match timeout(SEND_TIMEOUT, self.channel.send(message, fds)).await {

@@ -142,10 +142,7 @@ impl Supervisor<'_> {
     /// Goes on with the configuration.
     async fn read(&mut self, purpose: Purpose, silent: &[PathBuf]) -> Option<LifeEvent> {
         match (purpose, self.life.state()) {
-            (Purpose::Candidate, _) => {
-                self.start_candidate(silent).await;
-                None
-            }
+            (Purpose::Candidate, _) => self.start_candidate(silent).await,
             (Purpose::Reload, State::Reloading | State::BackingOff { .. }) => self.reload(silent).await,
             (Purpose::Reload, State::Draining { .. } | State::Ended) => None,
             // Another server process has been started meanwhile: it reloads when it serves.

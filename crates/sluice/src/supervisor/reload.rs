@@ -10,6 +10,7 @@ use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
 use super::activation::Activated;
+use super::files::ServerUser;
 use super::life::{ANSWER_TIMEOUT, LifeEvent, State};
 use super::reading::Purpose;
 use super::sockets::Plan;
@@ -109,10 +110,7 @@ impl Supervisor<'_> {
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
         users::check(&settings, true).map_err(|text| format!("{text}; nothing has changed"))?;
-        if let Some(user) = self.user.clone() {
-            let settings = settings.clone();
-            user.do_elsewhere(move |user| user.make_files(&settings)).await;
-        }
+        ServerUser::make_files_elsewhere(self.user.as_ref(), &settings).await;
         // Those that systemd has passed were all used at the start.
         let plan = with_deadline(silent, || self.sockets.plan(&settings, &mut Activated::default()));
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;

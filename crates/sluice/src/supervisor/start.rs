@@ -1,6 +1,6 @@
 //! The start of a supervisor, and of each server process.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use super::files::ServerUser;
 use super::launchers::Launcher;
 use super::life::{ANSWER_TIMEOUT, Life, LifeEvent};
 use super::notify::Notifier;
-use super::process::{OWN_PROGRAM, start_process};
+use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use super::reading::{Purpose, Reading};
 use super::reload;
 use super::sockets::Sockets;
@@ -64,10 +64,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         use_log(&settings.server_log, logger)?;
         let user = ServerUser::of(&settings);
         // Before the log has the reason of a failure.
-        if let Some(user) = user.clone() {
-            let settings = settings.clone();
-            user.do_elsewhere(move |user| user.make_files(&settings)).await;
-        }
+        ServerUser::make_files_elsewhere(user.as_ref(), &settings).await;
         let permitted = users::check(&settings, allow_root);
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let bound = deadline::with_deadline(|| bind(&settings, passed));
@@ -245,34 +242,54 @@ pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), Strin
 impl Supervisor<'_> {
     /// Starts a server process with the settings in force. Returns its death if that fails.
     pub(super) async fn start_server(&mut self) -> Option<LifeEvent> {
-        let start = self.start_message(self.sockets.bound().iter().map(|bound| bound.sockets().len()).collect());
-        let plan = self.launcher_plan.clone();
-        let (launcher, socket) = match self.start_launcher(&plan).await {
+        let (plan, user) = (self.launcher_plan.clone(), self.user.clone());
+        let (process, socket) = match self.start_with_launcher(&plan, user.as_ref()).await {
             Ok(started) => started,
-            Err(error) => return Some(self.fail_to_start("the launcher", &error)),
-        };
-        let fds: Vec<_> = self.sockets.bound().iter().flat_map(Bound::sockets).collect();
-        let mut given = vec![self.bundle.as_fd(), socket.as_fd()];
-        given.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
-        given.extend(fds.iter().map(|fd| fd.as_fd()));
-        match start_process(
-            &mut self.children,
-            OWN_PROGRAM.as_ref(),
-            SERVER_NAME,
-            self.user.as_ref(),
-        ) {
-            Ok(process) => {
-                self.launchers.push(Launcher::new(process.pid, Some(launcher)));
-                if let Err(error) = process.send(&ToServer::Start(start), &given).await {
-                    process.kill();
-                    self.failure = Some(format!("the server process: {error}"));
-                }
-                self.server = Some(process);
-                None
+            Err(text) => {
+                tracing::error!("{text}");
+                self.failure = Some(text);
+                return Some(LifeEvent::Died);
             }
-            // The launcher ends, because its socket is closed.
-            Err(error) => Some(self.fail_to_start("the server process", &error)),
+        };
+        let bound: Vec<_> = self.sockets.bound().iter().collect();
+        let start = ToServer::Start(self.start_message(&bound));
+        if let Err(error) = process.send(&start, &self.given(&self.bundle, &socket, &bound)).await {
+            process.kill();
+            self.failure = Some(format!("the server process: {error}"));
         }
+        self.server = Some(process);
+        None
+    }
+
+    /// Starts a server process and its launcher. Also returns the server's end of the socket between them.
+    ///
+    /// # Errors
+    /// One line: one of them cannot be started.
+    pub(super) async fn start_with_launcher(
+        &mut self,
+        plan: &LauncherPlan,
+        user: Option<&ServerUser>,
+    ) -> Result<(ServerProcess, OwnedFd), String> {
+        let launcher = self.start_launcher(plan).await;
+        let (launcher, socket) = launcher.map_err(|error| format!("the launcher cannot be started: {error}"))?;
+        // If that fails, the launcher ends, because its socket is closed.
+        let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME, user)
+            .map_err(|error| format!("the server process cannot be started: {error}"))?;
+        self.launchers.push(Launcher::new(process.pid, Some(launcher)));
+        Ok((process, socket))
+    }
+
+    /// The descriptors that a server process begins with, in the order of `ToServer::Start`.
+    pub(super) fn given<'a>(
+        &'a self,
+        bundle: &'a OwnedFd,
+        launcher: &'a OwnedFd,
+        bound: &[&'a Bound],
+    ) -> Vec<BorrowedFd<'a>> {
+        let control = self.control.as_ref().map(|control| &control.socket);
+        let sockets = bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd);
+        let first = [bundle, launcher].into_iter().chain(control);
+        first.map(AsFd::as_fd).chain(sockets).collect()
     }
 
     /// Kills the server process, which does not start.
@@ -287,18 +304,12 @@ impl Supervisor<'_> {
         self.failure = Some(format!("the server process has not started within {limit} s"));
     }
 
-    fn fail_to_start(&mut self, what: &str, error: &std::io::Error) -> LifeEvent {
-        tracing::error!("{what} cannot be started: {error}");
-        self.failure = Some(format!("{what} cannot be started: {error}"));
-        LifeEvent::Died
-    }
-
-    /// How a server process begins; `sockets` are the numbers of sockets of each address.
-    pub(super) fn start_message(&self, sockets: Vec<usize>) -> Start {
+    /// How a server process begins on the sockets of these addresses.
+    pub(super) fn start_message(&self, bound: &[&Bound]) -> Start {
         let interval = self.notifier.alive_interval();
         Start {
             file: self.file.clone(),
-            sockets,
+            sockets: bound.iter().map(|bound| bound.sockets().len()).collect(),
             replaces: !self.retired.is_empty() || !self.abandoned.is_empty(),
             is_candidate: false,
             has_control: self.control.is_some(),

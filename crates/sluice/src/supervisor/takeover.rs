@@ -11,9 +11,9 @@
 //! process is still its child.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ use sluice_report::command::History;
 use sluice_server::LauncherPlan;
 use sluice_settings::notation;
 
+use super::Supervisor;
 use super::launchers::{Ending, Launcher};
 use super::process::ServerProcess;
 use crate::control::socket::BoundControl;
@@ -39,7 +40,7 @@ const PASSED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// follow in this order: the channel of the server process, its bundle, the control socket if there is one, the channels of retired server processes
 /// and of launchers, the sockets of each address, the channels of launchers that are to end.
 #[derive(Debug, Serialize, Deserialize)]
-struct Left {
+pub(super) struct Left {
     version: u32,
     server: i32,
     /// Server processes that end.
@@ -108,32 +109,46 @@ pub(super) struct Estate {
     pub(super) abandoned: Vec<i32>,
 }
 
-/// The same state, borrowed from the supervisor that leaves it.
-pub(super) struct Leaving<'a> {
-    pub(super) server: &'a ServerProcess,
-    pub(super) retired: &'a [ServerProcess],
-    pub(super) launcher_plan: LauncherPlan,
-    pub(super) launchers: &'a [Launcher],
-    pub(super) bundle: BorrowedFd<'a>,
-    pub(super) control: Option<&'a BoundControl>,
-    pub(super) bound: &'a [Bound],
-    pub(super) history: History,
-    pub(super) cause: Cause,
-    pub(super) reloads: &'a [Cause],
-    pub(super) ending: &'a [Ending],
-    pub(super) abandoned: &'a [i32],
+impl Left {
+    /// As JSON, without the descriptors.
+    pub(super) fn text(&self) -> String {
+        // Numbers and texts only, which can always be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
-impl Leaving<'_> {
-    /// Replaces the program of this process. Returns only if that fails: then nothing has changed.
-    pub(super) fn replace_program(&self, program: &Path) -> io::Error {
-        let end = match self.leave() {
+impl Supervisor<'_> {
+    /// The state for the next program. `None` if there is no server process, or if the upgrade is no longer wanted.
+    pub(super) fn left(&self) -> Option<Left> {
+        let launchers = self.launchers.iter().map(|launcher| LeftLauncher {
+            pid: launcher.process.as_ref().map(|process| process.pid),
+            server: launcher.server,
+        });
+        Some(Left {
+            version: VERSION,
+            server: self.server.as_ref()?.pid,
+            retired: self.retired.iter().map(|process| process.pid).collect(),
+            launcher_plan: self.launcher_plan.clone(),
+            launchers: launchers.collect(),
+            control: self.control.as_ref().map(|control| control.path.clone()),
+            listen: self.sockets.bound().iter().map(Address::of).collect(),
+            history: self.history.clone(),
+            cause: self.upgrade.clone()?,
+            reloads: self.causes.clone(),
+            ending: self.ending.iter().map(|ending| ending.process.pid).collect(),
+            abandoned: self.abandoned.clone(),
+        })
+    }
+
+    /// Replaces the program of this process. Returns only if that fails: then nothing has changed. `None` if there is nothing to leave.
+    pub(super) fn execute_program(&self) -> Option<io::Error> {
+        let end = match self.leave(&self.left()?, self.server.as_ref()?) {
             Ok(end) => end,
-            Err(error) => return error,
+            Err(error) => return Some(error),
         };
         // Otherwise a signal that arrives before the new program is ready would end it.
         let _ignored = sluice_launch::IgnoredSignals::ignore();
-        let mut command = Command::new(program);
+        let mut command = Command::new(&self.program);
         command
             .arg0(SUPERVISOR_NAME)
             .args(std::env::args_os().skip(1))
@@ -141,48 +156,18 @@ impl Leaving<'_> {
         PASSED.iter().for_each(|name| {
             command.env_remove(name);
         });
-        command.exec()
-    }
-
-    /// The state for the successor as JSON, without the descriptors.
-    pub(super) fn text(&self) -> String {
-        // Numbers and texts only, which can always be written.
-        serde_json::to_string(&self.left()).unwrap_or_default()
-    }
-
-    fn left(&self) -> Left {
-        Left {
-            version: VERSION,
-            server: self.server.pid,
-            retired: self.retired.iter().map(|process| process.pid).collect(),
-            launcher_plan: self.launcher_plan.clone(),
-            launchers: self
-                .launchers
-                .iter()
-                .map(|launcher| LeftLauncher {
-                    pid: launcher.process.as_ref().map(|process| process.pid),
-                    server: launcher.server,
-                })
-                .collect(),
-            control: self.control.map(|control| control.path.clone()),
-            listen: self.bound.iter().map(Address::of).collect(),
-            history: self.history.clone(),
-            cause: self.cause.clone(),
-            reloads: self.reloads.to_vec(),
-            ending: self.ending.iter().map(|ending| ending.process.pid).collect(),
-            abandoned: self.abandoned.to_vec(),
-        }
+        Some(command.exec())
     }
 
     /// Puts everything into a socket. Returns the end from which the successor takes it.
-    fn leave(&self) -> io::Result<OwnedFd> {
+    fn leave(&self, left: &Left, server: &ServerProcess) -> io::Result<OwnedFd> {
         let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-        let state = memory_file::seal("sluice-state", self.text().as_bytes())?;
-        let mut fds = vec![state.as_fd(), self.server.channel.as_fd(), self.bundle];
-        fds.extend(self.control.map(|control| control.socket.as_fd()));
+        let state = memory_file::seal("sluice-state", left.text().as_bytes())?;
+        let mut fds = vec![state.as_fd(), server.channel.as_fd(), self.bundle.as_fd()];
+        fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
         fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
         fds.extend(launchers.map(|process| process.channel.as_fd()));
-        fds.extend(self.bound.iter().flat_map(Bound::sockets).map(AsFd::as_fd));
+        fds.extend(self.sockets.bound().iter().flat_map(Bound::sockets).map(AsFd::as_fd));
         fds.extend(self.ending.iter().map(|ending| ending.process.channel.as_fd()));
         let (near, far) = channel::pair()?;
         channel::send_now(near.as_fd(), &VERSION, &fds)?;
