@@ -110,7 +110,7 @@ pub(super) struct Estate {
 }
 
 impl Left {
-    /// As JSON, without the descriptors.
+    /// The state as JSON, without the descriptors.
     pub(super) fn text(&self) -> String {
         // Numbers and texts only, which can always be written.
         serde_json::to_string(self).unwrap_or_default()
