@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::arguments;
+use crate::signals::event_loop;
 
 const PASSED_ON: [Signal; 5] = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1, Signal::USR2];
 
@@ -37,8 +38,7 @@ pub(crate) fn is_first() -> bool {
 /// One line: it cannot be started.
 pub(crate) fn run() -> Result<ExitCode, String> {
     let failed = |error: io::Error| format!("process 1: {error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(failed)?.block_on(async {
+    event_loop()?.block_on(async {
         // Before the child, so that no signal is lost.
         let (sender, mut signals) = mpsc::unbounded_channel();
         for passed_on in PASSED_ON {

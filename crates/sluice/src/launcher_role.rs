@@ -14,8 +14,9 @@ use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth, ScriptUsers, d
 use sluice_script::script_users;
 use sluice_settings::ScriptUserSettings;
 
-use crate::link::channel::{Channel, Received};
+use crate::link::channel::{Channel, Received, UNSAID};
 use crate::link::message::{FromLauncher, ToLauncher};
+use crate::signals::event_loop;
 
 /// The name of a launcher in the process table, by which the program knows its role.
 pub(crate) const LAUNCHER_NAME: &str = "sluice: launcher";
@@ -23,21 +24,13 @@ pub(crate) const LAUNCHER_NAME: &str = "sluice: launcher";
 pub(crate) fn run() -> Result<ExitCode, String> {
     // A service manager sends SIGTERM to every process of a service. The supervisor has the server process end first.
     let _ignored = IgnoredSignals::ignore();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime
-        .map_err(|error| format!("event loop: {error}"))?
-        .block_on(serve())
+    event_loop()?.block_on(serve())
 }
 
 async fn serve() -> Result<ExitCode, String> {
-    let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
-    let mut channel = Channel::of_stdin().map_err(by_hand)?;
-    let received = channel.next::<ToLauncher>().await.map_err(by_hand)?;
-    let Some(Received { message, mut fds }) = received else {
-        return Err("launcher: the supervisor did not say how to start".to_owned());
-    };
+    let (mut channel, Received { message, mut fds }) = Channel::begin().await?;
     let ToLauncher::Start(plan) = message else {
-        return Err("launcher: the supervisor did not say how to start".to_owned());
+        return Err(UNSAID.to_owned());
     };
     let socket = fds
         .pop()

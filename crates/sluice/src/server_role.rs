@@ -208,6 +208,11 @@ impl<'a> Role<'a> {
 
     /// Carries out a command, logs what happens, and sends the result.
     async fn carry_out(&mut self, command: Command, mut report: Report) -> Option<End> {
+        // A supervisor reads the configuration, has the program, and may have to make the files of logs.
+        if let (Command::Reload | Command::Upgrade | Command::ReopenLogs, Some(link)) = (&command, &mut self.link) {
+            link.give(command, report).await;
+            return None;
+        }
         match command {
             // Answered by `inspect`.
             Command::Status | Command::Top | Command::Connections | Command::End { .. } => {}
@@ -215,30 +220,11 @@ impl<'a> Role<'a> {
                 Ok(retired) => report.info(&retired.describe(&script)),
                 Err(error) => report.fail(&error.to_string()),
             },
-            Command::Reload => match &mut self.link {
-                Some(link) => {
-                    link.give(command, report).await;
-                    return None;
-                }
-                None => self.restart_scripts(&mut report),
-            },
-            Command::Upgrade => match &mut self.link {
-                Some(link) => {
-                    link.give(command, report).await;
-                    return None;
-                }
-                None => {
-                    report.fail("only `sluice run` can be upgraded while it runs: end this server and start it again");
-                }
-            },
-            Command::ReopenLogs => match &mut self.link {
-                // It may have to make the files.
-                Some(link) => {
-                    link.give(command, report).await;
-                    return None;
-                }
-                None => self.reopen_logs(&mut report).await,
-            },
+            Command::Reload => self.restart_scripts(&mut report),
+            Command::Upgrade => {
+                report.fail("only `sluice run` can be upgraded while it runs: end this server and start it again");
+            }
+            Command::ReopenLogs => self.reopen_logs(&mut report).await,
             Command::Purge => match self.server.purge_cache() {
                 Some(counters) => report.info(&format!("cache purged: {counters}")),
                 None => report.warn("there is no cache to purge"),
@@ -372,28 +358,22 @@ impl<'a> Role<'a> {
     async fn drain(self, mut signals: Signals, end: End) -> Result<(), String> {
         let Role { server, mut link, .. } = self;
         let order = match end {
-            End::Drain { is_replaced: false } => {
-                tracing::info!("draining: no new connections; a second signal ends the server at once");
-                server.drain()
-            }
-            End::Drain { is_replaced: true } => {
-                tracing::info!("draining: another server process has taken over");
-                server.drain_replaced()
-            }
-            End::AtOnce | End::Alone => server.drain(),
+            End::Drain { is_replaced: true } => server.drain_replaced(),
+            _ => server.drain(),
         };
         match end {
-            End::Drain { .. } => {}
-            End::AtOnce => {
-                tracing::info!("ending at once");
-                order.end();
+            End::Drain { is_replaced: false } => {
+                tracing::info!("draining: no new connections; a second signal ends the server at once");
             }
-            End::Alone => {
-                tracing::error!("the supervisor has ended: the server ends at once");
-                link = None;
-                order.end();
-            }
+            End::Drain { is_replaced: true } => tracing::info!("draining: another server process has taken over"),
+            End::AtOnce => tracing::info!("ending at once"),
+            End::Alone => tracing::error!("the supervisor has ended: the server ends at once"),
         }
+        let is_at_once = matches!(end, End::AtOnce | End::Alone);
+        if is_at_once {
+            order.end();
+        }
+        link.take_if(|_| matches!(end, End::Alone));
         if let Some(counters) = server.cache_counters() {
             tracing::info!("cache: {counters}");
         }
@@ -401,7 +381,7 @@ impl<'a> Role<'a> {
         link.iter_mut().for_each(Link::give_up_commands);
         let launcher = server.launcher();
         let mut joined = tokio::task::spawn_blocking(move || server.join());
-        let mut ends_by = matches!(end, End::AtOnce | End::Alone).then(|| Instant::now() + END_TIMEOUT);
+        let mut ends_by = is_at_once.then(|| Instant::now() + END_TIMEOUT);
         loop {
             let is_end = tokio::select! {
                 result = &mut joined => return result.map_err(|error| format!("server: {error}")),

@@ -3,7 +3,14 @@
 use std::io;
 
 use sluice_report::command::Command;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// An event loop on the calling thread.
+pub(crate) fn event_loop() -> Result<Runtime, String> {
+    let made = Builder::new_current_thread().enable_all().build();
+    made.map_err(|error| format!("event loop: {error}"))
+}
 
 pub(crate) enum Event {
     /// A signal, and the command that does the same.

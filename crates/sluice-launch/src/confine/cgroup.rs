@@ -383,10 +383,8 @@ fn kill_all(path: &Path) {
 
 /// The processes of a cgroup and of those below it.
 fn members(path: &Path) -> Vec<i32> {
-    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-    let own = text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 1);
-    let below = below(path).into_iter().flat_map(|path| members(&path));
-    own.chain(below).collect()
+    let own = members_alone(path).into_iter().filter(|pid| *pid > 1);
+    own.chain(below(path).iter().flat_map(|path| members(path))).collect()
 }
 
 fn below(path: &Path) -> Vec<PathBuf> {

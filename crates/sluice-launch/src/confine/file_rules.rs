@@ -45,57 +45,18 @@ const SCOPE_SIGNAL: u64 = 1 << 1;
 
 /// Paths that interpreters and shared libraries need, for reading and executing. The files of `/etc` are those of the C library
 /// (users, hosts, time, services), of TLS libraries, and of interpreters; `python3` stands for all of its versions.
-const BASE: [&str; 37] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/nix/store",
-    "/gnu/store",
-    "/opt",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/sys/kernel/mm/transparent_hugepage",
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/crypto-policies",
-    "/etc/fonts",
-    "/etc/group",
-    "/etc/host.conf",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/ld.so.preload",
-    "/etc/locale.alias",
-    "/etc/localtime",
-    "/etc/machine-id",
-    "/etc/magic",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/perl",
-    "/etc/php",
-    "/etc/pki/tls/certs",
-    "/etc/protocols",
-    "/etc/resolv.conf",
-    "/etc/services",
-    "/etc/timezone",
-];
+const BASE: &str = "\
+    /usr /bin /sbin /lib /lib32 /lib64 /nix/store /gnu/store /opt \
+    /proc /sys/devices/system/cpu /sys/kernel/mm/transparent_hugepage \
+    /etc/alternatives /etc/ca-certificates /etc/crypto-policies /etc/fonts /etc/group /etc/host.conf /etc/hosts \
+    /etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/ld.so.preload /etc/locale.alias /etc/localtime \
+    /etc/machine-id /etc/magic /etc/mime.types /etc/nsswitch.conf /etc/passwd /etc/perl /etc/php /etc/pki/tls/certs \
+    /etc/protocols /etc/resolv.conf /etc/services /etc/timezone";
 /// Paths that TLS libraries need, each by itself because a directory beside them holds private keys.
 const TLS_BASE: [&str; 2] = ["/etc/ssl/certs", "/etc/ssl/openssl.cnf"];
 
 /// Devices that hold nothing of anybody.
-const DEVICES: [&str; 6] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-];
+const DEVICES: &str = "/dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty";
 
 /// The files that a script process may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -249,19 +210,17 @@ pub(crate) fn restrict(ruleset: c_int) -> Result<(), i32> {
 }
 
 fn base() -> Vec<(CString, u64)> {
-    let text = |path: &str| CString::new(path).ok();
+    let with = |path: &str, rights| Some((CString::new(path).ok()?, rights));
     let fixed = BASE
-        .iter()
-        .chain(&TLS_BASE)
-        .filter_map(|path| Some((text(path)?, READ)));
-    let devices = DEVICES.iter().filter_map(|path| Some((text(path)?, DEVICE)));
+        .split_whitespace()
+        .chain(TLS_BASE)
+        .filter_map(|path| with(path, READ));
+    let devices = DEVICES.split_whitespace().filter_map(|path| with(path, DEVICE));
     // Debian's Python reads /etc/python3.11/sitecustomize.py.
     let entries = fs::read_dir("/etc").into_iter().flatten().flatten();
     let pythons = entries.filter(|entry| entry.file_name().as_bytes().starts_with(b"python3"));
-    let pythons =
-        pythons.filter_map(|entry| Some((CString::new(entry.path().into_os_string().as_bytes()).ok()?, READ)));
-    let all: Vec<_> = fixed.chain(devices).chain(pythons).collect();
-    all
+    let pythons = pythons.filter_map(|entry| with(entry.path().to_str()?, READ));
+    fixed.chain(devices).chain(pythons).collect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::confine::privileges::has_bounding_set;
 use crate::confine::temporary::TemporaryDirectories;
 use crate::policy::share::Share;
 use crate::start::channels::{self, Channels};
-use crate::start::child::{self, Plan};
+use crate::start::child::{self, Plan, UMASK};
 use crate::start::clone::{Cloner, SignalSet, Undone};
 use crate::start::environment::{environment_pointers, owner_variables};
 use crate::start::launch_error::{LaunchError, Stage};
@@ -390,12 +390,12 @@ impl Starter {
             cgroup: prepared.cgroup(),
             private_tmp: prepared.private_tmp(&pointers),
             chroot: prepared.chroot(),
-            umask: prepared.umask(),
+            umask: prepared.confinement.umask.unwrap_or(UMASK),
             priority: prepared.priority(),
             file_rules: file_rules.as_ref(),
             credentials: program.credentials.as_ref(),
             empties_bounding_set: program.credentials.is_some() && *HAS_BOUNDING_SET,
-            is_offline: prepared.is_offline(),
+            is_offline: prepared.confinement.is_offline,
             undone: Cell::new(Undone {
                 signals: SignalSet::ALL,
                 is_outside_cgroup: true,

@@ -7,13 +7,11 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use crate::confine::cgroup::{Cgroups, ScriptCgroup};
-use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::confinement::Confinement;
 use crate::confine::file_rules::PreparedRules;
 use crate::confine::priority::Priority;
 use crate::confine::root_and_tmp::{PrivateTmp, may_mount};
 use crate::confine::temporary::{TemporaryDirectories, TemporaryDirectory};
-use crate::start::child::UMASK;
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::program::Program;
 use crate::users::own_user::own_uid;
@@ -35,7 +33,7 @@ pub(crate) struct Prepared {
     pub(crate) cgroup: Option<ScriptCgroup>,
     members_file: Option<CString>,
     pub(crate) temporary: Option<Temporary>,
-    confinement: Option<Arc<Confinement>>,
+    pub(crate) confinement: Arc<Confinement>,
 }
 
 /// A directory for temporary files, and where its process finds it.
@@ -58,8 +56,9 @@ pub(crate) struct Pointers<'a> {
 impl Prepared {
     /// Creates what the program needs. A program without confinement has a cgroup if the server has cgroups, and nothing else.
     pub(crate) fn new(program: &Program, means: &Means) -> Result<Prepared, LaunchError> {
-        let confinement = program.confinement.as_deref();
-        let limits = confinement.map_or_else(CgroupLimits::default, |confinement| confinement.cgroup);
+        static NONE: LazyLock<Arc<Confinement>> = LazyLock::new(Arc::default);
+        let confinement = program.confinement.as_ref().unwrap_or(&NONE);
+        let limits = confinement.cgroup;
         let uid = program.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
         let cgroup = match &means.cgroups {
             Some(cgroups) => match cgroups.take(&limits, uid) {
@@ -70,25 +69,23 @@ impl Prepared {
             None if limits.is_any() => return Err(LaunchError::of(Stage::Cgroup, &io::ErrorKind::Unsupported.into())),
             None => None,
         };
-        let temporary = match confinement.filter(|confinement| confinement.has_private_tmp) {
-            Some(confinement) => {
-                let made = Temporary::new(program, confinement, &means.temporary);
-                Some(made.map_err(|error| LaunchError::of(Stage::PrivateTmp, &error))?)
-            }
-            None => None,
-        };
+        let temporary = confinement
+            .has_private_tmp
+            .then(|| Temporary::new(program, confinement, &means.temporary));
+        let temporary = temporary
+            .transpose()
+            .map_err(|error| LaunchError::of(Stage::PrivateTmp, &error))?;
         Ok(Prepared {
             members_file: cgroup.as_ref().and_then(ScriptCgroup::members_file),
             cgroup,
             temporary,
-            confinement: program.confinement.clone(),
+            confinement: Arc::clone(confinement),
         })
     }
 
     /// Whether the process may be started without its cgroup: it has no limits, and its descendants are found without.
     pub(crate) fn can_do_without_cgroup(&self) -> bool {
-        let confinement = self.confinement.as_ref();
-        !confinement.is_some_and(|confinement| confinement.cgroup.is_any())
+        !self.confinement.cgroup.is_any()
     }
 
     /// The cgroup, and the file by which a process moves there.
@@ -123,36 +120,18 @@ impl Prepared {
     }
 
     pub(crate) fn chroot(&self) -> Option<&CStr> {
-        self.confinement.as_ref()?.chroot.as_deref()
-    }
-
-    pub(crate) fn umask(&self) -> u32 {
-        let umask = self.confinement.as_ref().and_then(|confinement| confinement.umask);
-        umask.unwrap_or(UMASK)
+        self.confinement.chroot.as_deref()
     }
 
     pub(crate) fn priority(&self) -> Priority {
-        let confinement = self.confinement.as_ref();
-        confinement.map_or_else(Priority::default, |confinement| {
-            Priority::prepare(confinement.nice, confinement.io_priority)
-        })
-    }
-
-    pub(crate) fn is_offline(&self) -> bool {
-        self.confinement
-            .as_ref()
-            .is_some_and(|confinement| confinement.is_offline)
+        Priority::prepare(self.confinement.nice, self.confinement.io_priority)
     }
 
     pub(crate) fn file_rules<'a>(
         &'a self,
         pointers: &'a Pointers<'_>,
     ) -> Result<Option<PreparedRules<'a>>, LaunchError> {
-        let Some(rules) = self
-            .confinement
-            .as_ref()
-            .and_then(|confinement| confinement.files.as_ref())
-        else {
+        let Some(rules) = &self.confinement.files else {
             return Ok(None);
         };
         let prepared = rules.prepare(&pointers.writable);

@@ -29,6 +29,9 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a message of the supervisor at most. The plan of a launcher has each directory of scripts.
 const PLAN_BYTES_MAX: usize = 256 << 20;
 
+/// The error of a process that the supervisor has not told how to start.
+pub(crate) const UNSAID: &str = "the supervisor did not say how to start";
+
 const MORE: u8 = b'+';
 const LAST: u8 = b'.';
 
@@ -89,6 +92,17 @@ impl Channel {
             fds: Vec::new(),
             are_fds_missing: false,
         })
+    }
+
+    /// The channel of a process that the supervisor has started, and the first message, which says what to do.
+    ///
+    /// # Errors
+    /// One line: nobody has said that, because the process was started by hand.
+    pub(crate) async fn begin<T: DeserializeOwned>() -> Result<(Channel, Received<T>), String> {
+        let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
+        let mut channel = Channel::of_stdin().map_err(by_hand)?;
+        let received = channel.next().await.map_err(by_hand)?;
+        Ok((channel, received.ok_or(UNSAID)?))
     }
 
     /// The channel over standard input, which becomes /dev/null.

@@ -10,7 +10,6 @@ use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
 use sluice_settings::{ServerLog, Settings};
-use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Supervisor;
@@ -29,7 +28,7 @@ use crate::control::socket::BoundControl;
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{Start, ToServer};
 use crate::server_log::Logger;
-use crate::signals::Signals;
+use crate::signals::{Signals, event_loop};
 use crate::users;
 
 /// Paths that a reading process names. More would lie together with these.
@@ -52,7 +51,7 @@ pub(crate) fn run(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logg
 }
 
 fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Result<(), String> {
-    runtime()?.block_on(async {
+    event_loop()?.block_on(async {
         // Before the first child, so that no signal is lost.
         let (signals, child) = listen()?;
         let mut children = Children::new(&[]);
@@ -118,13 +117,8 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
 /// # Errors
 /// One line: this process was not started by a supervisor.
 pub(crate) fn run_reader() -> Result<ExitCode, String> {
-    runtime()?.block_on(async {
-        let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
-        let mut channel = Channel::of_stdin().map_err(by_hand)?;
-        let received = channel.next::<PathBuf>().await.map_err(by_hand)?;
-        let Some(Received { message: file, .. }) = received else {
-            return Err("reader: the supervisor did not say what to read".to_owned());
-        };
+    event_loop()?.block_on(async {
+        let (channel, Received { message: file, .. }) = Channel::begin::<PathBuf>().await?;
         let silent = deadline::with_deadline(|| {
             // The supervisor says what is wrong with it.
             drop(reload::read(&file));
@@ -155,7 +149,7 @@ fn use_log_file(settings: &ServerLog, logger: &Logger) {
 
 /// Goes on with the server of the program that this one has replaced (`sluice upgrade`), and replaces its server process, too.
 pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
-    runtime()?.block_on(async {
+    event_loop()?.block_on(async {
         let (signals, child) = listen()?;
         let estate = Estate::take().await?;
         let mut own: Vec<_> = estate.retired.iter().map(|process| process.pid).collect();
@@ -215,13 +209,6 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
 fn listen() -> Result<(Signals, Signal), String> {
     let listen = || Ok((Signals::listen()?, signal(SignalKind::child())?));
     listen().map_err(|error: std::io::Error| format!("signals: {error}"))
-}
-
-fn runtime() -> Result<Runtime, String> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("event loop: {error}"))
 }
 
 /// The path of this program. A newer one may be there later.
