@@ -133,9 +133,10 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
             return check::run(&check).map(exit_code);
         }
         Command::Demo(demo) => {
-            refuse_root(demo.allow_root || demo.is_local())?;
+            refuse_root(demo.allow_root || demo.addresses.are_local())?;
             let site = demo::Site::unpack(demo.sdk()?)?;
-            server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
+            let settings = demo.addresses.serve(site.site(demo.addresses.default_detail()))?;
+            server_role::run(settings, logger)
         }
         Command::Workout(workout) => return sluice_tools::workout::run(&workout, print),
         Command::Status(options) => return ask(&Order::Status, &options),

@@ -19,14 +19,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sluice_settings::notation;
-use sluice_settings::rule::{CertificateUse, Replacement};
+use sluice_settings::rule::Replacement;
 use sluice_settings::{
-    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, FollowLinks, ListenSettings,
-    LogTarget, Mailbox, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings, UnknownHosts,
+    Action, ErrorDetail, FollowLinks, Mailbox, RouteSettings, ScriptSettings, ScriptSource, SiteSettings,
 };
 use tempfile::TempDir;
 
-use crate::rte_directory;
+use crate::{arguments, rte_directory};
 use files::{ENGINE_SCRIPTS, PAGES, PROGRAMS, SCRIPTS};
 use page::Missing;
 
@@ -75,8 +74,8 @@ impl Site {
         })
     }
 
-    /// The settings that serve it; on loopback addresses for names of this machine and these hosts.
-    pub(crate) fn settings(&self, listen: Vec<ListenSettings>, errors: ErrorSettings, hosts: Vec<String>) -> Settings {
+    /// The site, with error pages that show so much.
+    pub(crate) fn site(&self, detail: ErrorDetail) -> SiteSettings {
         let programs = self.path.join("cgi-bin");
         let route = |path: &str, settings: fn(ScriptSource) -> ScriptSettings, mailbox: Mailbox| {
             let mut script = settings(ScriptSource::Directory(programs.clone()));
@@ -88,49 +87,18 @@ impl Site {
                 ..RouteSettings::new(path, Action::Script(Box::new(script)))
             }
         };
-        let is_local = listen
-            .iter()
-            .all(|listen| listen.address.ip().is_some_and(|ip| ip.is_loopback()));
-        let reports = is_local.then(|| RouteSettings::reports_for_this_machine(ORIGIN));
-        let mut settings = Settings {
-            listen,
-            workers: sluice_config::default_workers(),
-            unknown_hosts: UnknownHosts::RefuseOnLoopback(hosts),
-            cache: Some(CacheSettings::default()),
-            access_log: AccessLog::new(LogTarget::Stdout),
-            control: sluice_settings::ControlSocket::Usual,
-            ..Settings::new(vec![SiteSettings {
-                origin: ORIGIN.into(),
-                hosts: Vec::new(),
-                root: Some(self.path.join("htdocs")),
-                listen: Vec::new(),
-                identity: None,
-                client_certificates: CertificateUse::Optional,
-                client_authorities: None,
-                hsts: None,
-                index: vec![sluice_config::INDEX.to_owned()],
-                routes: vec![
-                    route("/cgi-bin/*", ScriptSettings::cgi, Mailbox::Stream),
-                    route("/cgiplus-bin/*", ScriptSettings::cgiplus, Mailbox::Stream),
-                    route("/record-bin/*", ScriptSettings::cgi, Mailbox::Record),
-                    self.engines(),
-                    exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
-                    pages::route(&self.path.join("pages"), ORIGIN),
-                    icon(),
-                ],
-                files: FileSettings::default(),
-                compression: CompressionSettings::default(),
-                errors,
-                log: None,
-                blocks: Vec::new(),
-            }])
-        };
-        settings.sites[0].routes.extend(reports);
-        settings
+        let routes = vec![
+            route("/cgi-bin/*", ScriptSettings::cgi, Mailbox::Stream),
+            route("/cgiplus-bin/*", ScriptSettings::cgiplus, Mailbox::Stream),
+            route("/record-bin/*", ScriptSettings::cgi, Mailbox::Record),
+            self.engines(),
+            exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
+            pages::route(&self.path.join("pages"), ORIGIN),
+            icon(),
+        ];
+        arguments::site(ORIGIN, self.path.join("htdocs"), routes, detail)
     }
-}
 
-impl Site {
     fn engines(&self) -> RouteSettings {
         let mut script = rte_directory::script(&self.path.join("rte"));
         script.engines.sdk.clone_from(&self.sdk);
@@ -278,11 +246,17 @@ mod tests {
     #[test]
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack(None).expect("a temporary directory");
-        let settings = site.settings(
-            vec![ListenSettings::clear(sluice_config::DEFAULT_ADDRESS)],
-            ErrorSettings::default(),
-            Vec::new(),
-        );
+        let command = clap::Parser::parse_from(["sluice", "demo"]);
+        let arguments::Arguments {
+            command: arguments::Command::Demo(demo),
+        } = command
+        else {
+            panic!("not demo")
+        };
+        let settings = demo
+            .addresses
+            .serve(site.site(ErrorDetail::Off))
+            .expect("no certificate");
         let routes = &settings.sites[0].routes;
         let paths: Vec<String> = routes.iter().map(|route| route.path.to_string()).collect();
         assert_eq!(
