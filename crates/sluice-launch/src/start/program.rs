@@ -6,6 +6,8 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::confinement::Confinement;
 use crate::confine::limits::ProcessLimits;
@@ -81,7 +83,7 @@ pub enum Stdin {
 }
 
 /// The channel for a script's output: descriptor 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mailbox {
     /// A stream of bytes: a `SOCK_STREAM` pair. Its script cannot open it by a name such as `/dev/stdout` (ENXIO).
     Stream,

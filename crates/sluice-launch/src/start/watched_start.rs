@@ -31,15 +31,6 @@ struct CloneState {
     is_killed: bool,
 }
 
-/// How a clone has returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watched {
-    /// Nobody has ended the child.
-    Undisturbed,
-    /// The watch has killed the child.
-    Killed,
-}
-
 impl WatchedStart {
     pub(crate) fn new() -> WatchedStart {
         WatchedStart {
@@ -60,15 +51,12 @@ impl WatchedStart {
         &self.pidfd
     }
 
-    /// The watch ends, after the clone has returned and before the pidfd is closed.
-    pub(crate) fn end(&self) -> Watched {
+    /// The watch ends, after the clone has returned and before the pidfd is closed. Returns whether it has killed the child.
+    pub(crate) fn end(&self) -> bool {
         let mut clone = self.lock();
         clone.since = None;
         self.pidfd.store(NONE, Ordering::Relaxed);
-        match clone.is_killed {
-            true => Watched::Killed,
-            false => Watched::Undisturbed,
-        }
+        clone.is_killed
     }
 
     /// Kills the child, if there is one before its exec.

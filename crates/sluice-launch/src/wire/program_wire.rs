@@ -25,7 +25,7 @@ use crate::wire::codec::Malformed;
 pub(crate) const PROGRAM_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes of the largest record of a mailbox, at most.
-const RECORD_BYTES_MAX: u64 = 64 << 20;
+const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of a mark: it must not be a text that other processes have in their environment by chance.
 const MARK_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
@@ -45,7 +45,7 @@ pub(crate) struct PlainProgram<'a> {
     has_memory: bool,
     is_kept: bool,
     stdin: PlainStdin,
-    mailbox: PlainMailbox,
+    mailbox: Mailbox,
     run_as: Cow<'a, RunAs>,
     mark: &'a str,
     limits: ProcessLimits,
@@ -57,13 +57,6 @@ enum PlainStdin {
     Null,
     Pipe,
     File,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-enum PlainMailbox {
-    Stream,
-    Pipe,
-    Record(u64),
 }
 
 fn arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [CString]>, D::Error> {
@@ -89,11 +82,7 @@ impl<'a> PlainProgram<'a> {
                 Stdin::Pipe => PlainStdin::Pipe,
                 Stdin::File(_) => PlainStdin::File,
             },
-            mailbox: match program.mailbox {
-                Mailbox::Stream => PlainMailbox::Stream,
-                Mailbox::Pipe => PlainMailbox::Pipe,
-                Mailbox::Record { record_bytes_max } => PlainMailbox::Record(record_bytes_max as u64),
-            },
+            mailbox: program.mailbox,
             run_as: Cow::Borrowed(&program.run_as),
             mark,
             limits: program.limits,
@@ -121,14 +110,9 @@ impl<'a> PlainProgram<'a> {
         if self.is_kept && !matches!(stdin, Stdin::Pipe) {
             return Err(Malformed("a kept process without a pipe as standard input"));
         }
-        let mailbox = match self.mailbox {
-            PlainMailbox::Stream => Mailbox::Stream,
-            PlainMailbox::Pipe => Mailbox::Pipe,
-            PlainMailbox::Record(bytes) if bytes <= RECORD_BYTES_MAX => Mailbox::Record {
-                record_bytes_max: usize::try_from(bytes).map_err(|_| Malformed("the mailbox"))?,
-            },
-            PlainMailbox::Record(_) => return Err(Malformed("the mailbox")),
-        };
+        if matches!(self.mailbox, Mailbox::Record { record_bytes_max } if record_bytes_max > RECORD_BYTES_MAX) {
+            return Err(Malformed("the mailbox"));
+        }
         let confinement = self.confinement.map(Cow::into_owned);
         if let Some(confinement) = &confinement {
             check_confinement(confinement)?;
@@ -144,7 +128,7 @@ impl<'a> PlainProgram<'a> {
             environment: self.environment.to_vec(),
             directory: self.directory.into_owned(),
             stdin,
-            mailbox,
+            mailbox: self.mailbox,
             memory,
             is_kept: self.is_kept,
             run_as: self.run_as.into_owned(),

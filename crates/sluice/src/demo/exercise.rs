@@ -41,18 +41,14 @@ const LINE: &[u8; 80] = b"The quick brown fox jumps over the lazy dog. 012345678
 
 pub(crate) fn write(directory: &Path) -> io::Result<()> {
     fs::create_dir(directory)?;
-    let content: Vec<u8> = LINE.iter().copied().cycle().take(largest()).collect();
     for (name, bytes) in FILES {
-        fs::write(directory.join(name), &content[..bytes])?;
+        let content: Vec<u8> = LINE.iter().copied().cycle().take(bytes).collect();
+        fs::write(directory.join(name), content)?;
     }
     for (name, text) in TEXTS {
         fs::write(directory.join(name), text)?;
     }
     Ok(())
-}
-
-fn largest() -> usize {
-    FILES.iter().map(|(_, bytes)| *bytes).max().unwrap_or_default()
 }
 
 /// The route by which the files are served without the file cache.

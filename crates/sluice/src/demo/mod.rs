@@ -26,8 +26,7 @@ use sluice_settings::{
 use tempfile::TempDir;
 
 use crate::{arguments, rte_directory};
-use files::{ENGINE_SCRIPTS, PAGES, PROGRAMS, SCRIPTS};
-use page::Missing;
+use files::{Needs, PAGES, SCRIPTS};
 
 const ORIGIN: &str = "the demo";
 
@@ -126,38 +125,29 @@ struct Found<'a> {
 }
 
 /// Writes pages, scripts and sources below `directory`, and links the C programs from `built`. Returns those that cannot run.
-fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Result<Vec<(&'static str, Missing)>> {
+fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Result<Vec<(&'static str, Needs)>> {
     let (htdocs, cgi_bin) = (directory.join("htdocs"), directory.join("cgi-bin"));
     let sources = htdocs.join("source");
     fs::create_dir(&htdocs)?;
     fs::create_dir(&sources)?;
     fs::create_dir(&cgi_bin)?;
-    let mut missing = Vec::new();
-    for script in &SCRIPTS {
-        fs::write(sources.join(format!("{}.txt", script.name)), script.text)?;
-        if (found.is_interpreter)(script.interpreter) {
-            let file = cgi_bin.join(script.name);
-            fs::write(&file, script.text)?;
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
-        } else {
-            missing.push((script.name, Missing::Interpreter(script.interpreter)));
-        }
-    }
     let engine_scripts = directory.join("rte");
     fs::create_dir(&engine_scripts)?;
-    for script in &ENGINE_SCRIPTS {
-        fs::write(sources.join(format!("{}.txt", script.name)), script.text)?;
-        if (found.is_engine)(script.interpreter) {
-            fs::write(engine_scripts.join(script.name), script.text)?;
-        } else {
-            missing.push((script.name, Missing::Engine(script.interpreter)));
-        }
-    }
-    for program in &PROGRAMS {
-        fs::write(sources.join(format!("{}.c.txt", program.built)), program.text)?;
-        match built.map(|built| built.join(program.built)) {
-            Some(file) if programs::is_program(&file) => symlink(file, cgi_bin.join(program.name))?,
-            _ => missing.push((program.name, Missing::Build)),
+    let mut missing = Vec::new();
+    for script in &SCRIPTS {
+        fs::write(sources.join(format!("{}.txt", script.source)), script.text)?;
+        let file = cgi_bin.join(script.name);
+        let program = built.map(|built| built.join(script.source.trim_end_matches(".c")));
+        match (script.needs, program.filter(|program| programs::is_program(program))) {
+            (Needs::Interpreter(interpreter), _) if (found.is_interpreter)(interpreter) => {
+                fs::write(&file, script.text)?;
+                fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+            }
+            (Needs::Engine(engine), _) if (found.is_engine)(engine) => {
+                fs::write(engine_scripts.join(script.name), script.text)?;
+            }
+            (Needs::Build, Some(program)) => symlink(program, file)?,
+            (needs, _) => missing.push((script.name, needs)),
         }
     }
     for (name, text) in PAGES {
@@ -173,8 +163,8 @@ fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Resul
 }
 
 /// Logs what to do next, and which programs are missing from the page.
-fn log_result(missing: &[(&str, Missing)], directory: &Path) {
-    let mut reasons: Vec<Missing> = missing.iter().map(|(_, reason)| *reason).collect();
+fn log_result(missing: &[(&str, Needs)], directory: &Path) {
+    let mut reasons: Vec<Needs> = missing.iter().map(|(_, reason)| *reason).collect();
     reasons.dedup();
     for reason in reasons {
         let of_reason = missing.iter().filter(|(_, other)| *other == reason);
@@ -189,7 +179,7 @@ fn log_result(missing: &[(&str, Missing)], directory: &Path) {
 mod tests {
     use super::*;
 
-    fn unpack(built: Option<&Path>, interpreters: &[&str]) -> (TempDir, Vec<(&'static str, Missing)>) {
+    fn unpack(built: Option<&Path>, interpreters: &[&str]) -> (TempDir, Vec<(&'static str, Needs)>) {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let found = Found {
             is_interpreter: &|name| interpreters.contains(&name),
@@ -202,14 +192,17 @@ mod tests {
     #[test]
     fn scripts_can_be_run_and_their_sources_read() {
         let (directory, missing) = unpack(None, &["/bin/sh", "python3", "perl"]);
-        for script in &SCRIPTS {
+        for script in SCRIPTS
+            .iter()
+            .filter(|script| matches!(script.needs, Needs::Interpreter(_)))
+        {
             let file = directory.path().join("cgi-bin").join(script.name);
             assert!(programs::is_program(&file), "{}", script.name);
             let source = directory.path().join(format!("htdocs/source/{}.txt", script.name));
             assert_eq!(fs::read_to_string(source).expect("a source"), script.text);
         }
-        assert!(missing.iter().all(|(_, reason)| *reason == Missing::Build));
-        assert_eq!(missing.len(), PROGRAMS.len());
+        assert!(missing.iter().all(|(_, reason)| *reason == Needs::Build));
+        assert_eq!(missing.len(), 4);
     }
 
     #[test]
@@ -226,7 +219,7 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(missing.contains(&("counter.pl", Missing::Interpreter("perl"))));
+        assert!(missing.contains(&("counter.pl", Needs::Interpreter("perl"))));
         assert!(page.contains("href=\"/cgi-bin/printenv.sh\""));
     }
 
@@ -239,7 +232,7 @@ mod tests {
         let (directory, missing) = unpack(Some(built.path()), &[]);
         let link = fs::read_link(directory.path().join("cgi-bin/printenv-c"));
         assert_eq!(link.expect("a link"), program);
-        assert!(missing.contains(&("membufdemo", Missing::Build)));
+        assert!(missing.contains(&("membufdemo", Needs::Build)));
         assert!(!missing.iter().any(|(name, _)| *name == "printenv-c"));
     }
 

@@ -35,7 +35,7 @@ impl Style {
 
     pub(super) fn write(self, out: &mut Vec<u8>, line: &Line) {
         if self == Style::Journal {
-            out.extend_from_slice(format!("<{}>", priority(line.level)).as_bytes());
+            out.extend_from_slice(format!("<{}>", shown(line.level).priority).as_bytes());
         }
         match &line.body {
             Body::Text(text) => {
@@ -43,7 +43,7 @@ impl Style {
                 match self {
                     // Each line is an entry of the journal.
                     Style::Journal => {
-                        let next = format!("\n<{}>", priority(line.level));
+                        let next = format!("\n<{}>", shown(line.level).priority);
                         out.extend_from_slice(text.replace('\n', &next).as_bytes());
                     }
                     Style::Plain | Style::Colour => out.extend_from_slice(text.as_bytes()),
@@ -52,7 +52,7 @@ impl Style {
             Body::Json(members) => {
                 out.push(b'{');
                 if self != Style::Journal {
-                    let (time, level) = (time(line.time), name(line.level).to_lowercase());
+                    let (time, level) = (time(line.time), shown(line.level).name.to_lowercase());
                     out.extend_from_slice(format!("\"time\":\"{time}\",\"level\":\"{level}\",").as_bytes());
                 }
                 out.extend_from_slice(members);
@@ -65,18 +65,18 @@ impl Style {
     /// A message on standard error that is not a line of the log: only the journal needs anything before each of its lines.
     pub(super) fn failure(self, message: &str) -> String {
         let before = match self {
-            Style::Journal => format!("<{}>", priority(Level::ERROR)),
+            Style::Journal => format!("<{}>", shown(Level::ERROR).priority),
             Style::Plain | Style::Colour => String::new(),
         };
         message.lines().map(|line| format!("{before}{line}\n")).collect()
     }
 
     fn head(self, line: &Line) -> String {
-        let (time, name) = (time(line.time), name(line.level));
+        let (time, Shown { name, colour, .. }) = (time(line.time), shown(line.level));
         match self {
             Style::Journal => String::new(),
             Style::Plain => format!("{time} {name:<5} "),
-            Style::Colour => format!("\x1b[2m{time}\x1b[0m {}{name:<5}\x1b[0m ", colour(line.level)),
+            Style::Colour => format!("\x1b[2m{time}\x1b[0m {colour}{name:<5}\x1b[0m "),
         }
     }
 }
@@ -98,34 +98,24 @@ fn time(time: SystemTime) -> String {
     format!("{time:.3}")
 }
 
-fn name(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "ERROR",
-        Level::WARN => "WARN",
-        Level::INFO => "INFO",
-        Level::DEBUG => "DEBUG",
-        Level::TRACE => "TRACE",
-    }
+/// A level as it is shown.
+struct Shown {
+    name: &'static str,
+    /// The priority of syslog(3).
+    priority: u8,
+    /// On a terminal: red, yellow, green, blue.
+    colour: &'static str,
 }
 
-/// The priority of syslog(3).
-fn priority(level: Level) -> u8 {
-    match level {
-        Level::ERROR => 3,
-        Level::WARN => 4,
-        Level::INFO => 6,
-        Level::DEBUG | Level::TRACE => 7,
-    }
-}
-
-/// The colour of a level on a terminal: red, yellow, green, blue.
-fn colour(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "\x1b[31m",
-        Level::WARN => "\x1b[33m",
-        Level::INFO => "\x1b[32m",
-        Level::DEBUG | Level::TRACE => "\x1b[34m",
-    }
+fn shown(level: Level) -> Shown {
+    let (name, priority, colour) = match level {
+        Level::ERROR => ("ERROR", 3, "\x1b[31m"),
+        Level::WARN => ("WARN", 4, "\x1b[33m"),
+        Level::INFO => ("INFO", 6, "\x1b[32m"),
+        Level::DEBUG => ("DEBUG", 7, "\x1b[34m"),
+        Level::TRACE => ("TRACE", 7, "\x1b[34m"),
+    };
+    Shown { name, priority, colour }
 }
 
 #[cfg(test)]
