@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::file_rules::FileRules;
 
+/// The umask of a script whose route has none: files that it creates are writable by their owner only.
+pub(crate) const UMASK: u32 = 0o022;
+
 /// Limits on what a script process may use and reach. `Default`: the same as the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {

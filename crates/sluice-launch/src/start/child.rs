@@ -31,9 +31,6 @@ use crate::start::watched_start::WatchedStart;
 use crate::syscall::checked;
 use crate::users::credentials::Credentials;
 
-/// The umask of a script whose route has none: files that it creates are writable by their owner only.
-pub(crate) const UMASK: u32 = 0o022;
-
 /// Everything that the child needs, prepared before the clone.
 pub(crate) struct Plan<'a> {
     /// NUL-terminated, as are the texts in the two lists; each list ends in a null pointer.

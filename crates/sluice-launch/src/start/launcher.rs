@@ -16,11 +16,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::confine::cgroup::Cgroups;
+use crate::confine::confinement::UMASK;
 use crate::confine::privileges::has_bounding_set;
 use crate::confine::temporary::TemporaryDirectories;
 use crate::policy::share::Share;
 use crate::start::channels::{self, Channels};
-use crate::start::child::{self, Plan, UMASK};
+use crate::start::child::{self, Plan};
 use crate::start::clone::{Cloner, SignalSet, Undone};
 use crate::start::environment::{environment_pointers, owner_variables};
 use crate::start::launch_error::{LaunchError, Stage};

@@ -11,9 +11,6 @@ use crate::policy::run_as::Refusal;
 use crate::start::program::{Program, Stdin};
 
 /// Checks the files of a program for another user than the launcher's. `server` is the user of the server process.
-///
-/// # Errors
-/// One of them is something else.
 pub(crate) fn check(program: &Program, server: u32) -> Result<(), Refusal> {
     let stdin = match &program.stdin {
         Stdin::File(file) => Some(file),
