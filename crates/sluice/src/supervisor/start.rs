@@ -9,6 +9,7 @@ use sluice_launch::deadline;
 use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
+use sluice_settings::source::Source;
 use sluice_settings::{ServerLog, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -56,10 +57,8 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         let (signals, child) = listen()?;
         let mut children = Children::new(&[]);
         let silent = Reading::before_start(&mut children, &file).await?;
-        let (settings, bundle, certificates) = deadline::with_deadline(|| {
-            deadline::assume_silence(&silent);
-            reload::read_at_start(&file)
-        })?;
+        let (settings, bundle, certificates) =
+            reload::with_deadline(&silent, || reload::read(&file, &Source::recording().tolerant()))?;
         use_log(&settings.server_log, logger)?;
         let user = ServerUser::of(&settings);
         // Before the log has the reason of a failure.
@@ -113,15 +112,12 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
 }
 
 /// Reads the configuration that the supervisor names, and says which paths were not answered for.
-///
-/// # Errors
-/// One line: this process was not started by a supervisor.
 pub(crate) fn run_reader() -> Result<ExitCode, String> {
     event_loop()?.block_on(async {
         let (channel, Received { message: file, .. }) = Channel::begin::<PathBuf>().await?;
         let silent = deadline::with_deadline(|| {
             // The supervisor says what is wrong with it.
-            drop(reload::read(&file));
+            drop(reload::read(&file, &Source::recording()));
             deadline::silent_paths()
         });
         let named = silent.get(..PATHS_MAX).unwrap_or(&silent);
@@ -249,9 +245,6 @@ impl Supervisor<'_> {
     }
 
     /// Starts a server process and its launcher. Also returns the server's end of the socket between them.
-    ///
-    /// # Errors
-    /// One line: one of them cannot be started.
     pub(super) async fn start_with_launcher(
         &mut self,
         plan: &LauncherPlan,

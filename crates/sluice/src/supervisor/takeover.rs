@@ -71,9 +71,6 @@ struct LeftLauncher {
 }
 
 /// Whether this program could take over what another one would leave.
-///
-/// # Errors
-/// One line: it cannot be read.
 pub(crate) fn check_left(text: &str) -> Result<(), String> {
     match serde_json::from_str::<Left>(text) {
         Ok(_) => Ok(()),
@@ -187,9 +184,7 @@ impl Address {
 
 impl Estate {
     /// Takes over what the program before this one has left on standard input.
-    ///
-    /// # Errors
-    /// One line: there is nothing, or it is of another version.
+    /// Fails if there is nothing, or it is of another version.
     pub(super) async fn take() -> Result<Estate, String> {
         let failed = |error: io::Error| format!("taking over: {error}");
         let mut channel = Channel::of_stdin().map_err(failed)?;
@@ -208,37 +203,29 @@ impl Estate {
         let left: Left = serde_json::from_slice(&memory_file::read(&next()?)?)?;
         let server = ServerProcess::new(left.server, next()?)?;
         let bundle = next()?;
-        let control = match left.control {
-            Some(path) => Some(BoundControl::of(path, next()?)?),
-            None => None,
-        };
-        let mut retired = Vec::new();
-        for pid in left.retired {
-            retired.push(ServerProcess::new(pid, next()?)?);
-        }
-        let mut launchers = Vec::new();
-        for LeftLauncher { pid, server } in left.launchers {
-            let process = match pid {
-                Some(pid) => Some(ServerProcess::new(pid, next()?)?),
-                None => None,
-            };
-            launchers.push(Launcher::new(server, process));
-        }
-        let mut bound = Vec::new();
-        for address in left.listen {
+        let control = left.control.map(|path| BoundControl::of(path, next()?)).transpose()?;
+        let mut process = |pid| ServerProcess::new(pid, next()?);
+        let retired = left.retired.into_iter().map(&mut process).collect::<io::Result<_>>()?;
+        let launchers = left.launchers.into_iter().map(|LeftLauncher { pid, server }| {
+            let process = pid.map(&mut process).transpose()?;
+            Ok(Launcher::new(server, process))
+        });
+        let launchers = launchers.collect::<io::Result<_>>()?;
+        let bound = left.listen.into_iter().map(|address| {
             let configured = notation::parse_address(&address.configured).map_err(io::Error::other)?;
             let sockets = (0..address.sockets).map(|_| next()).collect::<io::Result<_>>()?;
             let sockets = Bound::of_sockets(&configured, sockets)?;
-            bound.push(if address.owns_file {
-                sockets.owning_file()?
-            } else {
-                sockets
-            });
-        }
-        let mut ending = Vec::new();
-        for pid in left.ending {
-            ending.push(Ending::new(ServerProcess::new(pid, next()?)?));
-        }
+            match address.owns_file {
+                true => sockets.owning_file(),
+                false => Ok(sockets),
+            }
+        });
+        let bound = bound.collect::<io::Result<_>>()?;
+        let ending = left
+            .ending
+            .into_iter()
+            .map(|pid| Ok(Ending::new(ServerProcess::new(pid, next()?)?)));
+        let ending = ending.collect::<io::Result<_>>()?;
         Ok(Estate {
             server,
             retired,
