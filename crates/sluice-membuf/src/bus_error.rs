@@ -64,9 +64,7 @@ static HANDLER: OnceLock<Handler> = OnceLock::new();
 
 impl Registration {
     /// Registers a mapping, and installs the handler if it is the first one.
-    ///
-    /// # Errors
-    /// Those of mmap(2) and sigaction(2), of the first mapping only.
+    /// The first mapping can also fail with an error of sigaction(2).
     pub(crate) fn new(start: usize, bytes: usize, protection: libc::c_int) -> io::Result<Registration> {
         if HANDLER.get().is_none() {
             install()?;

@@ -85,9 +85,7 @@ impl ReadCursor {
     }
 
     /// Accepts the script's counter `head` if it is possible, given that `tail` bytes have been freed.
-    ///
-    /// # Errors
-    /// The counter is impossible: the script's fault. Every later call returns the first error.
+    /// An impossible counter is the script's fault; every later call returns the first error.
     pub(crate) fn observe(&mut self, head: u64, tail: u64) -> Result<(), RingFault> {
         if let Some(fault) = self.fault {
             return Err(fault);

@@ -25,9 +25,7 @@ impl Ledger {
     }
 
     /// Takes the next chunk of at most `bytes_max` bytes; `None` if the script has committed nothing new.
-    ///
-    /// # Errors
-    /// The script's counter is impossible: the script's fault.
+    /// An impossible counter is the script's fault.
     pub(crate) fn take(
         &self,
         page: &ControlPage,

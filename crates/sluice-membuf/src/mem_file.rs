@@ -45,9 +45,6 @@ pub(crate) struct MemFile {
 
 impl MemFile {
     /// Creates a memfd of this size without memory, and seals it with these seals. Close-on-exec.
-    ///
-    /// # Errors
-    /// What memfd_create(2), ftruncate(2) or fcntl(2) says: no descriptors left, no memory.
     pub(crate) fn create(name: &CStr, size: FileSize, seals: SealFlags, budget: &Arc<Budget>) -> io::Result<MemFile> {
         let file = MemFile {
             fd: create_memfd(name)?,

@@ -294,9 +294,7 @@ pub(crate) struct ConfigFile {
 
 impl ConfigFile {
     /// The file that was named, or the default one.
-    ///
-    /// # Errors
-    /// One line: there is no default file, or another user of the machine can write to it.
+    /// Fails if there is no default file, or another user of the machine can write to it.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
         sluice_config::choose_file(self.file.as_deref())
     }
@@ -373,9 +371,6 @@ impl Addresses {
 
     /// The settings that serve a site on them, in clear text or all with the same new certificate. Where only this machine can reach it, the site has
     /// the reports, too.
-    ///
-    /// # Errors
-    /// One line: no certificate can be made.
     pub(crate) fn serve(&self, mut site: SiteSettings) -> Result<Settings, String> {
         let mut listen: Vec<_> = self.listen.iter().cloned().map(ListenSettings::clear).collect();
         if self.tls {
@@ -425,9 +420,6 @@ pub(crate) fn site(origin: &str, root: PathBuf, routes: Vec<RouteSettings>, deta
 
 impl Demo {
     /// The directory of the engines, if it is named.
-    ///
-    /// # Errors
-    /// One line: the directory of the process is not known.
     pub(crate) fn sdk(&self) -> Result<Option<PathBuf>, String> {
         absolute_sdk(self.sdk.as_deref())
     }
@@ -459,9 +451,7 @@ impl Serve {
     }
 
     /// The settings that serve the directory.
-    ///
-    /// # Errors
-    /// One line about a directory that does not exist; the user's to fix.
+    /// A directory that does not exist is the user's to fix.
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let shown = self.directory.display();
         let about = deadline::metadata(&self.directory)

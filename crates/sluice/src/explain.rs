@@ -11,9 +11,6 @@ use sluice_settings::rule::{ClientCertificate, Scheme};
 use crate::arguments::Explain;
 
 /// The question about a URL, or about a path.
-///
-/// # Errors
-/// One line about the command line.
 pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     let (scheme, rest) = match url.split_once("://") {
         None => (None, url),

@@ -33,9 +33,6 @@ pub(crate) fn is_first() -> bool {
 }
 
 /// Runs the program as a child until that ends. Returns its status.
-///
-/// # Errors
-/// One line: it cannot be started.
 pub(crate) fn run() -> Result<ExitCode, String> {
     let failed = |error: io::Error| format!("process 1: {error}");
     event_loop()?.block_on(async {

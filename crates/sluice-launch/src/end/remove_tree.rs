@@ -20,9 +20,7 @@ const OWNER_ALL: u32 = 0o700;
 const ATTEMPTS: u64 = 1000;
 
 /// Removes a directory with all that is in it. Gives up after a time, or as soon as nothing more can be removed.
-///
-/// # Errors
-/// Something is left: the first reason.
+/// Fails with the first reason why something is left.
 pub(crate) fn remove(path: &Path, timeout: Duration) -> io::Result<()> {
     let top = match Directory::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

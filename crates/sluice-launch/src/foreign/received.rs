@@ -89,9 +89,6 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], user: u32) -> io::Resu
 }
 
 /// Receives as [`receive`] does, into memory without a value; the first `bytes` of it have one afterwards.
-///
-/// # Errors
-/// As those of [`receive`].
 fn receive_uninit(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>], user: u32) -> io::Result<Received> {
     let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
     let mut part = libc::iovec {

@@ -72,9 +72,7 @@ impl UserThreads {
     }
 
     /// Does something. Never waits.
-    ///
-    /// # Errors
-    /// Returns the operation: too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
+    /// Gives the operation back if too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
     pub(crate) fn begin(&self, share: u64, operation: Operation) -> Result<(), Operation> {
         let bounds = self.0.bounds;
         let mut state = self.0.lock();

@@ -118,9 +118,6 @@ impl UserPolicy for ScriptUsers {
 
 impl ScriptUsers {
     /// Decides about a program that a route of this configuration may have, or of one before it.
-    ///
-    /// # Errors
-    /// The text of the check that failed.
     pub(crate) fn decide_with(
         &self,
         before: &[Arc<ScriptUsers>],

@@ -18,9 +18,7 @@ pub(crate) fn may_have_left_processes(cgroup: Option<&ScriptCgroup>) -> bool {
 
 /// Ends all that a script process has left behind, by SIGTERM and SIGKILL, and waits for their end: the processes of its cgroup, and those
 /// of `end_session`, whose conditions hold. Waits: not for an event loop. Returns within six seconds, or ten if somebody hinders it.
-///
-/// # Errors
-/// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.
+/// Survivors wait for a disk, or run as a user whom the server may not signal.
 pub(crate) fn end_left_processes(cgroup: Option<&ScriptCgroup>, leader: i32, mark: &str) -> Result<(), Survivors> {
     let Some(cgroup) = cgroup else {
         return end_session(leader, mark);

@@ -98,9 +98,6 @@ pub(crate) enum PlainRequest<'a> {
 }
 
 /// A start, with the descriptors of the program that go with it before `Packed::file`.
-///
-/// # Errors
-/// It is too large, or the system has no memory for it.
 pub(crate) fn pack_launch<'a>(
     number: u64,
     program: &'a Program,

@@ -40,9 +40,7 @@ pub(crate) enum Wait {
 }
 
 /// Sends a message with at most `FDS_MAX` descriptors.
-///
-/// # Errors
-/// `WouldBlock`: there is no room now. `EPIPE`: the other side is gone.
+/// Fails with `WouldBlock` if there is no room now, and with `EPIPE` if the other side is gone.
 pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>], wait: Wait) -> io::Result<()> {
     debug_assert!(message.len() <= MESSAGE_BYTES_MAX, "checked by callers");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];

@@ -51,9 +51,6 @@ pub(crate) struct Control {
 
 impl Control {
     /// Listens on the socket of the settings, as of `BoundControl::bind`; `sluice watch` watches `hub`.
-    ///
-    /// # Errors
-    /// One line: the configured socket cannot be made.
     pub(crate) fn listen(settings: &ControlSocket, hub: &Arc<Hub>) -> Result<Option<Control>, String> {
         let Some(BoundControl { socket, file, .. }) = BoundControl::bind(settings)? else {
             return Ok(None);
@@ -64,9 +61,7 @@ impl Control {
     }
 
     /// Listens on a socket that the supervisor has bound.
-    ///
-    /// # Errors
-    /// One line: it is not a unix socket.
+    /// Fails if it is not a unix socket.
     pub(crate) fn on(socket: OwnedFd, hub: &Arc<Hub>) -> Result<Control, String> {
         let listener = UnixListener::from_std(socket.into()).map_err(|error| format!("control: {error}"))?;
         let (sender, requests) = mpsc::channel(COMMANDS_MAX);
@@ -117,9 +112,6 @@ pub(crate) struct BoundControl {
 
 impl BoundControl {
     /// Binds the socket of the settings. Without the usual one the server starts, too, and logs why.
-    ///
-    /// # Errors
-    /// One line: the configured socket cannot be made.
     pub(crate) fn bind(settings: &ControlSocket) -> Result<Option<BoundControl>, String> {
         match settings {
             ControlSocket::Off => Ok(None),
@@ -134,9 +126,6 @@ impl BoundControl {
     }
 
     /// The socket of an earlier supervisor.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
     pub(crate) fn of(path: PathBuf, socket: OwnedFd) -> io::Result<BoundControl> {
         let file = SocketFile::of(&path, socket.try_clone()?).ok();
         Ok(BoundControl { path, socket, file })

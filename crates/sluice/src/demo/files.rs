@@ -12,7 +12,7 @@ pub(crate) struct Script {
     pub needs: Needs,
 }
 
-/// What a script needs to run here.
+/// Needs of a script, to run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// The interpreter that the first line names (a path, or a name that is looked up in PATH).

@@ -29,7 +29,7 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a message of the supervisor at most. The plan of a launcher has each directory of scripts.
 const PLAN_BYTES_MAX: usize = 256 << 20;
 
-/// The error of a process that the supervisor has not told how to start.
+/// The error of a process that was not given what to start with.
 pub(crate) const UNSAID: &str = "the supervisor did not say how to start";
 
 const MORE: u8 = b'+';
@@ -95,9 +95,7 @@ impl Channel {
     }
 
     /// The channel of a process that the supervisor has started, and the first message, which says what to do.
-    ///
-    /// # Errors
-    /// One line: nobody has said that, because the process was started by hand.
+    /// Fails if nobody has said that, because the process was started by hand.
     pub(crate) async fn begin<T: DeserializeOwned>() -> Result<(Channel, Received<T>), String> {
         let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
         let mut channel = Channel::of_stdin().map_err(by_hand)?;
@@ -207,9 +205,7 @@ impl Channel {
 }
 
 /// Sends a whole message at once, for a process that goes on with this socket later.
-///
-/// # Errors
-/// It does not fit the socket's buffer.
+/// Fails if it does not fit the socket's buffer.
 pub(crate) fn send_now(socket: BorrowedFd<'_>, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     records(&text, fds)

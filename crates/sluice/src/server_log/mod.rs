@@ -79,9 +79,7 @@ impl Logger {
     }
 
     /// Opens the file of the settings. Nothing has changed until `apply`.
-    ///
-    /// # Errors
-    /// One line: the file cannot be opened. The administrator's fault.
+    /// A file that cannot be opened is the administrator's fault.
     pub(crate) fn prepare(&self, settings: &ServerLog) -> Result<Change, String> {
         let opened = settings.file.as_ref().map(|path| {
             LineFile::open(path, &settings.rotation).map_err(|error| format!("server log {}: {error}", path.display()))

@@ -109,7 +109,7 @@ impl Supervisor<'_> {
         let mut launchers = self.launchers.iter().filter(|launcher| launcher.server == server);
         if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref()) {
             // It is killed when it does not end.
-            process.tell(&ToLauncher::End, &[]).await;
+            process.send_or_log(&ToLauncher::End, &[]).await;
         }
         self.end_launcher_of(server);
         self.abandoned.push(server);

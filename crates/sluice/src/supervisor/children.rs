@@ -59,9 +59,6 @@ impl Children {
     }
 
     /// Starts a process of a program under a name, which says its role, with its end of the channel; as another user if there is one.
-    ///
-    /// # Errors
-    /// The system refuses another process, or the program cannot be run.
     pub(super) fn start(
         &mut self,
         program: &Path,

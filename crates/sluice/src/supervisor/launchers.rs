@@ -139,7 +139,7 @@ impl Supervisor<'_> {
                 continue;
             }
             launcher.unanswered += 1;
-            process.tell(&ToLauncher::Ask, &[]).await;
+            process.send_or_log(&ToLauncher::Ask, &[]).await;
         }
         self.question_due = Instant::now() + timeout / UNANSWERED_MAX;
     }
@@ -205,7 +205,7 @@ impl Supervisor<'_> {
         let candidate = self.candidate.iter().map(|candidate| &candidate.process);
         let mut processes = self.server.iter().chain(&self.retired).chain(candidate);
         if let Some(process) = processes.find(|process| process.pid == server) {
-            process.tell(&ToServer::Launcher, &[socket.as_fd()]).await;
+            process.send_or_log(&ToServer::Launcher, &[socket.as_fd()]).await;
         }
     }
 

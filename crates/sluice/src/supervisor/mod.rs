@@ -309,7 +309,7 @@ impl Supervisor<'_> {
     /// Has server processes that were replaced end at once.
     async fn end_retired(&self) {
         for process in &self.retired {
-            process.tell(&ToServer::End, &[]).await;
+            process.send_or_log(&ToServer::End, &[]).await;
         }
     }
 
@@ -453,7 +453,7 @@ impl Supervisor<'_> {
     /// Sends a message to the server process, if there is one.
     async fn send(&self, message: &ToServer) {
         if let Some(server) = &self.server {
-            server.tell(message, &[]).await;
+            server.send_or_log(message, &[]).await;
         }
     }
 

@@ -80,7 +80,7 @@ impl ServerProcess {
     }
 
     /// Sends it a message. If it is gone, its end is noticed elsewhere.
-    pub(super) async fn tell(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) {
+    pub(super) async fn send_or_log(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) {
         if let Err(error) = self.send(message, fds).await {
             tracing::debug!("process {}: {error}", self.pid);
         }

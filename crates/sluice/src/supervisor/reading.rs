@@ -65,9 +65,7 @@ impl Reading {
     }
 
     /// Reads a file for the first start, when nothing else is to be done.
-    ///
-    /// # Errors
-    /// One line: it takes too long.
+    /// Fails if it takes too long.
     pub(super) async fn before_start(children: &mut Children, file: &Path) -> Result<Vec<PathBuf>, String> {
         let Ok(mut reading) = Reading::start(children, file, Purpose::Reload).await else {
             return Ok(Vec::new());
