@@ -78,6 +78,13 @@ impl OverBudget {
     pub fn is_too_large(&self) -> bool {
         self.held_bytes.saturating_add(self.bytes) > self.bytes_max
     }
+
+    pub(crate) fn text(&self) -> &'static str {
+        match self.is_too_large() {
+            true => "a memory buffer of that size is beyond the limit of the whole server (limits.memory_buffers)",
+            false => "the memory buffers of the server are all in use, try again later",
+        }
+    }
 }
 
 /// Bytes of a budget. They are returned when this is dropped.

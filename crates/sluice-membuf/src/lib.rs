@@ -79,26 +79,18 @@ mod socket_queue;
 #[cfg(all(loom, test))]
 mod loom_model;
 
-#[cfg(not(loom))]
-pub use budget::{Budget, OverBudget, Reservation};
 pub use cursor::RingFault;
 #[cfg(not(loom))]
-pub use output_regions::{OutputRegion, PARTS_MAX, REGION_BYTES};
-#[cfg(not(loom))]
-pub use page_cache::{append_cached, read_cached};
-#[cfg(not(loom))]
-pub use plain_buffer::{BufferFault, PlainBuffer};
-#[cfg(not(loom))]
-pub use read_watch::{ReadFault, ReadWatch};
-#[cfg(not(loom))]
-pub use ring_reader::RingReader;
-#[cfg(not(loom))]
-pub use ring_writer::{RingWriter, WriteError};
-#[cfg(not(loom))]
-pub use sealed_memfd::SealedMemfd;
-#[cfg(not(loom))]
-pub use segment::{BeginError, KEPT_BYTES, Segment, memory_total_bytes};
-#[cfg(not(loom))]
-pub use shared_memory::{Garbage, Release};
-#[cfg(not(loom))]
-pub use socket_queue::unacknowledged_bytes;
+pub use {
+    budget::{Budget, OverBudget, Reservation},
+    output_regions::{OutputRegion, PARTS_MAX, REGION_BYTES},
+    page_cache::{append_cached, read_cached},
+    plain_buffer::{BufferFault, PlainBuffer},
+    read_watch::{ReadFault, ReadWatch},
+    ring_reader::RingReader,
+    ring_writer::{RingWriter, WriteError},
+    sealed_memfd::SealedMemfd,
+    segment::{BeginError, KEPT_BYTES, Segment, memory_total_bytes},
+    shared_memory::{Garbage, Release},
+    socket_queue::unacknowledged_bytes,
+};

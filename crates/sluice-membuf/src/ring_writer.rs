@@ -3,7 +3,6 @@
 //! The libraries in sdk/ do the same in other languages, by the specification in
 //! `docs/internals/memory-buffer.md`.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,6 +10,7 @@ use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use thiserror::Error;
 
 use crate::cursor::WriteCursor;
 use crate::futex;
@@ -22,42 +22,24 @@ use crate::sync::Ordering;
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Why a write failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The client is gone or the server has ended the exchange. Not an error of the script: it should stop writing.
+    #[error("the client is gone or the exchange was ended")]
     Closed,
     /// The server is gone.
+    #[error("the server is gone")]
     ServerGone,
     /// The control page contains impossible counters: something else in this script wrote to it.
+    #[error("the control page of the memory buffer was overwritten")]
     Corrupt,
     /// More bytes were committed than were reserved: the caller's fault.
+    #[error("more bytes were committed than were reserved")]
     NotReserved,
     /// The doorbell could not be written to the mailbox.
-    Doorbell(io::Error),
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WriteError::Closed => f.write_str("the client is gone or the exchange was ended"),
-            WriteError::ServerGone => f.write_str("the server is gone"),
-            WriteError::Corrupt => f.write_str("the control page of the memory buffer was overwritten"),
-            WriteError::NotReserved => f.write_str("more bytes were committed than were reserved"),
-            WriteError::Doorbell(error) => {
-                write!(f, "the server cannot be notified: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            WriteError::Doorbell(error) => Some(error),
-            _ => None,
-        }
-    }
+    #[error("the server cannot be notified: {0}")]
+    Doorbell(#[source] io::Error),
 }
 
 /// The script's side of a ring. Open a new one after each BUFFER-BEGIN, because the size may have changed.

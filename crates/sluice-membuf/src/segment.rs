@@ -32,6 +32,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use rustix::fs::SealFlags;
+use thiserror::Error;
 
 use crate::budget::{Budget, OverBudget};
 use crate::layout::{CONTROL_BYTES, PAGE_BYTES, RING_BYTES_MIN};
@@ -47,47 +48,26 @@ use crate::shared_memory::{Parts, Release, SharedMemory};
 pub const KEPT_BYTES: u64 = (1 << 20) + CONTROL_BYTES as u64;
 
 /// Why [`Segment::begin_plain`] or [`Segment::begin_ring`] failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BeginError {
     /// Not enough free memory. The server's fault: 503.
+    #[error("no memory for a memory buffer of that size")]
     NoMemory,
     /// The memory buffers of all processes together would exceed their budget. The server's fault: 503; 413 if this one would
     /// exceed it alone.
+    #[error("{}", .0.text())]
     OverBudget(OverBudget),
     /// Larger than the segment's limit, than a file of this process may be (RLIMIT_FSIZE), or than its address space.
     /// The script's fault: 413.
+    #[error("a memory buffer of that size is beyond what the system allows")]
     TooLarge,
     /// The previous buffer, or a chunk of it, is still held. The caller's fault: wait until it is freed.
+    #[error("the memory buffer of the exchange before is still being sent")]
     InUse,
     /// Another error of the system. The server's fault: 503.
-    Io(io::Error),
-}
-
-impl std::fmt::Display for BeginError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            BeginError::NoMemory => f.write_str("no memory for a memory buffer of that size"),
-            BeginError::OverBudget(over) if over.is_too_large() => f.write_str(
-                "a memory buffer of that size is beyond the limit of the whole server (limits.memory_buffers)",
-            ),
-            BeginError::OverBudget(_) => {
-                f.write_str("the memory buffers of the server are all in use, try again later")
-            }
-            BeginError::TooLarge => f.write_str("a memory buffer of that size is beyond what the system allows"),
-            BeginError::InUse => f.write_str("the memory buffer of the exchange before is still being sent"),
-            BeginError::Io(error) => write!(f, "the system refused the memory buffer: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for BeginError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BeginError::Io(error) => Some(error),
-            _ => None,
-        }
-    }
+    #[error("the system refused the memory buffer: {0}")]
+    Io(#[source] io::Error),
 }
 
 impl From<io::Error> for BeginError {

@@ -21,7 +21,6 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,6 +35,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, Mode as FileMode, OFlags, access};
 use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
 
 use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::own_directory::OwnDirectory;
@@ -73,7 +73,8 @@ pub struct Cgroups {
 }
 
 /// The reason why this server has no cgroups, or not all controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
 pub struct NoCgroups(String);
 
 /// The cgroup of one script process, until it is dropped.
@@ -333,14 +334,6 @@ impl NoCgroups {
         NoCgroups("somebody holds the lock of the server's cgroup".into())
     }
 }
-
-impl fmt::Display for NoCgroups {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NoCgroups {}
 
 /// Why these limits cannot be applied by this process, as far as that is known without changing anything; `None` if nothing is known to
 /// be missing.

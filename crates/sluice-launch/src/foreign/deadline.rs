@@ -7,7 +7,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::fmt;
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -16,6 +15,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode as FileMode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+use thiserror::Error;
 
 use crate::foreign::answer::{Answer, NoAnswer};
 use crate::foreign::user_threads::{Bounds, UserThreads};
@@ -57,16 +57,9 @@ struct TimeLeft {
 }
 
 /// The error that a path is not answered for.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("its file system does not answer, or a process holds its directory")]
 struct Unanswered;
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("its file system does not answer, or a process holds its directory")
-    }
-}
-
-impl std::error::Error for Unanswered {}
 
 /// Whether an error says that a path was not answered for.
 #[must_use]

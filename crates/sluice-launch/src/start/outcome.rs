@@ -1,11 +1,11 @@
 //! The outcome of a start, and of a process, as the server learns it from its launcher.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::end::pidfd::{Exit, Usage};
 use crate::policy::run_as::Refusal;
@@ -15,17 +15,22 @@ use crate::start::launch_error::{LaunchError, Stage};
 pub(crate) const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a program was not started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum StartError {
     /// A step of the start failed.
+    #[error("{0}")]
     Failed(LaunchError),
     /// The policy of the launcher does not permit it.
+    #[error("refused: {0}")]
     Refused(Refusal),
     /// The launcher ended meanwhile. The program may have begun, and has been killed then.
+    #[error("the launcher has ended during its start")]
     Lost,
     /// There was no launcher for too long.
+    #[error("there has been no launcher for {} seconds", LAUNCHER_TIMEOUT.as_secs())]
     NoLauncher,
     /// The start did not reach its exec in time.
+    #[error("{0}")]
     Late(LateStart),
 }
 
@@ -126,22 +131,6 @@ impl StartError {
     }
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Failed(error) => error.fmt(out),
-            StartError::Refused(refusal) => write!(out, "refused: {refusal}"),
-            StartError::Lost => out.write_str("the launcher has ended during its start"),
-            StartError::Late(late) => late.fmt(out),
-            StartError::NoLauncher => write!(
-                out,
-                "there has been no launcher for {} seconds",
-                LAUNCHER_TIMEOUT.as_secs()
-            ),
-        }
-    }
-}
-
 impl fmt::Display for LateStart {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (user, seconds) = (&self.user, self.timeout.as_secs_f64());
@@ -166,5 +155,3 @@ impl fmt::Display for LateStart {
         }
     }
 }
-
-impl Error for StartError {}

@@ -10,7 +10,6 @@
 //! the server is gone, all of them end, too.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,6 +20,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{Shutdown, shutdown};
+use thiserror::Error;
 
 use crate::end::orphans::{has_orphans, reap_orphans};
 use crate::end::pidfd::Signal;
@@ -84,7 +84,8 @@ pub struct ServiceSettings {
 }
 
 /// Why a service has ended before its server.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{0}")]
 pub struct ServiceError(String);
 
 /// A launcher that serves one server.
@@ -547,14 +548,6 @@ impl From<Malformed> for ServiceError {
         ServiceError(format!("a message of the server is malformed: {part}"))
     }
 }
-
-impl fmt::Display for ServiceError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ServiceError {}
 
 #[cfg(test)]
 #[path = "service_tests.rs"]
