@@ -12,15 +12,12 @@ use crate::arguments::Explain;
 
 /// The question about a URL, or about a path.
 pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
+    let neither = || format!("--explain {url}: a URL begins with http:// or https://, a path with /");
     let (scheme, rest) = match url.split_once("://") {
         None => (None, url),
         Some(("http", rest)) => (Some(Scheme::Http), rest),
         Some(("https", rest)) => (Some(Scheme::Https), rest),
-        Some(_) => {
-            return Err(format!(
-                "--explain {url}: a URL begins with http:// or https://, a path with /"
-            ));
-        }
+        Some(_) => return Err(neither()),
     };
     let (authority, target) = match (scheme, rest.find(['/', '?', '#'])) {
         (None, _) => ("", rest),
@@ -34,9 +31,7 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     };
     let target = target.split('#').next().unwrap_or_default().to_owned();
     if !target.starts_with('/') {
-        return Err(format!(
-            "--explain {url}: a URL begins with http:// or https://, a path with /"
-        ));
+        return Err(neither());
     }
     // Without a host in the URL, the Host field is used.
     let named = asked.header.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));

@@ -22,7 +22,7 @@ mod supervised;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_launch::deadline;
 use sluice_report::command::{Command, ServerReport};
@@ -34,7 +34,6 @@ use sluice_settings::Settings;
 use sluice_tools::control::place;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::certificates;
 use crate::control::socket::Control;
@@ -42,7 +41,7 @@ use crate::link::message::{FromServer, ToServer};
 use crate::log_files;
 use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
-use crate::signals::{Event, Signals};
+use crate::signals::{Event, Signals, until};
 
 use report::{Report, announce, listened};
 use supervised::{Link, SupervisorEvent};
@@ -407,14 +406,6 @@ impl<'a> Role<'a> {
                 ends_by.get_or_insert_with(|| Instant::now() + END_TIMEOUT);
             }
         }
-    }
-}
-
-/// Waits until a moment; forever without one.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

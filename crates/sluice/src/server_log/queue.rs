@@ -97,27 +97,18 @@ impl Queue {
 
     /// Waits for lines and commands, at most for `timeout`.
     pub(super) fn take(&self, timeout: Option<Duration>) -> Batch {
-        let mut state = self.lock();
-        while state.items.is_empty() {
-            state = match timeout {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(timeout) => {
-                    let waited = self.changed.wait_timeout(state, timeout);
-                    let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
-                    if result.timed_out() {
-                        drop(state);
-                        return self.take_now();
-                    }
-                    state
-                }
-            };
-        }
-        drop(state);
-        self.take_now()
-    }
-
-    fn take_now(&self) -> Batch {
-        let mut state = self.lock();
+        let is_empty = |state: &mut State| state.items.is_empty();
+        let state = self.lock();
+        let mut state = match timeout {
+            None => self
+                .changed
+                .wait_while(state, is_empty)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                let waited = self.changed.wait_timeout_while(state, timeout, is_empty);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
         state.bytes = 0;
         Batch {
             items: std::mem::take(&mut state.items),

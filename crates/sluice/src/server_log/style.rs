@@ -34,20 +34,13 @@ impl Style {
     }
 
     pub(super) fn write(self, out: &mut Vec<u8>, line: &Line) {
-        if self == Style::Journal {
-            out.extend_from_slice(format!("<{}>", shown(line.level).priority).as_bytes());
-        }
+        let before = self.priority(line.level);
+        out.extend_from_slice(before.as_bytes());
         match &line.body {
             Body::Text(text) => {
                 out.extend_from_slice(self.head(line).as_bytes());
-                match self {
-                    // Each line is an entry of the journal.
-                    Style::Journal => {
-                        let next = format!("\n<{}>", shown(line.level).priority);
-                        out.extend_from_slice(text.replace('\n', &next).as_bytes());
-                    }
-                    Style::Plain | Style::Colour => out.extend_from_slice(text.as_bytes()),
-                }
+                // Each line is an entry of the journal.
+                out.extend_from_slice(text.replace('\n', &format!("\n{before}")).as_bytes());
             }
             Body::Json(members) => {
                 out.push(b'{');
@@ -64,11 +57,15 @@ impl Style {
 
     /// A message on standard error that is not a line of the log: only the journal needs anything before each of its lines.
     pub(super) fn failure(self, message: &str) -> String {
-        let before = match self {
-            Style::Journal => format!("<{}>", shown(Level::ERROR).priority),
-            Style::Plain | Style::Colour => String::new(),
-        };
+        let before = self.priority(Level::ERROR);
         message.lines().map(|line| format!("{before}{line}\n")).collect()
+    }
+
+    fn priority(self, level: Level) -> String {
+        match self {
+            Style::Journal => format!("<{}>", shown(level).priority),
+            Style::Plain | Style::Colour => String::new(),
+        }
     }
 
     fn head(self, line: &Line) -> String {

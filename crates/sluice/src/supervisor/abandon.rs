@@ -45,9 +45,7 @@ impl Supervisor<'_> {
     pub(super) fn look_at_processes(&mut self) {
         self.check_due = Instant::now() + INTERVAL;
         if self.look.is_none() {
-            let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-            let ending = self.ending.iter().map(|ending| &ending.process);
-            let processes = self.server.iter().chain(&self.retired).chain(launchers).chain(ending);
+            let processes = self.server.iter().chain(&self.retired).chain(self.launcher_processes());
             let pids: Vec<i32> = processes.map(|process| process.pid).collect();
             let look = move || pids.into_iter().filter(|pid| is_dying(*pid)).collect();
             self.look = Some(look_elsewhere(LookupShare::PROCESSES, look));

@@ -95,25 +95,19 @@ impl ServerUser {
         options.append(true).mode(MODE).custom_flags(flags);
         // First one that is there: only making it needs the lock of the directory, which others can keep.
         let found = match options.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            found => Some(found?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match options.clone().create_new(true).open(&path)
+            {
+                Ok(made) => return self.give(&made),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(&path)?,
+                Err(error) => return Err(error),
+            },
+            found => found?,
         };
-        let made = match &found {
-            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
-            None => options.clone().create_new(true).open(&path),
-        };
-        match made {
-            Ok(made) => self.give(&made),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = found.map_or_else(|| options.open(&path), Ok)?;
-                let about = found.metadata()?;
-                // An earlier server of root has made it, or one with another user.
-                match about.is_file() && about.nlink() == 1 && !self.may_write(&about) {
-                    true => self.give(&found),
-                    false => Ok(()),
-                }
-            }
-            Err(error) => Err(error),
+        let about = found.metadata()?;
+        // An earlier server of root has made it, or one with another user.
+        match about.is_file() && about.nlink() == 1 && !self.may_write(&about) {
+            true => self.give(&found),
+            false => Ok(()),
         }
     }
 

@@ -165,11 +165,14 @@ impl Supervisor<'_> {
         }
     }
 
+    pub(super) fn launcher_processes(&self) -> impl Iterator<Item = &ServerProcess> {
+        let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
+        launchers.chain(self.ending.iter().map(|ending| &ending.process))
+    }
+
     /// Kills all launchers. Their scripts die with them, and what these have started is killed next.
     pub(super) fn kill_launchers(&self) {
-        let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-        let ending = self.ending.iter().map(|ending| &ending.process);
-        launchers.chain(ending).for_each(ServerProcess::kill);
+        self.launcher_processes().for_each(ServerProcess::kill);
     }
 
     /// Has the launcher of the server process permit the users that scripts may have. It has done so afterwards, because the server process may start their

@@ -39,7 +39,7 @@ use crate::control::socket::BoundControl;
 use crate::link::channel::Received;
 use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
-use crate::signals::{Event as SignalEvent, Signals};
+use crate::signals::{Event as SignalEvent, Signals, until};
 
 use abandon::Look;
 use children::{Children, Ended, describe};
@@ -501,12 +501,4 @@ async fn last_failure(process: &mut ServerProcess) -> Option<String> {
         }
     }
     failure
-}
-
-/// Waits until a moment; forever without one.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment.into()).await,
-        None => std::future::pending().await,
-    }
 }

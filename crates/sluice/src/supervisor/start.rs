@@ -25,6 +25,7 @@ use super::reading::{Purpose, Reading};
 use super::reload;
 use super::sockets::Sockets;
 use super::takeover::Estate;
+use crate::certificates::Certificates;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{Start, ToServer};
@@ -67,40 +68,25 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let bound = deadline::with_deadline(|| bind(&settings, passed));
         let (sockets, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
-        let mut supervisor = Supervisor {
-            program: program()?,
-            file,
-            life: Life::begin(Instant::now()),
-            children,
-            sockets,
-            notifier: Notifier::of_environment(),
-            control,
-            bundle,
-            certificates,
-            user,
+        let estate = Estate {
             server: None,
-            candidate: None,
             retired: Vec::new(),
-            abandoned: Vec::new(),
-            check_due: Instant::now(),
-            look: None,
-            reading: None,
-            pending: reload::Pending::default(),
-            causes: Vec::new(),
-            upgrade: None,
+            launcher_plan: LauncherPlan::of(&settings),
+            launchers: Vec::new(),
+            bundle,
+            control,
+            sockets,
             history: History {
                 pid: std::process::id(),
                 ..History::default()
             },
-            launcher_plan: LauncherPlan::of(&settings),
-            launchers: Vec::new(),
-            question_due: Instant::now(),
+            upgrade: None,
+            causes: Vec::new(),
             ending: Vec::new(),
-            is_cleaning: false,
-            failure: None,
-            end: None,
-            logger,
+            abandoned: Vec::new(),
         };
+        let life = Life::begin(Instant::now());
+        let mut supervisor = Supervisor::new(estate, file, life, children, user, certificates, logger)?;
         drop(settings);
         if supervisor.start_server().await.is_some() {
             return Err(supervisor
@@ -148,50 +134,26 @@ pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
     event_loop()?.block_on(async {
         let (signals, child) = listen()?;
         let estate = Estate::take().await?;
-        let mut own: Vec<_> = estate.retired.iter().map(|process| process.pid).collect();
-        own.push(estate.server.pid);
         let launchers = estate.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-        own.extend(launchers.map(|process| process.pid));
-        own.extend(estate.ending.iter().map(|ending| ending.process.pid));
+        let ending = estate.ending.iter().map(|ending| &ending.process);
+        let processes = estate
+            .server
+            .iter()
+            .chain(&estate.retired)
+            .chain(launchers)
+            .chain(ending);
+        let mut own: Vec<_> = processes.map(|process| process.pid).collect();
         own.extend(&estate.abandoned);
+        let children = Children::new(&own);
         let mut life = Life::take_over(Instant::now());
-        if !estate.reloads.is_empty() {
+        if !estate.causes.is_empty() {
             // It waits for the end of the upgrade.
             life.on(LifeEvent::Reload, Instant::now());
         }
         // Those in force, in case that this program cannot use the present ones.
         let (settings, certificates) = reload::settings_and_certificates_of(&file, &estate.bundle);
-        let mut supervisor = Supervisor {
-            program: program()?,
-            life,
-            children: Children::new(&own),
-            sockets: Sockets::of(estate.bound),
-            notifier: Notifier::of_environment(),
-            control: estate.control,
-            user: settings.as_ref().and_then(ServerUser::of),
-            bundle: estate.bundle,
-            file,
-            certificates,
-            server: Some(estate.server),
-            candidate: None,
-            retired: estate.retired,
-            abandoned: estate.abandoned,
-            check_due: Instant::now(),
-            look: None,
-            reading: None,
-            pending: reload::Pending::default(),
-            causes: estate.reloads,
-            upgrade: Some(estate.cause),
-            history: estate.history,
-            launcher_plan: estate.launcher_plan,
-            launchers: estate.launchers,
-            question_due: Instant::now(),
-            ending: estate.ending,
-            is_cleaning: false,
-            failure: None,
-            end: None,
-            logger,
-        };
+        let user = settings.as_ref().and_then(ServerUser::of);
+        let mut supervisor = Supervisor::new(estate, file, life, children, user, certificates, logger)?;
         if let Some(event) = supervisor.begin_reading(Purpose::Candidate).await {
             supervisor.on(event).await;
         }
@@ -207,11 +169,6 @@ fn listen() -> Result<(Signals, Signal), String> {
     listen().map_err(|error: std::io::Error| format!("signals: {error}"))
 }
 
-/// The path of this program. A newer one may be there later.
-fn program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))
-}
-
 /// Has the log its level and format. The file of the log is that of the server process; this one writes to standard error.
 pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), String> {
     let change = logger.prepare(&ServerLog {
@@ -220,6 +177,51 @@ pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), Strin
     });
     logger.apply(change?);
     Ok(())
+}
+
+impl<'a> Supervisor<'a> {
+    fn new(
+        estate: Estate,
+        file: PathBuf,
+        life: Life,
+        children: Children,
+        user: Option<ServerUser>,
+        certificates: Certificates,
+        logger: &'a Logger,
+    ) -> Result<Supervisor<'a>, String> {
+        Ok(Supervisor {
+            // A newer one may be there later.
+            program: std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?,
+            file,
+            life,
+            children,
+            sockets: estate.sockets,
+            notifier: Notifier::of_environment(),
+            control: estate.control,
+            bundle: estate.bundle,
+            certificates,
+            user,
+            server: estate.server,
+            candidate: None,
+            retired: estate.retired,
+            abandoned: estate.abandoned,
+            check_due: Instant::now(),
+            look: None,
+            reading: None,
+            pending: reload::Pending::default(),
+            causes: estate.causes,
+            upgrade: estate.upgrade,
+            history: estate.history,
+            launcher_plan: estate.launcher_plan,
+            launchers: estate.launchers,
+            question_due: Instant::now(),
+            ending: estate.ending,
+            is_cleaning: false,
+            failure: None,
+            end: None,
+            logger,
+        })
+    }
 }
 
 impl Supervisor<'_> {

@@ -25,6 +25,7 @@ use sluice_settings::notation;
 use super::Supervisor;
 use super::launchers::{Ending, Launcher};
 use super::process::ServerProcess;
+use super::sockets::Sockets;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
 use crate::link::memory_file;
@@ -88,20 +89,20 @@ struct Address {
     owns_file: bool,
 }
 
-/// The state that passes from one supervisor to the next one.
+/// The state that passes from one supervisor to the next one, or that the first one begins with.
 pub(super) struct Estate {
-    pub(super) server: ServerProcess,
+    pub(super) server: Option<ServerProcess>,
     pub(super) retired: Vec<ServerProcess>,
     pub(super) launcher_plan: LauncherPlan,
     pub(super) launchers: Vec<Launcher>,
     pub(super) bundle: OwnedFd,
     pub(super) control: Option<BoundControl>,
-    pub(super) bound: Vec<Bound>,
+    pub(super) sockets: Sockets,
     pub(super) history: History,
     /// The command that asked for the upgrade.
-    pub(super) cause: Cause,
+    pub(super) upgrade: Option<Cause>,
     /// The commands and signals that asked for a reload after it.
-    pub(super) reloads: Vec<Cause>,
+    pub(super) causes: Vec<Cause>,
     pub(super) ending: Vec<Ending>,
     pub(super) abandoned: Vec<i32>,
 }
@@ -227,16 +228,16 @@ impl Estate {
             .map(|pid| Ok(Ending::new(ServerProcess::new(pid, next()?)?)));
         let ending = ending.collect::<io::Result<_>>()?;
         Ok(Estate {
-            server,
+            server: Some(server),
             retired,
             launcher_plan: left.launcher_plan,
             launchers,
             bundle,
             control,
-            bound,
+            sockets: Sockets::of(bound),
             history: left.history,
-            cause: left.cause,
-            reloads: left.reloads,
+            upgrade: Some(left.cause),
+            causes: left.reloads,
             ending,
             abandoned: left.abandoned,
         })
