@@ -47,7 +47,6 @@ pub(crate) struct Certificates {
 
 struct Look {
     answer: Answer<Vec<Stamp>>,
-    /// When it is given up.
     until: Instant,
 }
 
@@ -176,7 +175,6 @@ pub(crate) fn forget_keys(settings: &mut Settings) {
     }
 }
 
-/// A self-signed certificate for these names, and its key, in PEM form.
 fn make(names: Vec<String>, now: SystemTime) -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let certificate = params(names, now)?.self_signed(&key)?;

@@ -35,7 +35,6 @@ struct ShownMistake {
     message: String,
 }
 
-/// The findings about a configuration without mistakes.
 struct Found {
     warnings: Vec<String>,
     description: String,

@@ -10,7 +10,6 @@ use sluice_settings::rule::{ClientCertificate, Scheme};
 
 use crate::arguments::Explain;
 
-/// The question about a URL, or about a path.
 pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     let neither = || format!("--explain {url}: a URL begins with http:// or https://, a path with /");
     let (scheme, rest) = match url.split_once("://") {
@@ -57,7 +56,6 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     })
 }
 
-/// The host of `user@host:port`.
 fn host_of(authority: &str) -> &str {
     let host = authority.rsplit('@').next().unwrap_or_default();
     match host.rfind(']') {

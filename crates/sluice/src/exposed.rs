@@ -24,13 +24,11 @@ const PEM_BYTES_MAX: u64 = 64 << 10;
 const SEARCHED_BY_CHECK_MAX: usize = 100_000;
 const SEARCHED_AT_START_MAX: usize = 2_000;
 
-/// The warnings of `check` about programs whose text would be sent.
 pub(crate) fn program_warnings(settings: &Settings) -> Vec<String> {
     let advice = "run them by scripts = { \".php\" = \"php-cgi\" } (or what they are) in a route for their directory, or refuse them";
     describe(settings, SEARCHED_BY_CHECK_MAX, advice)
 }
 
-/// The warnings of `serve` about programs whose text would be sent.
 pub(crate) fn program_warnings_of_serve(settings: &Settings) -> Vec<String> {
     let advice = "`sluice serve` runs the programs in cgi-bin; others need a configuration with, for instance, scripts = { \".php\" = \"php-cgi\" }, or \
                   \"\" in place of \"php-cgi\" for programs that run themselves";

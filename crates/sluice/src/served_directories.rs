@@ -12,7 +12,6 @@ use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_settings::{Action, ScriptSource, Settings};
 use tokio::time::sleep;
 
-/// How often the paths are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a check may take: file systems may not answer.

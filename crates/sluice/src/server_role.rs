@@ -100,12 +100,10 @@ fn runtime() -> Result<Runtime, String> {
 /// How often the certificates that expire soon are logged.
 const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A server with what it was started from.
 struct Role<'a> {
     server: Server,
     /// The settings of the start, which hold for what a reload does not change.
     started: Settings,
-    /// The settings in force.
     settings: Settings,
     /// The directories whose paths are checked. Without a supervisor there are none.
     directories: ServedDirectories,
@@ -114,7 +112,6 @@ struct Role<'a> {
     logger: &'a Logger,
 }
 
-/// How the role ends.
 enum End {
     /// After the exchanges in progress.
     Drain { is_replaced: bool },
@@ -409,7 +406,6 @@ impl<'a> Role<'a> {
     }
 }
 
-/// The next command of the pages of the reports.
 async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) -> CommandRequest {
     if let Some(commands) = commands
         && let Some(request) = commands.recv().await

@@ -7,7 +7,6 @@ use sluice_report::command::Command;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// An event loop on the calling thread.
 pub(crate) fn event_loop() -> Result<Runtime, String> {
     let made = Builder::new_current_thread().enable_all().build();
     made.map_err(|error| format!("event loop: {error}"))

@@ -53,7 +53,6 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for one change of `cgroup.events`: a kernel may not announce the last one.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// The name of the cgroup in which a process is created.
 const INNER: &str = "script";
 
 /// Free cgroups that are kept, of all users and of one. Each holds two descriptors.
@@ -63,12 +62,10 @@ const FREE_OF_USER_MAX: usize = 16;
 /// The cgroups of one server. Dropping it ends the processes that are left in them, and removes them.
 #[derive(Debug)]
 pub struct Cgroups {
-    /// The server's cgroup, the parent of `own`.
     base: PathBuf,
     own: OwnDirectory,
     free: Mutex<Vec<Leaf>>,
     number: AtomicU64,
-    /// Controllers that are enabled for the cgroups of scripts.
     enabled: Mutex<HashSet<&'static str>>,
 }
 
@@ -151,7 +148,6 @@ impl Cgroups {
         Ok(())
     }
 
-    /// The cgroup of a new process of a user.
     pub(crate) fn take(self: &Arc<Cgroups>, limits: &CgroupLimits, uid: u32) -> io::Result<ScriptCgroup> {
         let has_limits = limits.is_any();
         let free = if has_limits { None } else { self.take_free(uid) };

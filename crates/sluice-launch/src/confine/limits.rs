@@ -29,7 +29,6 @@ pub struct ProcessLimits {
     pub core_bytes_max: Option<u64>,
 }
 
-/// One limit for a child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     resource: Resource,

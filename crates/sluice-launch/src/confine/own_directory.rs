@@ -20,7 +20,6 @@ const ATTEMPTS: u32 = 100;
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
     pub(crate) path: PathBuf,
-    /// Holds the lock.
     _lock: File,
 }
 

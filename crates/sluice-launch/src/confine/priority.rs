@@ -47,7 +47,6 @@ impl Priority {
     }
 }
 
-/// The nice value of the calling thread.
 fn own_nice() -> c_int {
     // The system call returns 20 less the nice value, so that no result is negative (getpriority(2)).
     const OFFSET: c_int = 20;

@@ -10,7 +10,6 @@ use crate::syscall::checked;
 /// Mounts to make in a mount namespace of the child's own.
 #[derive(Debug)]
 pub(crate) struct PrivateTmp<'a> {
-    /// The fresh directory.
     pub(crate) directory: &'a CStr,
     /// The directories that it takes the place of. The first must exist.
     pub(crate) targets: &'a [&'a CStr],
@@ -68,7 +67,6 @@ pub fn may_change_root() -> bool {
     has_capability(CapabilitySet::SYS_CHROOT)
 }
 
-/// Whether the calling thread has a capability (capabilities(7)).
 pub(crate) fn has_capability(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }

@@ -25,7 +25,6 @@ use crate::users::own_user::own_uid;
 
 const PREFIX: &str = "sluice-tmp.";
 
-/// The name of a process's directory in its parent.
 const NAME: &str = "tmp";
 
 /// The permissions of what the users of scripts must pass through, but may not read.

@@ -8,7 +8,6 @@ use crate::confine::confinement::{Confinement, IoPriority, UMASK};
 use crate::confine::limits::ProcessLimits;
 
 impl ProcessLimits {
-    /// The first limit that is weaker than this one of a route.
     pub(crate) fn weaker_than(&self, route: &ProcessLimits) -> Option<&'static str> {
         let pairs = self.each().into_iter().zip(route.each());
         let weaker = pairs.map(|((_, key, limit), (.., most))| (key, is_within(limit, most)));

@@ -25,7 +25,6 @@ pub(crate) struct Families {
 struct Verdict {
     /// The leader. `None`: no script that ran then.
     leader: Option<i32>,
-    /// The time of the first judgement.
     since: Instant,
     /// One judgement may fall into an execve(2), when the environment cannot be read.
     is_sure: bool,

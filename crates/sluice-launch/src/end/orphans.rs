@@ -85,7 +85,6 @@ pub fn end_orphans() {
     }
 }
 
-/// The orphans at one time.
 pub(crate) struct Orphans {
     /// The orphans that had not exited.
     pub pids: Vec<i32>,

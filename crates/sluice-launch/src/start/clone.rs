@@ -67,7 +67,6 @@ pub(crate) struct Undone {
     pub(crate) is_outside_cgroup: bool,
 }
 
-/// Creates the children of one launcher thread, one after the other.
 #[derive(Debug)]
 pub(crate) struct Cloner {
     stack: Stack,

@@ -57,7 +57,6 @@ pub enum Stage {
 }
 
 impl LaunchError {
-    /// A step that failed by this error of the system.
     pub(crate) fn of(stage: Stage, error: &io::Error) -> LaunchError {
         LaunchError {
             stage,

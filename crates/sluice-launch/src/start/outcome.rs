@@ -97,7 +97,6 @@ impl End {
 }
 
 impl StartError {
-    /// A step of the start has failed for this reason, an `errno` value.
     pub(crate) fn failed(stage: Stage, errno: i32) -> StartError {
         StartError::Failed(LaunchError { stage, errno })
     }

@@ -32,7 +32,6 @@ use tokio::time::timeout;
 use super::peer::PeerReader;
 use super::watch_stream::{STALL, Stream};
 
-/// Commands at once; others wait.
 const COMMANDS_MAX: usize = 16;
 
 /// Connections at once that have sent no command yet, or whose command waits; then the oldest of them is closed.
@@ -125,7 +124,6 @@ impl BoundControl {
         }
     }
 
-    /// The socket of an earlier supervisor.
     pub(crate) fn of(path: PathBuf, socket: OwnedFd) -> io::Result<BoundControl> {
         let file = SocketFile::of(&path, socket.try_clone()?).ok();
         Ok(BoundControl { path, socket, file })

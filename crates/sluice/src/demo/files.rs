@@ -2,7 +2,6 @@
 //!
 //! A test compares the list with the directories.
 
-/// A script or program of the demo.
 pub(crate) struct Script {
     /// The name on the demo's pages. No other one has it.
     pub name: &'static str,
@@ -12,7 +11,6 @@ pub(crate) struct Script {
     pub needs: Needs,
 }
 
-/// Needs of a script, to run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// The interpreter that the first line names (a path, or a name that is looked up in PATH).
@@ -43,7 +41,6 @@ macro_rules! script {
     };
 }
 
-/// The index page, before it is completed.
 pub(crate) const INDEX: &str = include_str!("../../../../examples/htdocs/index.html");
 
 pub(crate) const PAGES: [(&str, &str); 2] = [
@@ -57,7 +54,6 @@ pub(crate) const MIXED: [(&str, &str); 2] = [
     ("welcome.html", include_str!("../../../../examples/pages/welcome.html")),
 ];
 
-/// The scripts of the site, by what runs them.
 pub(crate) const SCRIPTS: [Script; 21] = [
     script!("/bin/sh", "clock.sh"),
     script!("/bin/sh", "counter.sh"),

@@ -32,11 +32,9 @@ const ORIGIN: &str = "the demo";
 
 /// The unpacked site; its directory is removed when this is dropped.
 pub(crate) struct Site {
-    /// Held to be dropped.
     _directory: TempDir,
     /// The same directory without links in its path, so that the server's path names are the real ones.
     path: PathBuf,
-    /// The directory of the engines, if it is named.
     sdk: Option<PathBuf>,
 }
 
@@ -58,11 +56,8 @@ impl Site {
             .tempdir()
             .map_err(refuse)?;
         let path = directory.path().canonicalize().map_err(refuse)?;
-        let found = Found {
-            is_interpreter: &programs::is_interpreter,
-            is_engine: &|name| programs::is_engine(name, sdk.as_deref()),
-        };
-        let missing = write(&path, programs::built().as_deref(), &found).map_err(refuse)?;
+        let is_there = |needs: Needs| programs::is_there(needs, sdk.as_deref());
+        let missing = write(&path, programs::built().as_deref(), is_there).map_err(refuse)?;
         log_result(&missing, &path);
         Ok(Site {
             _directory: directory,
@@ -116,14 +111,13 @@ fn icon() -> RouteSettings {
     }
 }
 
-/// The interpreters and engines of this machine; tests substitute a machine of their own.
-struct Found<'a> {
-    is_interpreter: &'a dyn Fn(&str) -> bool,
-    is_engine: &'a dyn Fn(&str) -> bool,
-}
-
-/// Writes pages, scripts and sources below `directory`, and links the C programs from `built`. Returns those that cannot run.
-fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Result<Vec<(&'static str, Needs)>> {
+/// Writes pages, scripts and sources below `directory`, and links the C programs from `built`. Returns those that cannot run. `is_there` says whether
+/// there is an interpreter or engine; tests have a machine of their own.
+fn write(
+    directory: &Path,
+    built: Option<&Path>,
+    is_there: impl Fn(Needs) -> bool,
+) -> io::Result<Vec<(&'static str, Needs)>> {
     let (htdocs, cgi_bin) = (directory.join("htdocs"), directory.join("cgi-bin"));
     let sources = htdocs.join("source");
     fs::create_dir(&htdocs)?;
@@ -137,11 +131,11 @@ fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Resul
         let file = cgi_bin.join(script.name);
         let program = built.map(|built| built.join(script.source.trim_end_matches(".c")));
         match (script.needs, program.filter(|program| programs::is_program(program))) {
-            (Needs::Interpreter(interpreter), _) if (found.is_interpreter)(interpreter) => {
+            (Needs::Interpreter(_), _) if is_there(script.needs) => {
                 fs::write(&file, script.text)?;
                 fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
             }
-            (Needs::Engine(engine), _) if (found.is_engine)(engine) => {
+            (Needs::Engine(_), _) if is_there(script.needs) => {
                 fs::write(engine_scripts.join(script.name), script.text)?;
             }
             (Needs::Build, Some(program)) => symlink(program, file)?,
@@ -160,7 +154,6 @@ fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Resul
     Ok(missing)
 }
 
-/// Logs what to do next, and which programs are missing from the page.
 fn log_result(missing: &[(&str, Needs)], directory: &Path) {
     let mut reasons: Vec<Needs> = missing.iter().map(|(_, reason)| *reason).collect();
     reasons.dedup();
@@ -179,11 +172,8 @@ mod tests {
 
     fn unpack(built: Option<&Path>, interpreters: &[&str]) -> (TempDir, Vec<(&'static str, Needs)>) {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let found = Found {
-            is_interpreter: &|name| interpreters.contains(&name),
-            is_engine: &|_| true,
-        };
-        let missing = write(directory.path(), built, &found).expect("room for the site");
+        let is_there = |needs| !matches!(needs, Needs::Interpreter(name) if !interpreters.contains(&name));
+        let missing = write(directory.path(), built, is_there).expect("room for the site");
         (directory, missing)
     }
 

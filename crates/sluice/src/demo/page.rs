@@ -7,7 +7,6 @@ use std::fmt;
 
 use super::files::{Needs, SCRIPTS, Script};
 
-/// The reason why a script of the demo cannot run here: what it needs is missing.
 impl fmt::Display for Needs {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -18,7 +17,6 @@ impl fmt::Display for Needs {
     }
 }
 
-/// Replaces every mark of the page.
 pub(crate) fn complete(page: &str, missing: &[(&str, Needs)]) -> String {
     let mut page = page.replace("<!-- sources -->\n", &list_of_sources());
     for script in &SCRIPTS {

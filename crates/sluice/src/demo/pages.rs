@@ -13,7 +13,6 @@ use super::files::MIXED;
 
 const PATH: &str = "/pages/*";
 
-/// The paths that are tried if a file does not exist.
 const CANDIDATES: [&str; 2] = ["/pages/$1.html", "/pages/index.sh"];
 
 pub(super) fn write(directory: &Path) -> io::Result<()> {

@@ -29,7 +29,6 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a message of the supervisor at most. The plan of a launcher has each directory of scripts.
 const PLAN_BYTES_MAX: usize = 256 << 20;
 
-/// The error of a process that was not given what to start with.
 pub(crate) const UNSAID: &str = "the supervisor did not say how to start";
 
 const MORE: u8 = b'+';

@@ -24,7 +24,6 @@ use sluice_settings::ScriptUserSettings;
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
 pub(crate) const VERSION: u32 = 600 + sluice_launch::MESSAGES_VERSION;
 
-/// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
     /// Serve. With the bundle, the socket to the launcher, the control socket if there is one, and the sockets of each address.
@@ -59,7 +58,6 @@ pub(crate) enum ToServer {
     End,
 }
 
-/// A message of the supervisor to a launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToLauncher {
     /// Start scripts for a server process. With the socket to it.
@@ -72,7 +70,6 @@ pub(crate) enum ToLauncher {
     End,
 }
 
-/// A message of a launcher to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromLauncher {
     Alive,
@@ -80,7 +77,6 @@ pub(crate) enum FromLauncher {
     UsersSet,
 }
 
-/// How a server process begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     /// The configuration file, as the administrator named it.
@@ -93,7 +89,6 @@ pub(crate) struct Start {
     /// Whether another one serves, and goes on if this one refuses the settings: then a file of one site that is missing is a mistake, as at a reload.
     #[serde(default)]
     pub(crate) is_candidate: bool,
-    /// Whether the control socket is among the descriptors.
     pub(crate) has_control: bool,
     /// The history of server processes, for `sluice status`.
     pub(crate) supervisor: History,
@@ -128,10 +123,8 @@ pub(crate) enum Cause {
     Asked(u64),
 }
 
-/// A message of a server process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromServer {
-    /// The server process serves.
     Started,
     /// Startup failed; the text is one line for the administrator.
     Failed(String),

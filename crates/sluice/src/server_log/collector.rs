@@ -20,7 +20,6 @@ use tracing_subscriber::layer::Context;
 use super::queue::{Body, Line, Queue};
 use super::style::Style;
 
-/// The field of tracing that holds the message.
 const MESSAGE: &str = "message";
 
 /// The field of tracing that holds further lines of a message, separated by newlines. No text of a script or client is its name.

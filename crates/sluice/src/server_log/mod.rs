@@ -121,7 +121,6 @@ impl Logger {
         }
     }
 
-    /// Opens the file again under its name, after it was renamed.
     pub(crate) fn reopen(&self) {
         self.queue.send(Command::Reopen);
     }

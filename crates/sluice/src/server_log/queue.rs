@@ -48,7 +48,6 @@ pub(super) enum Command {
     Use(Option<Box<LineFile>>),
     /// Write no more to standard error if there is a file.
     LeaveStderr,
-    /// Open the file again under its name.
     Reopen,
     /// Write what waits, and end.
     End,
@@ -116,7 +115,6 @@ impl Queue {
         }
     }
 
-    /// The thread has written the last line.
     pub(super) fn set_ended(&self) {
         self.lock().has_ended = true;
         self.changed.notify_all();

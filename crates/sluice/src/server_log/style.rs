@@ -10,7 +10,6 @@ use tracing::Level;
 
 use super::queue::{Body, Line};
 
-/// The way in which one place shows lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -95,7 +94,6 @@ fn time(time: SystemTime) -> String {
     format!("{time:.3}")
 }
 
-/// A level as it is shown.
 struct Shown {
     name: &'static str,
     /// The priority of syslog(3).

@@ -30,7 +30,6 @@ pub(super) fn start(queue: Arc<Queue>, style: Style, is_json: Arc<AtomicBool>, r
 }
 
 struct Writer {
-    /// The style of standard error.
     style: Style,
     is_json: Arc<AtomicBool>,
     file: Option<Box<LineFile>>,
@@ -76,7 +75,6 @@ impl Writer {
         is_end
     }
 
-    /// Returns whether it was the command to end.
     fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::Use(file) => {

@@ -83,7 +83,6 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
     })
 }
 
-/// Starts the server on the sockets of the supervisor.
 fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, Settings, Option<Control>), String> {
     let mut taken = PassedFds::new(fds);
     let bundle = read_bundle(&taken.one()?)?;
