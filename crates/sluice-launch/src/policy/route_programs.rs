@@ -42,9 +42,7 @@ pub enum RouteUser {
     /// The user of scripts whose route names none.
     #[default]
     Usual,
-    /// The user of this name.
     Named(String),
-    /// The owner of each script.
     Owner,
 }
 
@@ -142,7 +140,6 @@ impl RoutePrograms {
         }
     }
 
-    /// How a program runs a script of this route.
     fn way<'a>(
         &self,
         source: &RouteSource,
