@@ -1,6 +1,6 @@
 //! Limits on what a script process, or the server itself, may use and reach: resources, cgroups, files, network, system calls.
 //!
-//! Everything is prepared before the clone. Not here: the user (`users`).
+//! Everything is prepared before the clone.
 
 pub(crate) mod attributes;
 pub(crate) mod cgroup;

@@ -1,6 +1,4 @@
 //! The end of a process: how it is found, killed and reaped, and what it leaves behind.
-//!
-//! Not here: when a process is ended, which the server decides.
 
 pub(crate) mod families;
 pub(crate) mod orphan_user;

@@ -1,6 +1,6 @@
 //! A list of strings in a message, with a bound on their number.
 //!
-//! An empty string has one byte in a message, and some 50 in memory, so a message of 8 MiB could take 400. Not here: messages (`wire`).
+//! An empty string has one byte in a message, and some 50 in memory, so a message of 8 MiB could take 400.
 
 use std::ffi::CString;
 use std::fmt;
@@ -8,7 +8,6 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{Error as _, SeqAccess, Visitor};
 
-/// Strings of a list, at most.
 pub(crate) const STRINGS_MAX: usize = 1 << 16;
 
 /// Reads a list of strings, and stops at [`STRINGS_MAX`], before there is memory for more.

@@ -1,9 +1,13 @@
 //! Starting script processes from a multi-threaded server: as vfork(2) does, never with fork(2).
 //!
-//! Here: the program to start and the process that it becomes, with its channels and the clone (`start`); what it may use and reach
-//! (`confine`); the users of the machine (`users`), and what a server process may have started (`policy`); what processes that are not trusted send along (`foreign`); its end, and the end of the processes that it leaves behind (`end`); and all of that in another
-//! process than the server (`wire`). Not here: the protocol on the channels (sluice-gateway), the memory behind descriptor 4
-//! (sluice-membuf), and the decision when to start or end a process (the process pools).
+//! | module | content |
+//! |---|---|
+//! | `start` | the program, the process that it becomes, its channels, and the clone |
+//! | `confine` | what it may use and reach |
+//! | `users`, `policy` | the users of the machine, and what a server process may have started |
+//! | `foreign` | what processes that are not trusted send along |
+//! | `end` | its end, and that of the processes that it leaves behind |
+//! | `wire` | all of that in another process than the server |
 //!
 //! Floor 1. Linux 5.9 or later: `close_range(2)`, pidfds.
 

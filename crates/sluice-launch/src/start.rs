@@ -1,6 +1,4 @@
 //! Starting a process: the program, its channels, the clone, and the code that the child runs before its program.
-//!
-//! Not here: what the process may use (`confine`), and its end (`end`).
 
 pub(crate) mod channels;
 pub(crate) mod child;

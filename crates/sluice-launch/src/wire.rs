@@ -1,6 +1,4 @@
 //! The socket between server and launcher: its messages, and the two sides.
-//!
-//! Not here: starting and ending processes as such (`start`, `end`).
 
 pub(crate) mod codec;
 pub(crate) mod leftover_processes;

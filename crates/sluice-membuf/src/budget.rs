@@ -1,7 +1,7 @@
 //! A bound on the bytes that all threads hold together: reserved before they are used, returned when they are released.
 //!
-//! Here: the counting. Not here: what the bytes are. The memory buffers of the server share one budget (mem_file.rs),
-//! the stored request bodies another one (sluice-script).
+//! The memory buffers of the server share one budget (mem_file.rs), the stored request bodies another one
+//! (sluice-script).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,6 +77,13 @@ impl OverBudget {
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         self.held_bytes.saturating_add(self.bytes) > self.bytes_max
+    }
+
+    pub(crate) fn text(&self) -> &'static str {
+        match self.is_too_large() {
+            true => "a memory buffer of that size is beyond the limit of the whole server (limits.memory_buffers)",
+            false => "the memory buffers of the server are all in use, try again later",
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! SIGBUS on a page of a mapping: the page is replaced by another, and the access goes on.
 //!
-//! Here: which addresses are in mappings of this crate, and the handler. Not here: why such a page can be missing
-//! (docs/internals/memory-buffer.md, "What is left: holes"): a script has punched it out of the memfd, and the kernel
-//! cannot allocate it again, because memory is not overcommitted (`vm.overcommit_memory`). It is the script's own
-//! buffer, so its own response is wrong; without the handler the signal would end the server.
+//! Such a page is missing (docs/internals/memory-buffer.md, "What is left: holes") if a script has punched it out of the memfd, and the kernel cannot
+//! allocate it again, because memory is not overcommitted (`vm.overcommit_memory`). It is the script's own buffer, so its own response is wrong; without the handler the signal would end the server.
 //!
 //! A mapping that is only read is replaced as a whole, by one without memory: a process may have no more than some
 //! 65,000 mappings (`vm.max_map_count`), and a script may punch out more pages. In a writable one, pages are replaced one by
@@ -32,7 +30,6 @@ struct Entry {
     start: AtomicUsize,
     /// First address beyond it; 0 if the entry is free, or not complete.
     end: AtomicUsize,
-    /// PROT_ bits of mmap(2).
     protection: AtomicI32,
     next: AtomicPtr<Entry>,
 }
@@ -55,7 +52,6 @@ impl Entry {
 
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
-/// The state of the signal handler.
 struct Handler {
     /// The address of a page of zeros, in a shared mapping.
     page: usize,
@@ -68,9 +64,7 @@ static HANDLER: OnceLock<Handler> = OnceLock::new();
 
 impl Registration {
     /// Registers a mapping, and installs the handler if it is the first one.
-    ///
-    /// # Errors
-    /// Those of mmap(2) and sigaction(2), of the first mapping only.
+    /// The first mapping can also fail with an error of sigaction(2).
     pub(crate) fn new(start: usize, bytes: usize, protection: libc::c_int) -> io::Result<Registration> {
         if HANDLER.get().is_none() {
             install()?;
@@ -89,7 +83,6 @@ impl Drop for Registration {
     }
 }
 
-/// The entries; the last first.
 fn entries() -> impl Iterator<Item = &'static Entry> {
     // SAFETY: the pointers come from `Box::leak`, so the entries exist for ever, and are only changed through atomics.
     let next = |pointer: &AtomicPtr<Entry>| unsafe { pointer.load(Ordering::Acquire).as_ref() };

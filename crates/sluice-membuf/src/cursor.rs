@@ -3,13 +3,14 @@
 //! Pure functions of counters. A counter is the number of bytes since BUFFER-BEGIN and never wraps; a position is a
 //! counter modulo the capacity. A 64-bit counter does not overflow: at 100 GB/s that takes five years of one response.
 
-use std::fmt;
+use thiserror::Error;
 
 /// An impossible counter in the control page: the script's fault. The exchange must be aborted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RingFault {
     /// The counter of committed bytes decreased.
+    #[error("the script's head counter in the memory buffer went back from {seen} to {head}")]
     HeadWentBack {
         /// The counter's value, bytes.
         head: u64,
@@ -17,6 +18,10 @@ pub enum RingFault {
         seen: u64,
     },
     /// The counter of committed bytes exceeds the room that the script had.
+    #[error(
+        "the script's head counter in the memory buffer is {head}, which is more than {capacity} bytes \
+         (the size of the buffer) past the {tail} bytes freed"
+    )]
     HeadBeyondRoom {
         /// The counter's value, bytes.
         head: u64,
@@ -26,26 +31,6 @@ pub enum RingFault {
         capacity: u64,
     },
 }
-
-impl fmt::Display for RingFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RingFault::HeadWentBack { head, seen } => {
-                write!(
-                    f,
-                    "the script's head counter in the memory buffer went back from {seen} to {head}"
-                )
-            }
-            RingFault::HeadBeyondRoom { head, tail, capacity } => write!(
-                f,
-                "the script's head counter in the memory buffer is {head}, which is more than {capacity} bytes \
-                 (the size of the buffer) past the {tail} bytes freed"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RingFault {}
 
 /// A contiguous part of the data area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,9 +70,7 @@ impl ReadCursor {
     }
 
     /// Accepts the script's counter `head` if it is possible, given that `tail` bytes have been freed.
-    ///
-    /// # Errors
-    /// The counter is impossible: the script's fault. Every later call returns the first error.
+    /// An impossible counter is the script's fault; every later call returns the first error.
     pub(crate) fn observe(&mut self, head: u64, tail: u64) -> Result<(), RingFault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -157,7 +140,6 @@ impl WriteCursor {
         (self.head + (self.capacity / 4).max(1)).saturating_sub(self.capacity)
     }
 
-    /// Moves head over `bytes` written bytes and returns it.
     pub(crate) fn advance(&mut self, bytes: u64) -> u64 {
         self.head += bytes;
         self.head

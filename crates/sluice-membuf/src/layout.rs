@@ -1,7 +1,6 @@
 //! The layout of the shared memory: the sizes, and the ring's control page.
 //!
-//! Not here: when each side writes which field (doorbell.rs). Libraries in other languages follow this layout, which
-//! `docs/internals/memory-buffer.md` also shows.
+//! Libraries in other languages follow this layout, which `docs/internals/memory-buffer.md` also shows.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -10,7 +10,6 @@ use crate::cursor::{ReadCursor, RingFault, Span};
 use crate::layout::ControlPage;
 use crate::sync::{Mutex, lock};
 
-/// The chunks in flight and the server's own tail counter.
 pub(crate) struct Ledger(Mutex<InFlight>);
 
 /// A taken chunk: its span, and its number in the order of taking.
@@ -26,9 +25,7 @@ impl Ledger {
     }
 
     /// Takes the next chunk of at most `bytes_max` bytes; `None` if the script has committed nothing new.
-    ///
-    /// # Errors
-    /// The script's counter is impossible: the script's fault.
+    /// An impossible counter is the script's fault.
     pub(crate) fn take(
         &self,
         page: &ControlPage,
@@ -55,7 +52,6 @@ impl Ledger {
         in_flight.free(number).is_some_and(|tail| page.publish_tail(tail))
     }
 
-    /// Bytes freed since BUFFER-BEGIN.
     pub(crate) fn tail(&self) -> u64 {
         lock(&self.0).tail
     }
@@ -79,7 +75,6 @@ struct Entry {
 }
 
 impl InFlight {
-    /// Adds a chunk and returns its number.
     fn add(&mut self, end: u64) -> u64 {
         self.chunks.push_back(Entry { end, is_freed: false });
         self.first + self.chunks.len() as u64 - 1

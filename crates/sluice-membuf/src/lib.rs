@@ -10,8 +10,7 @@
 //! - **Budgets** ([`Budget`]): bounds on the bytes that all threads hold together.
 //! - **The send queue of a socket** ([`unacknowledged_bytes`]): what its peer has not acknowledged.
 //!
-//! Not here: the callouts that ask for a buffer (sluice-gateway), waiting for the mailbox and sending the bytes
-//! (sluice-script). Floor 1: imports nothing of the workspace.
+//! Floor 1: imports nothing of the workspace.
 //!
 //! The script is treated as hostile: it may write anything into the shared pages at any time, and punch holes into
 //! them. Every number read from there is validated before use, the server stores nothing there that it needs, and the
@@ -32,11 +31,9 @@
 //! # Ok(()) }
 //! ```
 //
-// Unsafe is allowed here because safe Rust cannot share memory with another process: the memfd (mem_file.rs,
-// sealed_memfd.rs), its mappings and the views of them (mapping.rs), the
-// replacement of their missing pages (bus_error.rs), the futex call (futex.rs), poll and getppid
-// (ring_writer.rs); and because no library reads the cached part of a file into uninitialised memory (page_cache.rs), or
-// the length of a send queue (socket_queue.rs).
+// Unsafe is allowed here because safe Rust cannot share memory with another process: the mappings of memfds and the views of them (mapping.rs),
+// and the replacement of their missing pages (bus_error.rs); and because no library reads the cached part of a file into uninitialised memory
+// (page_cache.rs), the length of a send queue (socket_queue.rs), or how often a thread has waited (read_watch.rs).
 // No other file uses it.
 #![allow(unsafe_code)]
 // The model checker compiles the protocol without the mappings that use it.
@@ -82,26 +79,18 @@ mod socket_queue;
 #[cfg(all(loom, test))]
 mod loom_model;
 
-#[cfg(not(loom))]
-pub use budget::{Budget, OverBudget, Reservation};
 pub use cursor::RingFault;
 #[cfg(not(loom))]
-pub use output_regions::{OutputRegion, PARTS_MAX, REGION_BYTES};
-#[cfg(not(loom))]
-pub use page_cache::{append_cached, read_cached};
-#[cfg(not(loom))]
-pub use plain_buffer::{BufferFault, PlainBuffer};
-#[cfg(not(loom))]
-pub use read_watch::{ReadFault, ReadWatch};
-#[cfg(not(loom))]
-pub use ring_reader::RingReader;
-#[cfg(not(loom))]
-pub use ring_writer::{RingWriter, WriteError};
-#[cfg(not(loom))]
-pub use sealed_memfd::SealedMemfd;
-#[cfg(not(loom))]
-pub use segment::{BeginError, KEPT_BYTES, Segment, memory_total_bytes};
-#[cfg(not(loom))]
-pub use shared_memory::{Garbage, Release};
-#[cfg(not(loom))]
-pub use socket_queue::unacknowledged_bytes;
+pub use {
+    budget::{Budget, OverBudget, Reservation},
+    output_regions::{OutputRegion, PARTS_MAX, REGION_BYTES},
+    page_cache::{append_cached, read_cached},
+    plain_buffer::{BufferFault, PlainBuffer},
+    read_watch::{ReadFault, ReadWatch},
+    ring_reader::RingReader,
+    ring_writer::{RingWriter, WriteError},
+    sealed_memfd::SealedMemfd,
+    segment::{BeginError, KEPT_BYTES, Segment, memory_total_bytes},
+    shared_memory::{Garbage, Release},
+    socket_queue::unacknowledged_bytes,
+};

@@ -1,6 +1,6 @@
 //! Mappings of a memfd, each with its permitted use: read the data, fill it, use the control page.
 //!
-//! Not here: creating and allocating the memory (mem_file.rs, segment.rs). Dropping a mapping unmaps it.
+//! Dropping a mapping unmaps it.
 //!
 //! # Soundness of the views
 //!
@@ -84,7 +84,6 @@ impl WritableData {
     }
 }
 
-/// The control page, readable and writable.
 #[derive(Debug)]
 pub(crate) struct Control(Mapping);
 
@@ -112,7 +111,6 @@ impl Deref for Control {
     }
 }
 
-/// A mapping of pages of a memfd.
 #[derive(Debug)]
 struct Mapping {
     address: NonNull<u8>,

@@ -2,7 +2,7 @@
 //!
 //! A script copies its output into the region that the server announced with the request, and names each part in a callout. The
 //! server sends from there, and announces another region until the client has all of it. So the process is free for its next request
-//! at once. A part may be filled again when it was sent. Not here: the announcement and the callouts (sluice-gateway, sluice-script).
+//! at once. A part may be filled again when it was sent.
 //!
 //! ```text
 //!   0 … memory buffer (segment.rs) …   length of the buffer     + REGION_BYTES            + 2 * REGION_BYTES
@@ -30,14 +30,12 @@ const REGION_LENGTH: usize = 512 << 10;
 /// Regions of a process. Two: one is being sent while the next request is answered.
 const REGIONS: usize = 2;
 
-/// Bytes in all regions of a process.
 pub(crate) const AREA_BYTES: u64 = REGION_BYTES * REGIONS as u64;
 
 /// Parts of one region that may be in flight. 64: libraries name parts of 16 KiB and more, so a region has 32 of them; each is an
 /// allocation of the server.
 pub const PARTS_MAX: usize = 64;
 
-/// The regions of one memfd.
 #[derive(Debug)]
 pub(crate) struct OutputRegions {
     /// Start of the first region, bytes from the start of the file; a multiple of the page size.
@@ -69,7 +67,6 @@ struct Area {
     in_flight: Mutex<InFlight>,
 }
 
-/// The parts that are being sent.
 #[derive(Debug, Default)]
 struct InFlight {
     /// The parts of each region, in bytes from its start.
@@ -104,7 +101,6 @@ impl OutputRegions {
         self.area.view.get().is_some()
     }
 
-    /// The first region that is free.
     pub(crate) fn free(&self) -> Option<OutputRegion> {
         let index = self.area.in_flight().parts.iter().position(Vec::is_empty)?;
         Some(OutputRegion {
@@ -167,7 +163,6 @@ fn part_of(offset: u64, bytes: u64) -> Option<Range<usize>> {
     Some(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
 }
 
-/// A part that is being sent.
 struct Output {
     area: Arc<Area>,
     index: usize,

@@ -1,6 +1,4 @@
 //! Reading the part of a file that is in the page cache, without waiting for a disk.
-//!
-//! Not here: reading the rest (sluice-files has threads that may block).
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,18 +1,18 @@
 //! The plain memory buffer: the script fills a part and names it in a callout; the server sends that part, then the
 //! script may refill it.
 //!
-//! The data begins at offset 0 of the memfd. Not here: the callouts (sluice-gateway), and the answers to them
-//! (sluice-script).
+//! The data begins at offset 0 of the memfd.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thiserror::Error;
 
 use crate::shared_memory::SharedMemory;
 
 /// A part outside of the buffer: the script's fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{bytes} bytes at offset {offset} do not lie within the memory buffer of {capacity} bytes")]
 pub struct BufferFault {
     /// Start of the part, bytes.
     pub offset: u64,
@@ -21,22 +21,6 @@ pub struct BufferFault {
     /// Size of the buffer, bytes.
     pub capacity: u64,
 }
-
-impl fmt::Display for BufferFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BufferFault {
-            offset,
-            bytes,
-            capacity,
-        } = self;
-        write!(
-            f,
-            "{bytes} bytes at offset {offset} do not lie within the memory buffer of {capacity} bytes"
-        )
-    }
-}
-
-impl std::error::Error for BufferFault {}
 
 /// A plain memory buffer. Clones refer to the same buffer.
 #[derive(Clone, Debug)]

@@ -1,9 +1,7 @@
 //! The server's side of the ring: takes what the script has committed, chunk by chunk, and frees it when it has been
 //! sent.
 //!
-//! Not here: the order of loads and stores (doorbell.rs), the arithmetic (cursor.rs), the ledger of freed chunks
-//! (ledger.rs), the script's side (ring_writer.rs). No call here blocks, and only an invalid counter in the control
-//! page makes one fail.
+//! No call here blocks, and only an invalid counter in the control page makes one fail.
 //!
 //! ```text
 //!              take() -> chunk         prepare_sleep() -> true

@@ -1,13 +1,16 @@
 //! The script's side of the ring, for scripts in Rust and for the tests of the server's side.
 //!
-//! Not here: the callouts BUFFER-BEGIN and BUFFER-END, which the script makes on its mailbox before and after. The
-//! libraries in sdk/ do the same in other languages, by the specification in `docs/internals/memory-buffer.md`.
+//! The libraries in sdk/ do the same in other languages, by the specification in
+//! `docs/internals/memory-buffer.md`.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::parent_id;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use thiserror::Error;
 
 use crate::cursor::WriteCursor;
 use crate::futex;
@@ -19,42 +22,24 @@ use crate::sync::Ordering;
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Why a write failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The client is gone or the server has ended the exchange. Not an error of the script: it should stop writing.
+    #[error("the client is gone or the exchange was ended")]
     Closed,
     /// The server is gone.
+    #[error("the server is gone")]
     ServerGone,
     /// The control page contains impossible counters: something else in this script wrote to it.
+    #[error("the control page of the memory buffer was overwritten")]
     Corrupt,
     /// More bytes were committed than were reserved: the caller's fault.
+    #[error("more bytes were committed than were reserved")]
     NotReserved,
     /// The doorbell could not be written to the mailbox.
-    Doorbell(io::Error),
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WriteError::Closed => f.write_str("the client is gone or the exchange was ended"),
-            WriteError::ServerGone => f.write_str("the server is gone"),
-            WriteError::Corrupt => f.write_str("the control page of the memory buffer was overwritten"),
-            WriteError::NotReserved => f.write_str("more bytes were committed than were reserved"),
-            WriteError::Doorbell(error) => {
-                write!(f, "the server cannot be notified: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            WriteError::Doorbell(error) => Some(error),
-            _ => None,
-        }
-    }
+    #[error("the server cannot be notified: {0}")]
+    Doorbell(#[source] io::Error),
 }
 
 /// The script's side of a ring. Open a new one after each BUFFER-BEGIN, because the size may have changed.
@@ -65,7 +50,7 @@ pub struct RingWriter {
     cursor: WriteCursor,
     reserved_bytes: usize,
     mailbox: File,
-    parent: libc::pid_t,
+    parent: u32,
     sleep_max: Duration,
 }
 
@@ -201,20 +186,11 @@ impl RingWriter {
     /// Whether the parent process has changed, or the mailbox has no reader. The second test also works if a shell
     /// started the script.
     fn is_server_gone(&self) -> bool {
-        let mut mailbox = libc::pollfd {
-            fd: self.mailbox.as_fd().as_raw_fd(),
-            events: 0,
-            revents: 0,
-        };
-        // SAFETY: one pollfd that outlives the call; with a time-out of zero it does not block.
-        let ready = unsafe { libc::poll(&raw mut mailbox, 1, 0) };
-        parent_id() != self.parent || (ready > 0 && mailbox.revents & (libc::POLLERR | libc::POLLHUP) != 0)
+        let mut mailbox = [PollFd::new(&self.mailbox, PollFlags::empty())];
+        let has_none = poll(&mut mailbox, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+            && mailbox[0].revents().intersects(PollFlags::ERR | PollFlags::HUP);
+        parent_id() != self.parent || has_none
     }
-}
-
-fn parent_id() -> libc::pid_t {
-    // SAFETY: getppid takes no arguments and cannot fail.
-    unsafe { libc::getppid() }
 }
 
 fn no_ring() -> io::Error {

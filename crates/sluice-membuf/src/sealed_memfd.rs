@@ -1,14 +1,16 @@
 //! Immutable content in a memfd that is filled once and sealed, from which the kernel can send without a copy
 //! (sendfile(2)).
 //!
-//! Not here: buffers that a script fills (segment.rs); no other process ever gets this descriptor. The seals forbid
-//! every write, so content that is being sent cannot change, even if the kernel still uses the pages after the memory
-//! was released here.
+//! No other process ever gets this descriptor. The seals forbid every write, so content that is being sent cannot change, even if the kernel still uses the pages
+//! after the memory was released here.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{SealFlags, fcntl_add_seals, sendfile};
+use rustix::io::retry_on_intr;
 
 use crate::mapping::DataView;
 use crate::mem_file::{create_memfd, file_bytes_max};
@@ -48,11 +50,10 @@ impl SealedMemfd {
         }
         let file = File::from(create_memfd(c"sluice-content")?);
         fill(&file)?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
-        // SAFETY: F_ADD_SEALS takes an integer and accesses no memory of this process.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } == -1 {
-            return Err(io::Error::last_os_error());
-        }
+        fcntl_add_seals(
+            &file,
+            SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL,
+        )?;
         // Mapped after sealing, so the mapping neither shrinks nor changes.
         let view = DataView::map_private(file.as_fd(), length)?;
         Ok(SealedMemfd {
@@ -73,15 +74,9 @@ impl SealedMemfd {
 fn copy(source: BorrowedFd<'_>, target: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let (mut offset, mut left) = (0, bytes);
     while left > 0 {
-        // SAFETY: takes two open descriptors; the kernel writes only `offset`, which is ours.
-        let copied = unsafe { libc::sendfile(target.as_raw_fd(), source.as_raw_fd(), &raw mut offset, left) };
-        match usize::try_from(copied) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(copied) => left = left.saturating_sub(copied),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
+        match retry_on_intr(|| sendfile(target, source, Some(&mut offset), left))? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            copied => left = left.saturating_sub(copied),
         }
     }
     Ok(())

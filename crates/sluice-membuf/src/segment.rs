@@ -1,9 +1,6 @@
 //! The memory buffer of one script process: a memfd of fixed length, sealed, with memory allocated at each BUFFER-BEGIN
 //! and cleared between exchanges.
 //!
-//! Not here: the use of the memory (plain_buffer.rs, ring_reader.rs), the system calls (mem_file.rs), the limit on the
-//! size, and the threads that may wait (sluice-script).
-//!
 //! # Seals
 //!
 //! - `F_SEAL_SHRINK`: the file can never become shorter than a mapping of the server, where an access would raise
@@ -34,6 +31,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use rustix::fs::SealFlags;
+use thiserror::Error;
 
 use crate::budget::{Budget, OverBudget};
 use crate::layout::{CONTROL_BYTES, PAGE_BYTES, RING_BYTES_MIN};
@@ -49,47 +48,26 @@ use crate::shared_memory::{Parts, Release, SharedMemory};
 pub const KEPT_BYTES: u64 = (1 << 20) + CONTROL_BYTES as u64;
 
 /// Why [`Segment::begin_plain`] or [`Segment::begin_ring`] failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BeginError {
     /// Not enough free memory. The server's fault: 503.
+    #[error("no memory for a memory buffer of that size")]
     NoMemory,
     /// The memory buffers of all processes together would exceed their budget. The server's fault: 503; 413 if this one would
     /// exceed it alone.
+    #[error("{}", .0.text())]
     OverBudget(OverBudget),
     /// Larger than the segment's limit, than a file of this process may be (RLIMIT_FSIZE), or than its address space.
     /// The script's fault: 413.
+    #[error("a memory buffer of that size is beyond what the system allows")]
     TooLarge,
     /// The previous buffer, or a chunk of it, is still held. The caller's fault: wait until it is freed.
+    #[error("the memory buffer of the exchange before is still being sent")]
     InUse,
     /// Another error of the system. The server's fault: 503.
-    Io(io::Error),
-}
-
-impl std::fmt::Display for BeginError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            BeginError::NoMemory => f.write_str("no memory for a memory buffer of that size"),
-            BeginError::OverBudget(over) if over.is_too_large() => f.write_str(
-                "a memory buffer of that size is beyond the limit of the whole server (limits.memory_buffers)",
-            ),
-            BeginError::OverBudget(_) => {
-                f.write_str("the memory buffers of the server are all in use, try again later")
-            }
-            BeginError::TooLarge => f.write_str("a memory buffer of that size is beyond what the system allows"),
-            BeginError::InUse => f.write_str("the memory buffer of the exchange before is still being sent"),
-            BeginError::Io(error) => write!(f, "the system refused the memory buffer: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for BeginError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BeginError::Io(error) => Some(error),
-            _ => None,
-        }
-    }
+    #[error("the system refused the memory buffer: {0}")]
+    Io(#[source] io::Error),
 }
 
 impl From<io::Error> for BeginError {
@@ -134,7 +112,7 @@ impl Segment {
     /// # Errors
     /// As of [`Segment::create`].
     pub fn create_within(budget: &Arc<Budget>, bytes_max: u64, release: Release) -> io::Result<Segment> {
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         let length = length_for(bytes_max);
         let start = length.next_multiple_of(LARGEST_PAGE_BYTES);
         let has_regions = length > 0 && start.saturating_add(AREA_BYTES) <= file_bytes_limit();

@@ -3,8 +3,6 @@
 //! The segment and every buffer and chunk created from it hold this. When the last holder drops it, the memory is
 //! released: pages are freed, which takes milliseconds for a large buffer, and the kernel may wait for a write of the
 //! script to the same file. So the last holder, which may be an event loop, passes it on as [`Garbage`].
-//!
-//! Not here: the order of allocating and mapping (segment.rs).
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -17,7 +15,6 @@ use crate::output_regions::OutputRegions;
 /// Releases memory on a thread that may wait, by dropping it there.
 pub type Release = Arc<dyn Fn(Garbage) + Send + Sync>;
 
-/// The memfd and its mappings.
 pub(crate) struct SharedMemory {
     /// `None` only while it is dropped.
     parts: Option<Parts>,

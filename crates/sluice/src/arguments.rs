@@ -1,7 +1,6 @@
 //! The command line, and the settings that `serve` makes of a directory.
 //!
-//! Not here: running the commands (`main`, `supervisor`) and configuration files (`config`). clap reports wrong usage and exits
-//! with status 2; every later failure exits with status 1.
+//! clap reports wrong usage and exits with status 2; every later failure exits with status 1.
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -168,13 +167,9 @@ pub(crate) struct End {
     pub(crate) options: CommandOptions,
 }
 
-/// `sluice serve`.
+/// The addresses of a server without a configuration.
 #[derive(Args, Debug)]
-#[command(after_help = SERVE_HELP)]
-pub(crate) struct Serve {
-    /// The directory to serve.
-    #[arg(value_name = "DIR", default_value = ".")]
-    directory: PathBuf,
+pub(crate) struct Addresses {
     #[arg(long, value_name = "ADDR", value_parser = notation::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     listen: Vec<ListenAddress>,
     /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
@@ -184,6 +179,17 @@ pub(crate) struct Serve {
     /// Serve https with a new self-signed certificate, for local use.
     #[arg(long)]
     tls: bool,
+}
+
+/// `sluice serve`.
+#[derive(Args, Debug)]
+#[command(after_help = SERVE_HELP)]
+pub(crate) struct Serve {
+    /// The directory to serve.
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) addresses: Addresses,
     /// List directories that have no index page.
     #[arg(long)]
     listing: bool,
@@ -288,9 +294,7 @@ pub(crate) struct ConfigFile {
 
 impl ConfigFile {
     /// The file that was named, or the default one.
-    ///
-    /// # Errors
-    /// One line: there is no default file, or another user of the machine can write to it.
+    /// Fails if there is no default file, or another user of the machine can write to it.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
         sluice_config::choose_file(self.file.as_deref())
     }
@@ -299,15 +303,8 @@ impl ConfigFile {
 /// `sluice demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    #[arg(long, value_name = "ADDR", value_parser = notation::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
-    pub(crate) listen: Vec<ListenAddress>,
-    /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
-    /// answer to every name.
-    #[arg(long, value_name = "NAME", value_parser = sluice_config::parse_host)]
-    pub(crate) host: Vec<String>,
-    /// Serve https with a new self-signed certificate, for local use.
-    #[arg(long)]
-    tls: bool,
+    #[command(flatten)]
+    pub(crate) addresses: Addresses,
     /// The directory with the engines of Python, Perl and PHP, as sdk of a checkout [default: beside the program, then
     /// /usr/local/lib/sluice and /usr/lib/sluice].
     #[arg(long, value_name = "DIR")]
@@ -358,32 +355,71 @@ fn parse_field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-impl Demo {
-    /// Whether only this machine can reach it.
-    pub(crate) fn is_local(&self) -> bool {
-        are_loopback(&self.listen)
+impl Addresses {
+    /// Whether only this machine can reach them.
+    pub(crate) fn are_local(&self) -> bool {
+        self.listen.iter().all(is_loopback)
     }
 
-    /// The error pages: this machine is shown what the log says, if no other machine can reach the demo.
-    pub(crate) fn errors(&self) -> ErrorSettings {
-        ErrorSettings {
-            detail: default_detail(&self.listen),
-            ..ErrorSettings::default()
+    /// The default of `detail`: error details are for local clients, and for nobody if other machines can connect.
+    pub(crate) fn default_detail(&self) -> ErrorDetail {
+        match self.are_local() {
+            true => ErrorDetail::Local,
+            false => ErrorDetail::Off,
         }
     }
 
-    /// The addresses, with TLS if wanted.
-    ///
-    /// # Errors
-    /// One line: no certificate can be made.
-    pub(crate) fn listeners(&self) -> Result<Vec<ListenSettings>, String> {
-        listeners(&self.listen, self.tls)
+    /// The settings that serve a site on them, in clear text or all with the same new certificate. Where only this machine can reach it, the site has
+    /// the reports, too.
+    pub(crate) fn serve(&self, mut site: SiteSettings) -> Result<Settings, String> {
+        let mut listen: Vec<_> = self.listen.iter().cloned().map(ListenSettings::clear).collect();
+        if self.tls {
+            let tls = certificates::self_signed(&listen)?;
+            for address in &mut listen {
+                (address.tls, address.http2) = (Some(tls.clone()), true);
+            }
+        }
+        if self.are_local() {
+            site.routes.push(RouteSettings::reports_for_this_machine(&site.origin));
+        }
+        Ok(Settings {
+            listen,
+            workers: sluice_config::default_workers(),
+            unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
+            cache: Some(CacheSettings::default()),
+            access_log: AccessLog::new(LogTarget::Stdout),
+            control: sluice_settings::ControlSocket::Usual,
+            ..Settings::new(vec![site])
+        })
     }
+}
 
+/// A site with every name; `origin` is its place for messages.
+pub(crate) fn site(origin: &str, root: PathBuf, routes: Vec<RouteSettings>, detail: ErrorDetail) -> SiteSettings {
+    SiteSettings {
+        origin: origin.into(),
+        hosts: Vec::new(),
+        root: Some(root),
+        listen: Vec::new(),
+        identity: None,
+        client_certificates: CertificateUse::Optional,
+        client_authorities: None,
+        hsts: None,
+        index: vec![sluice_config::INDEX.to_owned()],
+        routes,
+        files: FileSettings::default(),
+        compression: CompressionSettings::default(),
+        errors: ErrorSettings {
+            detail,
+            ..ErrorSettings::default()
+        },
+        log: None,
+        blocks: Vec::new(),
+    }
+}
+
+impl Demo {
     /// The directory of the engines, if it is named.
-    ///
-    /// # Errors
-    /// One line: the directory of the process is not known.
     pub(crate) fn sdk(&self) -> Result<Option<PathBuf>, String> {
         absolute_sdk(self.sdk.as_deref())
     }
@@ -407,8 +443,7 @@ impl Serve {
         for warning in private.chain(programs).chain(rte_directory::warnings(settings)) {
             tracing::warn!("{}", escaped_lines(&warning));
         }
-        let is_loopback = |listen: &ListenAddress| listen.ip().is_some_and(|ip| ip.is_loopback());
-        if !self.host.is_empty() && !self.listen.iter().any(is_loopback) {
+        if !self.addresses.host.is_empty() && !self.addresses.listen.iter().any(is_loopback) {
             tracing::warn!(
                 "--host has no effect: it is for loopback addresses, and other addresses answer to every name"
             );
@@ -416,9 +451,7 @@ impl Serve {
     }
 
     /// The settings that serve the directory.
-    ///
-    /// # Errors
-    /// One line about a directory that does not exist; the user's to fix.
+    /// A directory that does not exist is the user's to fix.
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let shown = self.directory.display();
         let about = deadline::metadata(&self.directory)
@@ -431,44 +464,46 @@ impl Serve {
         let root =
             absolute(&self.directory).map_err(|error| format!("cannot serve {shown}: {}", notation::reason(&error)))?;
         let sdk = absolute_sdk(self.sdk.as_deref())?;
+        let settings = self.addresses.serve(self.site(root, sdk))?;
         Ok(Settings {
-            listen: listeners(&self.listen, self.tls)?,
-            workers: self.workers.unwrap_or_else(sluice_config::default_workers),
-            unknown_hosts: UnknownHosts::RefuseOnLoopback(self.host.clone()),
-            cache: Some(CacheSettings::default()),
+            workers: self.workers.unwrap_or(settings.workers),
             access_log: self.access_log()?,
-            control: sluice_settings::ControlSocket::Usual,
-            ..Settings::new(vec![self.site(root, sdk)])
+            ..settings
         })
     }
 
-    /// The site of the directory. Where only this machine can reach it, it has the reports, too.
+    /// The site of the directory: its files, the programs in its `cgi-bin`, both as CGI and as CGIplus, and the scripts in its `rte`, which engines
+    /// run. These directories may be made later.
     fn site(&self, root: PathBuf, sdk: Option<PathBuf>) -> SiteSettings {
-        let mut site = directory_site(root, sdk, self.files(), self.mailbox, self.errors());
-        if are_loopback(&self.listen) {
-            let reports = RouteSettings::reports_for_this_machine(&site.origin);
-            site.routes.push(reports);
-        }
+        let origin = "the command line";
+        let programs = root.join("cgi-bin");
+        let route = |path: &str, settings: fn(ScriptSource) -> ScriptSettings| {
+            let mut script = settings(ScriptSource::Directory(programs.clone()));
+            script.is_directory_optional = true;
+            script.output.mailbox = self.mailbox;
+            RouteSettings {
+                origin: origin.into(),
+                ..RouteSettings::new(path, Action::Script(Box::new(script)))
+            }
+        };
+        let mut engines = rte_directory::script(&root.join("rte"));
+        engines.is_directory_optional = true;
+        engines.output.mailbox = self.mailbox;
+        engines.engines.sdk = sdk;
+        let routes = vec![
+            route("/cgi-bin/*", ScriptSettings::cgi),
+            route("/cgiplus-bin/*", ScriptSettings::cgiplus),
+            rte_directory::route(engines, origin),
+        ];
+        let detail = match self.detail {
+            Some(Detail::All) => ErrorDetail::All,
+            Some(Detail::Local) => ErrorDetail::Local,
+            Some(Detail::Off) => ErrorDetail::Off,
+            None => self.addresses.default_detail(),
+        };
+        let mut site = site(origin, root, routes, detail);
+        site.files.listing = self.listing;
         site
-    }
-
-    fn files(&self) -> FileSettings {
-        FileSettings {
-            listing: self.listing,
-            ..FileSettings::default()
-        }
-    }
-
-    fn errors(&self) -> ErrorSettings {
-        ErrorSettings {
-            detail: match self.detail {
-                Some(Detail::All) => ErrorDetail::All,
-                Some(Detail::Local) => ErrorDetail::Local,
-                Some(Detail::Off) => ErrorDetail::Off,
-                None => default_detail(&self.listen),
-            },
-            ..ErrorSettings::default()
-        }
     }
 
     fn access_log(&self) -> Result<AccessLog, String> {
@@ -486,79 +521,8 @@ impl Serve {
     }
 }
 
-/// Addresses in clear text, or all with the same new certificate.
-fn listeners(addresses: &[ListenAddress], is_tls: bool) -> Result<Vec<ListenSettings>, String> {
-    let mut listen: Vec<_> = addresses.iter().cloned().map(ListenSettings::clear).collect();
-    if is_tls {
-        let tls = certificates::self_signed(&listen)?;
-        for address in &mut listen {
-            (address.tls, address.http2) = (Some(tls.clone()), true);
-        }
-    }
-    Ok(listen)
-}
-
-/// The site of a directory: its files, the programs in its `cgi-bin`, both as CGI and as CGIplus, and the scripts in its `rte`, which
-/// engines run. These directories may be made later.
-fn directory_site(
-    root: PathBuf,
-    sdk: Option<PathBuf>,
-    files: FileSettings,
-    mailbox: Mailbox,
-    errors: ErrorSettings,
-) -> SiteSettings {
-    let origin = "the command line";
-    let programs = root.join("cgi-bin");
-    let route = |path: &str, settings: fn(ScriptSource) -> ScriptSettings| {
-        let mut script = settings(ScriptSource::Directory(programs.clone()));
-        script.is_directory_optional = true;
-        script.output.mailbox = mailbox;
-        RouteSettings {
-            origin: origin.into(),
-            ..RouteSettings::new(path, Action::Script(Box::new(script)))
-        }
-    };
-    let mut engines = rte_directory::script(&root.join("rte"));
-    engines.is_directory_optional = true;
-    engines.output.mailbox = mailbox;
-    engines.engines.sdk = sdk;
-    let routes = vec![
-        route("/cgi-bin/*", ScriptSettings::cgi),
-        route("/cgiplus-bin/*", ScriptSettings::cgiplus),
-        rte_directory::route(engines, origin),
-    ];
-    SiteSettings {
-        origin: origin.into(),
-        hosts: Vec::new(),
-        root: Some(root),
-        listen: Vec::new(),
-        identity: None,
-        client_certificates: CertificateUse::Optional,
-        client_authorities: None,
-        hsts: None,
-        index: vec![sluice_config::INDEX.to_owned()],
-        routes,
-        files,
-        compression: CompressionSettings::default(),
-        errors,
-        log: None,
-        blocks: Vec::new(),
-    }
-}
-
-/// Whether only this machine can reach these addresses.
-fn are_loopback(listen: &[ListenAddress]) -> bool {
-    listen
-        .iter()
-        .all(|listen| listen.ip().is_some_and(|ip| ip.is_loopback()))
-}
-
-/// The default of `detail`: error details are for local clients, and for nobody if other machines can connect.
-fn default_detail(listen: &[ListenAddress]) -> ErrorDetail {
-    match are_loopback(listen) {
-        true => ErrorDetail::Local,
-        false => ErrorDetail::Off,
-    }
+fn is_loopback(listen: &ListenAddress) -> bool {
+    listen.ip().is_some_and(|ip| ip.is_loopback())
 }
 
 /// The absolute path. Links are not resolved, because a link may be changed while its directory is served.

@@ -45,10 +45,8 @@ pub(crate) struct Certificates {
     look: Option<Look>,
 }
 
-/// A check of the files that a thread is making.
 struct Look {
     answer: Answer<Vec<Stamp>>,
-    /// When it is given up.
     until: Instant,
 }
 
@@ -130,7 +128,6 @@ impl Look {
     }
 }
 
-/// The files of authorities of client certificates.
 fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
     std::iter::once(&authorities.certificates).chain(&authorities.revocation_lists)
 }
@@ -148,9 +145,6 @@ fn stamp(file: &Path) -> Stamp {
 
 /// TLS with a new self-signed certificate for the names of the local machine and the addresses listened on. Browsers show a warning
 /// before they accept it.
-///
-/// # Errors
-/// One line, for instance if the system has no random bytes.
 pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     for address in listen.iter().filter_map(|listen| listen.address.ip()) {
@@ -181,7 +175,6 @@ pub(crate) fn forget_keys(settings: &mut Settings) {
     }
 }
 
-/// A self-signed certificate for these names, and its key, in PEM form.
 fn make(names: Vec<String>, now: SystemTime) -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let certificate = params(names, now)?.self_signed(&key)?;

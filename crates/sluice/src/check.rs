@@ -1,7 +1,6 @@
 //! `sluice check`: the mistakes of a configuration and its warnings, as text or JSON, and the explanation of a request.
 //!
-//! Root checks for the user of the server, because root can read more. Not here: what is a mistake (`sluice_config`), the text of an explanation
-//! (`explain`).
+//! Root checks for the user of the server, because root can read more.
 
 use std::path::Path;
 
@@ -36,7 +35,6 @@ struct ShownMistake {
     message: String,
 }
 
-/// The findings about a configuration without mistakes.
 struct Found {
     warnings: Vec<String>,
     description: String,
@@ -75,7 +73,6 @@ fn lines(mistakes: &[Mistake]) -> String {
     lines.join("\n")
 }
 
-/// Reads the configuration, and looks for all that is wrong with it.
 fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
     let settings = sluice_config::load(file).map_err(|errors| errors.mistakes)?;
     let whole = |message: String| Mistake::of_nothing(message);

@@ -1,7 +1,7 @@
 //! `sluice check` in a process of its own, which may be lost to a file system that does not answer.
 //!
-//! A process ends with its last thread, and nobody can end one that waits for a file system in user space. So the command starts itself again, and ends as soon as that
-//! process says what has come of the check. Not here: the check (`check`).
+//! A process ends with its last thread, and nobody can end one that waits for a file system in user space. So the command starts itself again, and ends
+//! as soon as that process says what has come of the check.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
 //! `sluice check --explain URL`: the request that the command line describes, and the explanation as text.
 //!
-//! Not here: what would happen. The server decides that (`sluice_server::explain`), with the code that serves requests.
+//! The server decides what would happen (`sluice_server::explain`), with the code that serves requests.
 
 use std::fmt::Write;
 
@@ -10,20 +10,13 @@ use sluice_settings::rule::{ClientCertificate, Scheme};
 
 use crate::arguments::Explain;
 
-/// The question about a URL, or about a path.
-///
-/// # Errors
-/// One line about the command line.
 pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
+    let neither = || format!("--explain {url}: a URL begins with http:// or https://, a path with /");
     let (scheme, rest) = match url.split_once("://") {
         None => (None, url),
         Some(("http", rest)) => (Some(Scheme::Http), rest),
         Some(("https", rest)) => (Some(Scheme::Https), rest),
-        Some(_) => {
-            return Err(format!(
-                "--explain {url}: a URL begins with http:// or https://, a path with /"
-            ));
-        }
+        Some(_) => return Err(neither()),
     };
     let (authority, target) = match (scheme, rest.find(['/', '?', '#'])) {
         (None, _) => ("", rest),
@@ -37,9 +30,7 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     };
     let target = target.split('#').next().unwrap_or_default().to_owned();
     if !target.starts_with('/') {
-        return Err(format!(
-            "--explain {url}: a URL begins with http:// or https://, a path with /"
-        ));
+        return Err(neither());
     }
     // Without a host in the URL, the Host field is used.
     let named = asked.header.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -65,7 +56,6 @@ pub(crate) fn question(asked: &Explain, url: &str) -> Result<Question, String> {
     })
 }
 
-/// The host of `user@host:port`.
 fn host_of(authority: &str) -> &str {
     let host = authority.rsplit('@').next().unwrap_or_default();
     match host.rfind(']') {

@@ -2,8 +2,7 @@
 //! logs.
 //!
 //! `serve` is given a directory by hand, and a directory in which somebody works may contain them. They are sent all the same,
-//! because a site may publish certificates or logs. Not here: the files that this server uses, which are never sent
-//! (`sluice_server`), and the search for programs.
+//! because a site may publish certificates or logs.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +15,6 @@ use sluice_settings::Settings;
 /// Entries of the directory that are read; a larger one is not a directory in which somebody works by hand.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Names in the warning.
 const NAMES_MAX: usize = 5;
 
 /// Bytes of a PEM file that are searched for a key. Keys come first or after a chain of certificates of some KiB.
@@ -26,32 +24,36 @@ const PEM_BYTES_MAX: u64 = 64 << 10;
 const SEARCHED_BY_CHECK_MAX: usize = 100_000;
 const SEARCHED_AT_START_MAX: usize = 2_000;
 
-/// The warnings of `check` about programs whose text would be sent.
 pub(crate) fn program_warnings(settings: &Settings) -> Vec<String> {
     let advice = "run them by scripts = { \".php\" = \"php-cgi\" } (or what they are) in a route for their directory, or refuse them";
-    let found = sluice_server::exposed_programs(settings, SEARCHED_BY_CHECK_MAX).unwrap_or_default();
-    found.iter().map(|programs| describe(programs, advice)).collect()
+    describe(settings, SEARCHED_BY_CHECK_MAX, advice)
 }
 
-/// The warnings of `serve` about programs whose text would be sent.
 pub(crate) fn program_warnings_of_serve(settings: &Settings) -> Vec<String> {
     let advice = "`sluice serve` runs the programs in cgi-bin; others need a configuration with, for instance, scripts = { \".php\" = \"php-cgi\" }, or \
                   \"\" in place of \"php-cgi\" for programs that run themselves";
-    let found = sluice_server::exposed_programs(settings, SEARCHED_AT_START_MAX).unwrap_or_default();
-    found.iter().map(|programs| describe(programs, advice)).collect()
+    describe(settings, SEARCHED_AT_START_MAX, advice)
 }
 
-fn describe(programs: &ExposedPrograms, advice: &str) -> String {
-    let more = match programs.count.saturating_sub(programs.names.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
+fn describe(settings: &Settings, searched_max: usize, advice: &str) -> Vec<String> {
+    let found = sluice_server::exposed_programs(settings, searched_max).unwrap_or_default();
+    let line = |programs: &ExposedPrograms| {
+        format!(
+            "{}: clients can read the text of programs in {}: {}: {advice}",
+            programs.origin,
+            programs.directory.display(),
+            listed(&programs.names, programs.count)
+        )
     };
-    format!(
-        "{}: clients can read the text of programs in {}: {}{more}: {advice}",
-        programs.origin,
-        programs.directory.display(),
-        programs.names.join(", ")
-    )
+    found.iter().map(line).collect()
+}
+
+/// The first of so many names.
+fn listed(names: &[String], count: usize) -> String {
+    match count.saturating_sub(names.len()) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
 }
 
 /// A warning about files at the top of a directory that is served; `None` if there are none. `own_log` is not sent.
@@ -63,19 +65,13 @@ pub(crate) fn warning(directory: &Path, own_log: Option<&Path>) -> Option<String
         return None;
     }
     names.sort();
-    let more = match names.len().saturating_sub(NAMES_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    names.truncate(NAMES_MAX);
+    let shown = listed(&names[..names.len().min(NAMES_MAX)], names.len());
+    let directory = directory.display();
     Some(format!(
-        "clients can read {}{more} in {}: serve another directory if they should not",
-        names.join(", "),
-        directory.display()
+        "clients can read {shown} in {directory}: serve another directory if they should not"
     ))
 }
 
-/// The names of the files at the top of a directory that are probably private.
 fn private_names(directory: &Path, own_log: Option<&Path>) -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(directory)?.take(ENTRIES_MAX).flatten();
     let files = entries

@@ -5,7 +5,7 @@
 //!  └── supervisor     inherits what a dead server process leaves behind, and kills it
 //! ```
 //! A supervisor kills the children that it has not started. As process 1 it would inherit those of everybody in the container, so there the
-//! two are two processes. Not here: the server (`server_role`), its supervisor (`supervisor`).
+//! two are two processes.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -16,8 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::arguments;
+use crate::signals::event_loop;
 
-/// The signals that are for the server.
 const PASSED_ON: [Signal; 5] = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1, Signal::USR2];
 
 /// The exit status of a program that a signal has ended is this plus the number of the signal, as in shells.
@@ -33,13 +33,9 @@ pub(crate) fn is_first() -> bool {
 }
 
 /// Runs the program as a child until that ends. Returns its status.
-///
-/// # Errors
-/// One line: it cannot be started.
 pub(crate) fn run() -> Result<ExitCode, String> {
     let failed = |error: io::Error| format!("process 1: {error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(failed)?.block_on(async {
+    event_loop()?.block_on(async {
         // Before the child, so that no signal is lost.
         let (sender, mut signals) = mpsc::unbounded_channel();
         for passed_on in PASSED_ON {

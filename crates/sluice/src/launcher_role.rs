@@ -3,8 +3,7 @@
 //!
 //! It gets its end of the link to the supervisor as standard input, and over that the socket to the server process. It has no listening
 //! socket, no key, no log but its standard error. It ends when the server process has closed the socket, or when the supervisor says so, after
-//! all script processes. Not
-//! here: what server and launcher say to each other, and the starts (`sluice_launch`); when a launcher is started (`supervisor`).
+//! all script processes.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,31 +14,23 @@ use sluice_launch::{CurrentUsers, IgnoredSignals, LauncherHealth, ScriptUsers, d
 use sluice_script::script_users;
 use sluice_settings::ScriptUserSettings;
 
-use crate::link::channel::{Channel, Received};
+use crate::link::channel::{Channel, Received, UNSAID};
 use crate::link::message::{FromLauncher, ToLauncher};
+use crate::signals::event_loop;
 
 /// The name of a launcher in the process table, by which the program knows its role.
 pub(crate) const LAUNCHER_NAME: &str = "sluice: launcher";
 
-/// Runs a launcher until its server process, or the supervisor, is gone.
 pub(crate) fn run() -> Result<ExitCode, String> {
     // A service manager sends SIGTERM to every process of a service. The supervisor has the server process end first.
     let _ignored = IgnoredSignals::ignore();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime
-        .map_err(|error| format!("event loop: {error}"))?
-        .block_on(serve())
+    event_loop()?.block_on(serve())
 }
 
 async fn serve() -> Result<ExitCode, String> {
-    let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
-    let mut channel = Channel::of_stdin().map_err(by_hand)?;
-    let received = channel.next::<ToLauncher>().await.map_err(by_hand)?;
-    let Some(Received { message, mut fds }) = received else {
-        return Err("launcher: the supervisor did not say how to start".to_owned());
-    };
+    let (mut channel, Received { message, mut fds }) = Channel::begin().await?;
     let ToLauncher::Start(plan) = message else {
-        return Err("launcher: the supervisor did not say how to start".to_owned());
+        return Err(UNSAID.to_owned());
     };
     let socket = fds
         .pop()
@@ -91,7 +82,6 @@ async fn answer(channel: &Channel, message: FromLauncher) {
     }
 }
 
-/// Obeys the supervisor until its end, or until it has the launcher end.
 async fn obey(channel: &mut Channel, users: &CurrentUsers, open_files_max: Option<u64>, health: &LauncherHealth) {
     while let Ok(Some(Received { message, .. })) = channel.next::<ToLauncher>().await {
         match message {

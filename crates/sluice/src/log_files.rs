@@ -1,8 +1,7 @@
 //! Operations on the files of logs, without waiting for them: on a thread that may be lost.
 //!
-//! A local user who may read a directory can keep its lock for as long as he likes: by getdents64(2) into memory that never comes (FUSE, userfaultfd). Whoever
-//! makes, renames or removes a file in it waits then, and no signal ends that. Here: the thread, and how long somebody waits for it. Not here: the
-//! opening (`sluice_log`), and the files that root makes (`supervisor::files`).
+//! A local user who may read a directory can keep its lock for as long as he likes: by getdents64(2) into memory that never comes (FUSE, userfaultfd).
+//! Whoever makes, renames or removes a file in it waits then, and no signal ends that.
 
 use std::time::Duration;
 

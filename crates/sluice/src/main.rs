@@ -1,7 +1,4 @@
 //! The program: from the command line to a running server and an exit status.
-//!
-//! Here: the commands. Not here: the command line (`arguments`), configuration files (`config`), `check` (`check`, `explain`), signals
-//! (`supervisor`), messages for the administrator (`server_log`).
 
 mod arguments;
 mod certificates;
@@ -44,7 +41,6 @@ use crate::supervisor::Passed;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// This program, for the commands to a running server.
 const CALLER: Caller = Caller {
     print,
     named_socket: sluice_config::control_socket,
@@ -137,9 +133,10 @@ fn run(command: Command, passed: Passed, logger: &Logger) -> Result<ExitCode, St
             return check::run(&check).map(exit_code);
         }
         Command::Demo(demo) => {
-            refuse_root(demo.allow_root || demo.is_local())?;
+            refuse_root(demo.allow_root || demo.addresses.are_local())?;
             let site = demo::Site::unpack(demo.sdk()?)?;
-            server_role::run(site.settings(demo.listeners()?, demo.errors(), demo.host), logger)
+            let settings = demo.addresses.serve(site.site(demo.addresses.default_detail()))?;
+            server_role::run(settings, logger)
         }
         Command::Workout(workout) => return sluice_tools::workout::run(&workout, print),
         Command::Status(options) => return ask(&Order::Status, &options),
@@ -181,7 +178,6 @@ fn exit_code(is_done: bool) -> ExitCode {
     }
 }
 
-/// Gives a command to a running server.
 fn ask(command: &Order, options: &CommandOptions) -> Result<ExitCode, String> {
     client::run(command, options, CALLER).map(exit_code)
 }

@@ -1,6 +1,4 @@
 //! The program's part of `sluice rate`: a server of its own, and the file that keeps the rating.
-//!
-//! Not here: the exercises and what is printed (`sluice_tools::rate`).
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -14,7 +12,6 @@ use sluice_tools::rate::{Exercising, Program};
 
 use crate::arguments::{Arguments, Command};
 
-/// This program.
 pub(crate) struct ThisProgram;
 
 impl Program for ThisProgram {

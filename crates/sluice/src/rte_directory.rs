@@ -5,10 +5,8 @@ use std::path::Path;
 use sluice_launch::deadline;
 use sluice_settings::{Action, Engine, EngineSettings, RouteSettings, ScriptSettings, ScriptSource, Settings};
 
-/// The paths of the route.
 const PATH: &str = "/rte/*";
 
-/// The engines, by the suffix of a script.
 const ENGINES: [(&str, Engine); 3] = [(".py", Engine::Python), (".pl", Engine::Perl), (".php", Engine::Php)];
 
 /// The script settings of a directory. Engines may be missing: requests for their scripts get 503.

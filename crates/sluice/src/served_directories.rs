@@ -1,7 +1,6 @@
 //! The directories of files and scripts that a configuration names: noticing that a path leads to another one.
 //!
-//! A deployment switches a symbolic link, or renames directories. The server has the directory of before open, and would serve it until a reload. Not here: opening
-//! them (`sluice_files`), and what is done then (`server_role`).
+//! A deployment switches a symbolic link, or renames directories. The server has the directory of before open, and would serve it until a reload.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +12,6 @@ use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_settings::{Action, ScriptSource, Settings};
 use tokio::time::sleep;
 
-/// How often the paths are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a check may take: file systems may not answer.

@@ -13,7 +13,7 @@
 //!
 //! `sluice serve` and `sluice demo` are one process, and `run` is its whole life. `sluice run` has the server in a process of its own
 //! (`run_supervised`): there the supervisor gets the signals, reads the configuration and binds the sockets, and the role asks it for what it
-//! cannot do itself. Not here: how commands arrive (`control`), how settings take effect (`reload`).
+//! cannot do itself.
 
 mod reload;
 mod report;
@@ -22,7 +22,7 @@ mod supervised;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_launch::deadline;
 use sluice_report::command::{Command, ServerReport};
@@ -34,7 +34,6 @@ use sluice_settings::Settings;
 use sluice_tools::control::place;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::certificates;
 use crate::control::socket::Control;
@@ -42,7 +41,7 @@ use crate::link::message::{FromServer, ToServer};
 use crate::log_files;
 use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
-use crate::signals::{Event, Signals};
+use crate::signals::{Event, Signals, until};
 
 use report::{Report, announce, listened};
 use supervised::{Link, SupervisorEvent};
@@ -101,12 +100,10 @@ fn runtime() -> Result<Runtime, String> {
 /// How often the certificates that expire soon are logged.
 const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A server with what it was started from.
 struct Role<'a> {
     server: Server,
     /// The settings of the start, which hold for what a reload does not change.
     started: Settings,
-    /// The settings in force.
     settings: Settings,
     /// The directories whose paths are checked. Without a supervisor there are none.
     directories: ServedDirectories,
@@ -115,7 +112,6 @@ struct Role<'a> {
     logger: &'a Logger,
 }
 
-/// How the role ends.
 enum End {
     /// After the exchanges in progress.
     Drain { is_replaced: bool },
@@ -142,7 +138,6 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// Serves until a signal or a command ends it.
     async fn serve(mut self, mut signals: Signals, mut control: Option<Control>) -> Result<(), String> {
         let mut of_pages = self.server.take_commands();
         self.server.set_rating_file(place::rating_file());
@@ -209,6 +204,11 @@ impl<'a> Role<'a> {
 
     /// Carries out a command, logs what happens, and sends the result.
     async fn carry_out(&mut self, command: Command, mut report: Report) -> Option<End> {
+        // A supervisor reads the configuration, has the program, and may have to make the files of logs.
+        if let (Command::Reload | Command::Upgrade | Command::ReopenLogs, Some(link)) = (&command, &mut self.link) {
+            link.give(command, report).await;
+            return None;
+        }
         match command {
             // Answered by `inspect`.
             Command::Status | Command::Top | Command::Connections | Command::End { .. } => {}
@@ -216,30 +216,11 @@ impl<'a> Role<'a> {
                 Ok(retired) => report.info(&retired.describe(&script)),
                 Err(error) => report.fail(&error.to_string()),
             },
-            Command::Reload => match &mut self.link {
-                Some(link) => {
-                    link.give(command, report).await;
-                    return None;
-                }
-                None => self.restart_scripts(&mut report),
-            },
-            Command::Upgrade => match &mut self.link {
-                Some(link) => {
-                    link.give(command, report).await;
-                    return None;
-                }
-                None => {
-                    report.fail("only `sluice run` can be upgraded while it runs: end this server and start it again");
-                }
-            },
-            Command::ReopenLogs => match &mut self.link {
-                // It may have to make the files.
-                Some(link) => {
-                    link.give(command, report).await;
-                    return None;
-                }
-                None => self.reopen_logs(&mut report).await,
-            },
+            Command::Reload => self.restart_scripts(&mut report),
+            Command::Upgrade => {
+                report.fail("only `sluice run` can be upgraded while it runs: end this server and start it again");
+            }
+            Command::ReopenLogs => self.reopen_logs(&mut report).await,
             Command::Purge => match self.server.purge_cache() {
                 Some(counters) => report.info(&format!("cache purged: {counters}")),
                 None => report.warn("there is no cache to purge"),
@@ -259,7 +240,6 @@ impl<'a> Role<'a> {
         None
     }
 
-    /// Obeys the supervisor.
     async fn obey(&mut self, message: supervised::Message) -> Option<End> {
         let supervised::Message { message, fds } = message;
         match message {
@@ -325,7 +305,6 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// Goes on with another launcher.
     fn use_launcher(&self, mut fds: Vec<OwnedFd>) {
         match fds.pop() {
             Some(socket) => self.server.launcher().connect(socket),
@@ -375,28 +354,22 @@ impl<'a> Role<'a> {
     async fn drain(self, mut signals: Signals, end: End) -> Result<(), String> {
         let Role { server, mut link, .. } = self;
         let order = match end {
-            End::Drain { is_replaced: false } => {
-                tracing::info!("draining: no new connections; a second signal ends the server at once");
-                server.drain()
-            }
-            End::Drain { is_replaced: true } => {
-                tracing::info!("draining: another server process has taken over");
-                server.drain_replaced()
-            }
-            End::AtOnce | End::Alone => server.drain(),
+            End::Drain { is_replaced: true } => server.drain_replaced(),
+            _ => server.drain(),
         };
         match end {
-            End::Drain { .. } => {}
-            End::AtOnce => {
-                tracing::info!("ending at once");
-                order.end();
+            End::Drain { is_replaced: false } => {
+                tracing::info!("draining: no new connections; a second signal ends the server at once");
             }
-            End::Alone => {
-                tracing::error!("the supervisor has ended: the server ends at once");
-                link = None;
-                order.end();
-            }
+            End::Drain { is_replaced: true } => tracing::info!("draining: another server process has taken over"),
+            End::AtOnce => tracing::info!("ending at once"),
+            End::Alone => tracing::error!("the supervisor has ended: the server ends at once"),
         }
+        let is_at_once = matches!(end, End::AtOnce | End::Alone);
+        if is_at_once {
+            order.end();
+        }
+        link.take_if(|_| matches!(end, End::Alone));
         if let Some(counters) = server.cache_counters() {
             tracing::info!("cache: {counters}");
         }
@@ -404,7 +377,7 @@ impl<'a> Role<'a> {
         link.iter_mut().for_each(Link::give_up_commands);
         let launcher = server.launcher();
         let mut joined = tokio::task::spawn_blocking(move || server.join());
-        let mut ends_by = matches!(end, End::AtOnce | End::Alone).then(|| Instant::now() + END_TIMEOUT);
+        let mut ends_by = is_at_once.then(|| Instant::now() + END_TIMEOUT);
         loop {
             let is_end = tokio::select! {
                 result = &mut joined => return result.map_err(|error| format!("server: {error}")),
@@ -433,15 +406,6 @@ impl<'a> Role<'a> {
     }
 }
 
-/// Waits until a moment; forever without one.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The next command of the pages of the reports.
 async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) -> CommandRequest {
     if let Some(commands) = commands
         && let Some(request) = commands.recv().await

@@ -1,9 +1,24 @@
-//! Signals to the process of the server.
+//! Signals to the process of the server, and the event loop that waits for them and for other things.
 
 use std::io;
+use std::time::Instant;
 
 use sluice_report::command::Command;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(crate) fn event_loop() -> Result<Runtime, String> {
+    let made = Builder::new_current_thread().enable_all().build();
+    made.map_err(|error| format!("event loop: {error}"))
+}
+
+/// Waits until a moment; forever without one.
+pub(crate) async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}
 
 pub(crate) enum Event {
     /// A signal, and the command that does the same.

@@ -1,6 +1,4 @@
 //! `sluice stream-lf`: converts files of OpenVMS records to lines. A file that fails does not stop the next ones.
-//!
-//! Not here: how a file is converted (`sluice_files::records`).
 
 use std::path::Path;
 
@@ -11,9 +9,7 @@ use sluice_settings::record_format::RecordFormat;
 use crate::arguments::StreamLf;
 
 /// Converts the files, and prints a line about each with `print`.
-///
-/// # Errors
-/// A line about each file that was not converted; the user's to fix.
+/// The error has a line about each file that was not converted; the user's to fix.
 pub(crate) fn run(arguments: &StreamLf, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
     let mut errors = Vec::new();
     for file in &arguments.files {

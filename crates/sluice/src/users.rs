@@ -1,7 +1,4 @@
 //! The users of the processes, as far as this process may change to them.
-//!
-//! Not here: how users are written (`config`), the change itself (`sluice_launch`), and the files of a server process with another user
-//! (`supervisor::files`).
 
 use sluice_launch::is_root;
 use sluice_settings::{Settings, User};
@@ -19,9 +16,7 @@ pub(crate) const ROOT_REFUSED_WITHOUT_CONFIGURATION: &str = "running as root is 
                             runuser -u www-data -- sluice serve …, or give --allow-root";
 
 /// Checks that this process may run a server as the users of its settings.
-///
-/// # Errors
-/// One line: it is root and no user is named, or it is not root and another user is named.
+/// Fails if it is root and no user is named, or it is not root and another user is named.
 pub(crate) fn check(settings: &Settings, allow_root: bool) -> Result<(), String> {
     if is_root() {
         return match &settings.users.server {

@@ -16,7 +16,7 @@ const SETXATTRAT: c_long = 463;
 const REMOVEXATTRAT: c_long = 466;
 const FILE_SETATTR: c_long = 469;
 
-const CALLS: [c_long; 15] = [
+const CALLS: &[c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
     FCHMODAT2,
@@ -32,25 +32,25 @@ const CALLS: [c_long; 15] = [
     SETXATTRAT,
     REMOVEXATTRAT,
     FILE_SETATTR,
-];
-
-/// Calls that newer architectures do not have.
-#[cfg(target_arch = "x86_64")]
-const OLD_CALLS: &[c_long] = &[
+    // Newer architectures do not have these.
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_futimesat,
 ];
-#[cfg(not(target_arch = "x86_64"))]
-const OLD_CALLS: &[c_long] = &[];
 
 /// Instructions before those for each call, and after them.
 const BEFORE: usize = 6;
 const AFTER: usize = 3;
-const INSTRUCTIONS: usize = BEFORE + CALLS.len() + OLD_CALLS.len() + AFTER;
+const INSTRUCTIONS: usize = BEFORE + CALLS.len() + AFTER;
 
 static FILTER: [libc::sock_filter; INSTRUCTIONS] = filter();
 
@@ -79,11 +79,7 @@ const fn filter() -> [libc::sock_filter; INSTRUCTIONS] {
     filter[5] = jump(IF_EQUAL, number(libc::SYS_io_uring_setup), distance(5, unknown), 0);
     let mut at = BEFORE;
     while at < allowed {
-        let call = match at - BEFORE < CALLS.len() {
-            true => CALLS[at - BEFORE],
-            false => OLD_CALLS[at - BEFORE - CALLS.len()],
-        };
-        filter[at] = jump(IF_EQUAL, number(call), distance(at, refused), 0);
+        filter[at] = jump(IF_EQUAL, number(CALLS[at - BEFORE]), distance(at, refused), 0);
         at += 1;
     }
     filter[allowed] = plain(RETURN, libc::SECCOMP_RET_ALLOW);
@@ -91,7 +87,6 @@ const fn filter() -> [libc::sock_filter; INSTRUCTIONS] {
     filter
 }
 
-/// The instructions that a jump leaves out.
 #[expect(clippy::cast_possible_truncation, reason = "the filter has some 30 instructions")]
 const fn distance(from: usize, to: usize) -> u8 {
     (to - from - 1) as u8

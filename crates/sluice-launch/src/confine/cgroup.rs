@@ -21,10 +21,9 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +31,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, Mode as FileMode, OFlags, access};
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
 
 use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::own_directory::OwnDirectory;
@@ -49,7 +53,6 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for one change of `cgroup.events`: a kernel may not announce the last one.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// The name of the cgroup in which a process is created.
 const INNER: &str = "script";
 
 /// Free cgroups that are kept, of all users and of one. Each holds two descriptors.
@@ -59,17 +62,16 @@ const FREE_OF_USER_MAX: usize = 16;
 /// The cgroups of one server. Dropping it ends the processes that are left in them, and removes them.
 #[derive(Debug)]
 pub struct Cgroups {
-    /// The server's cgroup, the parent of `own`.
     base: PathBuf,
     own: OwnDirectory,
     free: Mutex<Vec<Leaf>>,
     number: AtomicU64,
-    /// Controllers that are enabled for the cgroups of scripts.
     enabled: Mutex<HashSet<&'static str>>,
 }
 
 /// The reason why this server has no cgroups, or not all controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
 pub struct NoCgroups(String);
 
 /// The cgroup of one script process, until it is dropped.
@@ -86,7 +88,6 @@ pub struct ScriptCgroup {
 struct Leaf {
     /// The outer one, which has the limits.
     path: PathBuf,
-    /// The user of its processes.
     uid: u32,
     /// The inner one.
     directory: OwnedFd,
@@ -147,7 +148,6 @@ impl Cgroups {
         Ok(())
     }
 
-    /// The cgroup of a new process of a user.
     pub(crate) fn take(self: &Arc<Cgroups>, limits: &CgroupLimits, uid: u32) -> io::Result<ScriptCgroup> {
         let has_limits = limits.is_any();
         let free = if has_limits { None } else { self.take_free(uid) };
@@ -283,7 +283,6 @@ impl ScriptCgroup {
 }
 
 impl Drop for ScriptCgroup {
-    /// Keeps it for another process, or removes it.
     fn drop(&mut self) {
         let Some(leaf) = self.leaf.take() else { return };
         let kept = match *self.is_reusable.get_mut() {
@@ -320,17 +319,9 @@ impl Leaf {
         Ok(())
     }
 
-    /// Waits until `cgroup.events` changes, no longer than for a round.
     fn await_change(&self) {
-        let mut request = libc::pollfd {
-            fd: self.events.as_raw_fd(),
-            events: libc::POLLPRI,
-            revents: 0,
-        };
-        // Less than a second.
-        let round = i32::try_from(ROUND.as_millis()).unwrap_or(0);
-        // SAFETY: one valid pollfd, which the kernel writes.
-        unsafe { libc::poll(&raw mut request, 1, round) };
+        let round = Timespec::try_from(ROUND).ok();
+        let _ = poll(&mut [PollFd::new(&self.events, PollFlags::PRI)], round.as_ref());
     }
 }
 
@@ -340,14 +331,6 @@ impl NoCgroups {
     }
 }
 
-impl fmt::Display for NoCgroups {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NoCgroups {}
-
 /// Why these limits cannot be applied by this process, as far as that is known without changing anything; `None` if nothing is known to
 /// be missing.
 #[must_use]
@@ -356,12 +339,8 @@ pub fn cgroup_problem(limits: &CgroupLimits) -> Option<NoCgroups> {
         Ok(base) => base,
         Err(none) => return Some(none),
     };
-    let Ok(path) = CString::new(base.as_os_str().as_bytes()) else {
-        return Some(NoCgroups(format!("{} has a NUL", base.display())));
-    };
-    // SAFETY: the path is NUL-terminated.
-    if unsafe { libc::access(path.as_ptr(), libc::W_OK) } < 0 {
-        let error = io::Error::last_os_error();
+    if let Err(error) = access(&base, Access::WRITE_OK) {
+        let error = io::Error::from(error);
         return Some(NoCgroups(format!("none can be created in {}: {error}", base.display())));
     }
     limits
@@ -385,19 +364,16 @@ fn kill_all(path: &Path) {
     if fs::write(path.join("cgroup.kill"), "1").is_ok() {
         return;
     }
-    for pid in members(path) {
-        // SAFETY: takes numbers only. The number may have passed to another process, which the kernel does not tell apart;
-        // it was read just now, and numbers are reused last.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+    for pid in members(path).into_iter().filter_map(Pid::from_raw) {
+        // The number may have passed to another process, which the kernel does not tell apart; it was read just now, and numbers are reused last.
+        let _ = kill_process(pid, Signal::KILL);
     }
 }
 
 /// The processes of a cgroup and of those below it.
 fn members(path: &Path) -> Vec<i32> {
-    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-    let own = text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 1);
-    let below = below(path).into_iter().flat_map(|path| members(&path));
-    own.chain(below).collect()
+    let own = members_alone(path).into_iter().filter(|pid| *pid > 1);
+    own.chain(below(path).iter().flat_map(|path| members(path))).collect()
 }
 
 fn below(path: &Path) -> Vec<PathBuf> {
@@ -458,7 +434,6 @@ fn missing(path: &Path, controller: &str) -> Option<NoCgroups> {
     )))
 }
 
-/// Whether a file of a cgroup lists a controller.
 fn lists(path: &Path, file: &str, controller: &str) -> bool {
     let text = fs::read_to_string(path.join(file)).unwrap_or_default();
     text.split_whitespace().any(|name| name == controller)
@@ -527,7 +502,6 @@ fn is_used_by_version_1(controller: &str) -> bool {
     })
 }
 
-/// The cgroup of this process in the file system.
 fn own_cgroup() -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -553,35 +527,6 @@ fn entry(text: &str, name: &str) -> Option<u64> {
 }
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the path is NUL-terminated.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just created it; nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_are_found_by_their_whole_name() {
-        let text = "low 1\noom 2\noom_kill 3\noom_group_kill 4\n";
-        assert_eq!(entry(text, "oom"), Some(2));
-        assert_eq!(entry(text, "oom_kill"), Some(3));
-        assert_eq!(entry(text, "max"), None);
-    }
-
-    #[test]
-    fn only_mounts_of_version_2_are_considered() {
-        let line = "30 24 0:27 / / rw,nosuid shared:9 - cgroup2 cgroup2 rw";
-        assert_eq!(in_mount(line, "/"), Some(PathBuf::from("/")));
-        let container = "30 24 0:27 /docker/1 / rw - cgroup2 cgroup2 rw";
-        assert_eq!(in_mount(container, "/docker/1/usr"), Some(PathBuf::from("/usr")));
-        assert_eq!(in_mount(container, "/docker/2"), None);
-        assert_eq!(in_mount("30 24 0:27 / / rw - cgroup cgroup rw", "/"), None);
-    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, FileMode::empty())?)
 }

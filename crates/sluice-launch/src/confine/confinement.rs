@@ -1,7 +1,6 @@
 //! The confinement of a script process, besides its resource limits: plain values, and their form for the child.
 //!
-//! Everything here is prepared before the clone; the child (`child`) only makes system calls with it. Not here: the system
-//! calls of each subject (`priority`, `root_and_tmp`, `file_rules`, `network`, `cgroup`), and resource limits (`limits`).
+//! Everything here is prepared before the clone; the child (`child`) only makes system calls with it.
 
 use std::ffi::CString;
 
@@ -9,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::file_rules::FileRules;
+
+/// The umask of a script whose route has none: files that it creates are writable by their owner only.
+pub(crate) const UMASK: u32 = 0o022;
 
 /// Limits on what a script process may use and reach. `Default`: the same as the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,11 +31,9 @@ const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
 
-/// The rights of a path for reading.
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 /// The rights of a path for writing: files that were written there cannot be executed.
 const WRITE: u64 = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | CHANGE_DIRECTORY | REFER;
-/// The rights of a device.
 const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEVICE;
 /// The rights that a rule for a file, not a directory, may have.
 const OF_FILES: u64 = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE;
@@ -47,57 +45,18 @@ const SCOPE_SIGNAL: u64 = 1 << 1;
 
 /// Paths that interpreters and shared libraries need, for reading and executing. The files of `/etc` are those of the C library
 /// (users, hosts, time, services), of TLS libraries, and of interpreters; `python3` stands for all of its versions.
-const BASE: [&str; 37] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/nix/store",
-    "/gnu/store",
-    "/opt",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/sys/kernel/mm/transparent_hugepage",
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/crypto-policies",
-    "/etc/fonts",
-    "/etc/group",
-    "/etc/host.conf",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/ld.so.preload",
-    "/etc/locale.alias",
-    "/etc/localtime",
-    "/etc/machine-id",
-    "/etc/magic",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/perl",
-    "/etc/php",
-    "/etc/pki/tls/certs",
-    "/etc/protocols",
-    "/etc/resolv.conf",
-    "/etc/services",
-    "/etc/timezone",
-];
+const BASE: &str = "\
+    /usr /bin /sbin /lib /lib32 /lib64 /nix/store /gnu/store /opt \
+    /proc /sys/devices/system/cpu /sys/kernel/mm/transparent_hugepage \
+    /etc/alternatives /etc/ca-certificates /etc/crypto-policies /etc/fonts /etc/group /etc/host.conf /etc/hosts \
+    /etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/ld.so.preload /etc/locale.alias /etc/localtime \
+    /etc/machine-id /etc/magic /etc/mime.types /etc/nsswitch.conf /etc/passwd /etc/perl /etc/php /etc/pki/tls/certs \
+    /etc/protocols /etc/resolv.conf /etc/services /etc/timezone";
 /// Paths that TLS libraries need, each by itself because a directory beside them holds private keys.
 const TLS_BASE: [&str; 2] = ["/etc/ssl/certs", "/etc/ssl/openssl.cnf"];
 
 /// Devices that hold nothing of anybody.
-const DEVICES: [&str; 6] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-];
+const DEVICES: &str = "/dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty";
 
 /// The files that a script process may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,7 +157,6 @@ impl PreparedRules<'_> {
         c_int::try_from(ruleset).map_err(|_| libc::EBADF)
     }
 
-    /// Adds the rule of one path.
     fn add(&self, ruleset: c_long, path: &CStr, rights: u64) -> Result<(), i32> {
         const FLAGS: c_int = libc::O_PATH | libc::O_CLOEXEC;
         // SAFETY: the path is NUL-terminated.
@@ -252,19 +210,17 @@ pub(crate) fn restrict(ruleset: c_int) -> Result<(), i32> {
 }
 
 fn base() -> Vec<(CString, u64)> {
-    let text = |path: &str| CString::new(path).ok();
+    let with = |path: &str, rights| Some((CString::new(path).ok()?, rights));
     let fixed = BASE
-        .iter()
-        .chain(&TLS_BASE)
-        .filter_map(|path| Some((text(path)?, READ)));
-    let devices = DEVICES.iter().filter_map(|path| Some((text(path)?, DEVICE)));
+        .split_whitespace()
+        .chain(TLS_BASE)
+        .filter_map(|path| with(path, READ));
+    let devices = DEVICES.split_whitespace().filter_map(|path| with(path, DEVICE));
     // Debian's Python reads /etc/python3.11/sitecustomize.py.
     let entries = fs::read_dir("/etc").into_iter().flatten().flatten();
     let pythons = entries.filter(|entry| entry.file_name().as_bytes().starts_with(b"python3"));
-    let pythons =
-        pythons.filter_map(|entry| Some((CString::new(entry.path().into_os_string().as_bytes()).ok()?, READ)));
-    let all: Vec<_> = fixed.chain(devices).chain(pythons).collect();
-    all
+    let pythons = pythons.filter_map(|entry| with(entry.path().to_str()?, READ));
+    fixed.chain(devices).chain(pythons).collect()
 }
 
 #[cfg(test)]

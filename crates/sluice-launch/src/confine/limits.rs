@@ -1,13 +1,15 @@
 //! Resource limits of one script process: setrlimit(2).
 //!
-//! Each applies to one process, except `processes_max`. Not here: the limits of a process pool.
+//! Each applies to one process, except `processes_max`.
 
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use crate::confine::root_and_tmp::has_capability;
-use crate::syscall::checked;
 
 /// Resource limits of one script process; `None` keeps the server's limit. Soft and hard limit are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,64 +29,47 @@ pub struct ProcessLimits {
     pub core_bytes_max: Option<u64>,
 }
 
-/// The type of `libc::RLIMIT_AS` and the others, which is not the same in both C libraries.
-#[cfg(target_env = "musl")]
-type Resource = libc::c_int;
-#[cfg(not(target_env = "musl"))]
-type Resource = libc::__rlimit_resource_t;
-
-/// One limit in the format of prlimit(2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     resource: Resource,
-    /// Soft and hard limit, in the layout of `struct rlimit64`.
-    bounds: [u64; 2],
+    soft: u64,
+    hard: u64,
 }
 
 impl ProcessLimits {
     /// The hard limits of this process that are lower than these limits, where it may not raise them: a start would fail.
     #[must_use]
     pub fn refused_above(&self) -> ProcessLimits {
-        let refused = |resource, bound: Option<u64>| refused_above(&Limit::new(resource, bound?));
+        let [memory, cpu, files, processes, file_size, core] = self
+            .each()
+            .map(|(resource, _, bound)| bound.and_then(|bound| Limit::new(resource, bound).refused_above()));
         ProcessLimits {
-            memory_bytes_max: refused(libc::RLIMIT_AS, self.memory_bytes_max),
-            cpu_seconds_max: refused(libc::RLIMIT_CPU, self.cpu_seconds_max),
-            open_files_max: refused(libc::RLIMIT_NOFILE, self.open_files_max),
-            processes_max: refused(libc::RLIMIT_NPROC, self.processes_max),
-            file_bytes_max: refused(libc::RLIMIT_FSIZE, self.file_bytes_max),
-            core_bytes_max: refused(libc::RLIMIT_CORE, self.core_bytes_max),
+            memory_bytes_max: memory,
+            cpu_seconds_max: cpu,
+            open_files_max: files,
+            processes_max: processes,
+            file_bytes_max: file_size,
+            core_bytes_max: core,
         }
     }
 
-    /// The limits that are set, ready for the child.
-    pub(crate) fn list(&self) -> Vec<Limit> {
+    /// Each with its resource and its key in the configuration.
+    pub(crate) fn each(&self) -> [(Resource, &'static str, Option<u64>); 6] {
         [
-            (libc::RLIMIT_AS, self.memory_bytes_max),
-            (libc::RLIMIT_CPU, self.cpu_seconds_max),
-            (libc::RLIMIT_NOFILE, self.open_files_max),
-            (libc::RLIMIT_NPROC, self.processes_max),
-            (libc::RLIMIT_FSIZE, self.file_bytes_max),
-            (libc::RLIMIT_CORE, self.core_bytes_max),
+            (Resource::As, "memory_max", self.memory_bytes_max),
+            (Resource::Cpu, "cpu_time", self.cpu_seconds_max),
+            (Resource::Nofile, "open_files", self.open_files_max),
+            (Resource::Nproc, "user_processes", self.processes_max),
+            (Resource::Fsize, "file_size", self.file_bytes_max),
+            (Resource::Core, "core_dumps", self.core_bytes_max),
         ]
-        .into_iter()
-        .filter_map(|(resource, bound)| bound.map(|bound| Limit::new(resource, bound)))
-        .collect()
     }
-}
 
-/// The hard limit of this process for a resource (getrlimit(2)), if a child could not be given this limit; `None` if it could.
-fn refused_above(limit: &Limit) -> Option<u64> {
-    const CAP_SYS_RESOURCE: u32 = 24;
-    let mut own = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the kernel writes the limit.
-    if unsafe { libc::getrlimit(limit.resource, &raw mut own) } < 0 {
-        return None;
+    pub(crate) fn list(&self) -> Vec<Limit> {
+        let set = self.each().into_iter();
+        set.filter_map(|(resource, _, bound)| Some(Limit::new(resource, bound?)))
+            .collect()
     }
-    let [_, hard] = limit.bounds;
-    (hard > own.rlim_max && !has_capability(CAP_SYS_RESOURCE)).then_some(own.rlim_max)
 }
 
 /// The processor time that a process has used with all its threads, as RLIMIT_CPU counts it. One system call. `None` if there is no such
@@ -106,20 +91,27 @@ impl Limit {
     fn new(resource: Resource, bound: u64) -> Limit {
         // At the soft limit of processor time the kernel sends SIGXCPU, at the hard limit SIGKILL (setrlimit(2)). The
         // second between them lets a program log what it was doing.
-        let grace = u64::from(resource == libc::RLIMIT_CPU);
+        let grace = u64::from(resource == Resource::Cpu);
         Limit {
             resource,
-            bounds: [bound, bound.saturating_add(grace)],
+            soft: bound,
+            hard: bound.saturating_add(grace),
         }
+    }
+
+    /// The hard limit of this process, if a child could not be given this one.
+    fn refused_above(&self) -> Option<u64> {
+        let own = getrlimit(self.resource).maximum?;
+        (self.hard > own && !has_capability(CapabilitySet::SYS_RESOURCE)).then_some(own)
     }
 
     /// Sets the limit for the calling process. Called in the child: one system call, nothing else.
     pub(crate) fn set(&self) -> Result<(), i32> {
-        const SELF: libc::pid_t = 0;
-        const OLD: usize = 0;
-        // SAFETY: `bounds` has the layout of struct rlimit64, which the kernel reads; a null old limit is not written.
-        let done = unsafe { libc::syscall(libc::SYS_prlimit64, SELF, self.resource, self.bounds.as_ptr(), OLD) };
-        checked(done).map(drop)
+        let bounds = Rlimit {
+            current: Some(self.soft),
+            maximum: Some(self.hard),
+        };
+        setrlimit(self.resource, bounds).map_err(Errno::raw_os_error)
     }
 }
 

@@ -37,7 +37,6 @@ pub(crate) const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 pub(crate) const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 pub(crate) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// The length of the filter.
 const INSTRUCTIONS: u16 = 18;
 
 /// The program of the filter. A jump counts the instructions that are left out.

@@ -7,20 +7,19 @@ use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::users::own_user::own_uid;
 
 /// Names that are tried before the directory is given up: others may have taken them.
 const ATTEMPTS: u32 = 100;
 
-/// A directory of this process.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
     pub(crate) path: PathBuf,
-    /// Holds the lock.
     _lock: File,
 }
 
@@ -80,11 +79,9 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn try_lock(file: &File) -> bool {
-    // SAFETY: takes an open descriptor and numbers.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Whether the path still leads to the file.
 fn is_same(file: &File, path: &Path) -> bool {
     let identity = |about: fs::Metadata| (about.dev(), about.ino());
     match (file.metadata(), fs::symlink_metadata(path)) {

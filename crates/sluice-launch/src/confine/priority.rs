@@ -5,7 +5,6 @@ use libc::c_int;
 use crate::confine::confinement::IoPriority;
 use crate::syscall::checked;
 
-/// The largest nice value.
 const NICE_MAX: c_int = 19;
 
 /// The priorities to set, in the numbers of the system calls.
@@ -48,7 +47,6 @@ impl Priority {
     }
 }
 
-/// The nice value of the calling thread.
 fn own_nice() -> c_int {
     // The system call returns 20 less the nice value, so that no result is negative (getpriority(2)).
     const OFFSET: c_int = 20;

@@ -1,6 +1,4 @@
 //! Giving up the privileges of root, for the server process: it gets a user, and no way back.
-//!
-//! Not here: the user of a script (`credentials`, `child`).
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -68,7 +66,6 @@ pub fn withhold_privileges_from_programs() -> io::Result<()> {
         .map_err(io::Error::from_raw_os_error)
 }
 
-/// Whether the bounding set of this thread has any capability.
 pub(crate) fn has_bounding_set() -> bool {
     const UNUSED: libc::c_ulong = 0;
     // SAFETY: takes numbers only.

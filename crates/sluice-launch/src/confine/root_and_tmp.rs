@@ -1,14 +1,15 @@
 //! The places of a script process: its root (chroot(2)) and its own `/tmp` (a mount namespace).
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char};
 use std::ptr;
+
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::syscall::checked;
 
 /// Mounts to make in a mount namespace of the child's own.
 #[derive(Debug)]
 pub(crate) struct PrivateTmp<'a> {
-    /// The fresh directory.
     pub(crate) directory: &'a CStr,
     /// The directories that it takes the place of. The first must exist.
     pub(crate) targets: &'a [&'a CStr],
@@ -54,29 +55,18 @@ pub(crate) fn change_root(directory: &CStr) -> Result<(), i32> {
     checked(unsafe { libc::syscall(libc::SYS_chdir, c"/".as_ptr()) }).map(drop)
 }
 
-/// Whether this process may mount file systems (CAP_SYS_ADMIN).
+/// Whether this process may mount file systems.
 #[must_use]
 pub fn may_mount() -> bool {
-    const CAP_SYS_ADMIN: u32 = 21;
-    has_capability(CAP_SYS_ADMIN)
+    has_capability(CapabilitySet::SYS_ADMIN)
 }
 
-/// Whether this process may change its root (CAP_SYS_CHROOT).
+/// Whether this process may change its root.
 #[must_use]
 pub fn may_change_root() -> bool {
-    const CAP_SYS_CHROOT: u32 = 18;
-    has_capability(CAP_SYS_CHROOT)
+    has_capability(CapabilitySet::SYS_CHROOT)
 }
 
-/// Whether the calling thread has one of the first 32 capabilities (capabilities(7)).
-pub(crate) fn has_capability(number: u32) -> bool {
-    // _LINUX_CAPABILITY_VERSION_3, and the calling thread.
-    let header: [u32; 2] = [0x2008_0522, 0];
-    // Twice: effective, permitted, inheritable.
-    let mut data = [0_u32; 6];
-    // SAFETY: the kernel reads the header and writes the data, which have the layout of this version.
-    let done: c_int = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) }
-        .try_into()
-        .unwrap_or(-1);
-    done == 0 && data[0] & (1 << number) != 0
+pub(crate) fn has_capability(capability: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }

@@ -12,7 +12,6 @@ use crate::confine::network::{
 };
 use crate::syscall::checked;
 
-/// System calls that a server process does not need.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 const REFUSED: [libc::c_long; 52] = [
     // Other programs, and other processes.

@@ -25,13 +25,11 @@ use crate::users::own_user::own_uid;
 
 const PREFIX: &str = "sluice-tmp.";
 
-/// The name of a process's directory in its parent.
 const NAME: &str = "tmp";
 
 /// The permissions of what the users of scripts must pass through, but may not read.
 const PASSABLE: u32 = 0o711;
 
-/// The longest time that the removal of one directory may take.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The same at the end of the server, which must not wait: the next one removes the rest.

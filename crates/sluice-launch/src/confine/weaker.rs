@@ -1,26 +1,17 @@
 //! Whether a program has the limits of its route: a comparison of what a server process says with what the plan of the launcher has.
 //!
 //! A limit that is lower than that of the route passes. Pure functions; each returns the key of the configuration that names the first
-//! limit that is missing or weaker. Not here: the files that a program may use, which depend on where it is (`policy::route_programs`).
+//! limit that is missing or weaker.
 
 use crate::confine::cgroup_limits::CgroupLimits;
-use crate::confine::confinement::{Confinement, IoPriority};
+use crate::confine::confinement::{Confinement, IoPriority, UMASK};
 use crate::confine::limits::ProcessLimits;
 
-/// The usual umask of a script.
-const UMASK: u32 = 0o022;
-
 impl ProcessLimits {
-    /// The first limit that is weaker than this one of a route.
     pub(crate) fn weaker_than(&self, route: &ProcessLimits) -> Option<&'static str> {
-        first_false([
-            ("memory_max", is_within(self.memory_bytes_max, route.memory_bytes_max)),
-            ("cpu_time", is_within(self.cpu_seconds_max, route.cpu_seconds_max)),
-            ("open_files", is_within(self.open_files_max, route.open_files_max)),
-            ("user_processes", is_within(self.processes_max, route.processes_max)),
-            ("file_size", is_within(self.file_bytes_max, route.file_bytes_max)),
-            ("core_dumps", is_within(self.core_bytes_max, route.core_bytes_max)),
-        ])
+        let pairs = self.each().into_iter().zip(route.each());
+        let weaker = pairs.map(|((_, key, limit), (.., most))| (key, is_within(limit, most)));
+        first_false(weaker)
     }
 }
 
@@ -63,7 +54,7 @@ fn is_within(limit: Option<u64>, route: Option<u64>) -> bool {
     route.is_none_or(|most| limit.is_some_and(|limit| limit <= most))
 }
 
-fn first_false<const N: usize>(checks: [(&'static str, bool); N]) -> Option<&'static str> {
+fn first_false(checks: impl IntoIterator<Item = (&'static str, bool)>) -> Option<&'static str> {
     let failed = checks.into_iter().find(|(_, holds)| !holds)?;
     Some(failed.0)
 }

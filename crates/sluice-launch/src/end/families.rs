@@ -1,9 +1,8 @@
 //! The scripts that run, and the orphans that are known to belong to one of them or to none.
 //!
-//! At the end of each script every orphan is judged: does it, or a process below it, belong to that script? A process that hides (`rlimit_mark`) is no member
-//! of any, and lives on; with many of those, each end of each script would read hundreds of files. So an orphan is judged once, against all
-//! scripts that run: one that belongs to none of them belongs to none that starts later either. Here: what is remembered. Not here: the judgement
-//! (`session`), and the list of orphans (`orphans`).
+//! At the end of each script every orphan is judged: does it, or a process below it, belong to that script? A process that hides (`rlimit_mark`) is no
+//! member of any, and lives on; with many of those, each end of each script would read hundreds of files. So an orphan is judged once, against all
+//! scripts that run: one that belongs to none of them belongs to none that starts later either.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -13,7 +12,7 @@ use std::time::Instant;
 static FAMILIES: LazyLock<Mutex<Families>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
-struct Families {
+pub(crate) struct Families {
     /// The marks of the scripts that run, by the number of the leader.
     running: HashMap<i32, Arc<str>>,
     /// By the number of the orphan, which nobody else has until it is reaped.
@@ -23,11 +22,9 @@ struct Families {
 }
 
 /// The script that an orphan belongs to.
-#[derive(Clone, Copy)]
 struct Verdict {
     /// The leader. `None`: no script that ran then.
     leader: Option<i32>,
-    /// The time of the first judgement.
     since: Instant,
     /// One judgement may fall into an execve(2), when the environment cannot be read.
     is_sure: bool,
@@ -35,57 +32,14 @@ struct Verdict {
     is_given_up: bool,
 }
 
-/// A script runs from now on. `began` is the time before its process was created.
-pub(crate) fn begin(leader: i32, mark: &Arc<str>, began: Instant) {
-    families().begin(leader, mark, began);
-}
-
-/// A script has ended, with all that it has started as far as it was found.
-pub(crate) fn end(leader: i32) {
-    families().end(leader);
-}
-
-/// The scripts that run, by leader and mark.
-pub(crate) fn running() -> Vec<(i32, Arc<str>)> {
-    let families = families();
-    let running = families.running.iter();
-    running.map(|(leader, mark)| (*leader, Arc::clone(mark))).collect()
-}
-
-/// Leaves the orphans that may belong to this script, or that nobody has judged.
-pub(crate) fn retain_unknown(orphans: &mut Vec<i32>, leader: i32) {
-    let families = families();
-    orphans.retain(|orphan| families.is_unknown(*orphan, leader));
-}
-
-/// Leaves the orphans that were not given up.
-pub(crate) fn retain_readable(orphans: &mut Vec<i32>) {
-    let families = families();
-    orphans.retain(|orphan| !families.verdicts.get(orphan).is_some_and(|verdict| verdict.is_given_up));
-}
-
-/// The judgement of an orphan took too long: from now on it belongs to nobody. Called while no orphan is reaped.
-pub(crate) fn give_up(orphan: i32) {
-    families().give_up(orphan);
-}
-
-/// Remembers the script of an orphan, which was judged from this time on. Called while no orphan is reaped.
-pub(crate) fn remember(orphan: i32, leader: Option<i32>, since: Instant) {
-    families().remember(orphan, leader, since);
-}
-
-/// The orphan is reaped: its number may pass to another process.
-pub(crate) fn forget(orphan: i32) {
-    families().verdicts.remove(&orphan);
-}
-
-fn families() -> MutexGuard<'static, Families> {
+pub(crate) fn families() -> MutexGuard<'static, Families> {
     FAMILIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Families {
-    /// Forgets verdicts since `began`: what was found to belong to nobody may belong to the new script.
-    fn begin(&mut self, leader: i32, mark: &Arc<str>, began: Instant) {
+    /// A script runs from now on. `began` is the time before its process was created: verdicts since then are forgotten, because what was found to
+    /// belong to nobody may belong to this script.
+    pub(crate) fn begin(&mut self, leader: i32, mark: &Arc<str>, began: Instant) {
         if self.last.is_some_and(|last| last >= began) {
             self.verdicts
                 .retain(|_, verdict| verdict.leader.is_some() || verdict.is_given_up || verdict.since < began);
@@ -94,21 +48,33 @@ impl Families {
         self.running.insert(leader, Arc::clone(mark));
     }
 
-    fn end(&mut self, leader: i32) {
+    /// A script has ended, with all that it has started as far as it was found.
+    pub(crate) fn end(&mut self, leader: i32) {
         self.running.remove(&leader);
         if !self.verdicts.is_empty() {
             self.verdicts.retain(|_, verdict| verdict.leader != Some(leader));
         }
     }
 
-    fn is_unknown(&self, orphan: i32, leader: i32) -> bool {
+    pub(crate) fn running(&self) -> Vec<(i32, Arc<str>)> {
+        let running = self.running.iter();
+        running.map(|(leader, mark)| (*leader, Arc::clone(mark))).collect()
+    }
+
+    /// Whether an orphan may belong to this script, or nobody has judged it.
+    pub(crate) fn is_unknown(&self, orphan: i32, leader: i32) -> bool {
         match self.verdicts.get(&orphan) {
             None => true,
             Some(verdict) => !verdict.is_sure || verdict.leader == Some(leader),
         }
     }
 
-    fn give_up(&mut self, orphan: i32) {
+    pub(crate) fn is_given_up(&self, orphan: i32) -> bool {
+        self.verdicts.get(&orphan).is_some_and(|verdict| verdict.is_given_up)
+    }
+
+    /// The judgement of an orphan took too long: from now on it belongs to nobody. Called while no orphan is reaped.
+    pub(crate) fn give_up(&mut self, orphan: i32) {
         let verdict = Verdict {
             leader: None,
             since: Instant::now(),
@@ -118,25 +84,29 @@ impl Families {
         self.verdicts.insert(orphan, verdict);
     }
 
-    /// An orphan of nobody is judged twice.
-    fn remember(&mut self, orphan: i32, leader: Option<i32>, since: Instant) {
-        let before = self.verdicts.get(&orphan).copied();
-        if before.is_some_and(|verdict| verdict.is_given_up) {
+    /// Remembers the script of an orphan, which was judged from this time on. An orphan of nobody is judged twice. Called while no orphan is reaped.
+    pub(crate) fn remember(&mut self, orphan: i32, leader: Option<i32>, since: Instant) {
+        if self.is_given_up(orphan) {
             return;
         }
+        let before = self.verdicts.get(&orphan);
         let before = before.filter(|verdict| leader.is_none() && verdict.leader.is_none());
         let since = before.map_or(since, |verdict| verdict.since);
-        if leader.is_none() {
-            self.last = self.last.max(Some(since));
-        }
-        let is_sure = leader.is_some() || before.is_some();
         let verdict = Verdict {
             leader,
             since,
-            is_sure,
+            is_sure: leader.is_some() || before.is_some(),
             is_given_up: false,
         };
+        if leader.is_none() {
+            self.last = self.last.max(Some(since));
+        }
         self.verdicts.insert(orphan, verdict);
+    }
+
+    /// The orphan is reaped: its number may pass to another process.
+    pub(crate) fn forget(&mut self, orphan: i32) {
+        self.verdicts.remove(&orphan);
     }
 }
 

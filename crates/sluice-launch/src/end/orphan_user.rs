@@ -1,8 +1,8 @@
 //! The users of orphans: an orphan of another user than a script's is not one that the script has started.
 //!
-//! The kernel keeps readers of a process's environment waiting while that process is in execve(2), and this lasts as long as a file that is closed on exec
-//! wishes, in a file system that does not answer. So at the end of a script the launcher reads nothing about the orphans of other users but whose they are. Here: whose an
-//! orphan is. Not here: the search (`session`), and the list of orphans (`orphans`).
+//! The kernel keeps readers of a process's environment waiting while that process is in execve(2), and this lasts as long as a file that is closed on
+//! exec wishes, in a file system that does not answer. So at the end of a script the launcher reads nothing about the orphans of other users but whose
+//! they are.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -5,8 +5,6 @@
 //! children (`/proc/PID/task/PID/children`) holds orphans only, and an empty list says that no process is left of any
 //! script that has ended. That costs one read, where searching all processes would cost one for each.
 //!
-//! Here: that list, and reaping its processes. Not here: which of them are killed (`session`).
-//!
 //! Without the list (a kernel without CONFIG_PROC_CHILDREN) the server is no subreaper, and orphans are init's.
 
 use std::fs::File;
@@ -16,8 +14,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid};
+
+use crate::end::families::families;
+use crate::end::orphan_user;
 use crate::end::pidfd::is_unreaped;
-use crate::end::{families, orphan_user};
 
 /// The list of the main thread's children, if this process is a subreaper.
 static CHILDREN: OnceLock<File> = OnceLock::new();
@@ -30,10 +31,8 @@ static REAPING: Mutex<()> = Mutex::new(());
 /// How long the end of all orphans may take: SIGKILL takes effect at once, except for one that waits for a disk.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between two lists.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Bytes of the list that are read at a time.
 const LIST_BYTES: usize = 4096;
 
 /// Makes the orphans of scripts children of the calling process, which must have none yet.
@@ -42,10 +41,7 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
     let Ok(children) = File::open(format!("/proc/{pid}/task/{pid}/children")) else {
         return Ok(());
     };
-    // SAFETY: takes numbers only.
-    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    set_child_subreaper(Some(getpid()))?;
     // It is set once only, because this is called once.
     let _ = CHILDREN.set(children);
     Ok(())
@@ -81,15 +77,14 @@ pub fn end_orphans() {
         && (orphans.has_reaped || !orphans.pids.is_empty())
         && began.elapsed() < END_TIMEOUT
     {
-        for pid in orphans.pids {
-            // SAFETY: takes numbers only. It is a child of this process, which reaps it only here, so its number is its own.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+        for pid in orphans.pids.into_iter().filter_map(Pid::from_raw) {
+            // It is a child of this process, which reaps it only here, so its number is its own.
+            let _ = kill_process(pid, Signal::KILL);
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// The orphans at one time.
 pub(crate) struct Orphans {
     /// The orphans that had not exited.
     pub pids: Vec<i32>,
@@ -113,7 +108,7 @@ fn reap_listed(children: &File) -> io::Result<Orphans> {
     pids.retain(|pid| {
         let is_left = !is_reaped(*pid);
         if !is_left {
-            families::forget(*pid);
+            families().forget(*pid);
             orphan_user::forget(*pid);
         }
         is_left
@@ -158,23 +153,6 @@ pub(crate) fn parse(list: &[u8]) -> Vec<i32> {
 
 /// Reaps a child of this process if it has exited.
 fn is_reaped(pid: i32) -> bool {
-    // SAFETY: siginfo_t is plain data for which all zeros is a valid value.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WNOHANG;
-    // SAFETY: `info` is valid for the kernel to write.
-    let done = unsafe { libc::waitid(libc::P_PID, pid.cast_unsigned(), &raw mut info, options) };
-    // SAFETY: waitid has filled in the fields of a SIGCHLD, or left the zeros (WNOHANG and nothing to reap).
-    done == 0 && unsafe { info.si_pid() } == pid
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_children_is_numbers_and_blanks() {
-        assert_eq!(parse(b"12 345 "), [12, 345]);
-        assert_eq!(parse(b""), []);
-        assert_eq!(parse(b"12 x 7\n"), [12, 7]);
-    }
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    Pid::from_raw(pid).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
 }

@@ -5,9 +5,12 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 /// How a process ended (wait(2)).
@@ -62,20 +65,19 @@ pub fn reap_with_usage(pidfd: BorrowedFd<'_>) -> io::Result<Option<(Exit, Usage)
 /// # Errors
 /// `pidfd` is not a valid descriptor: the server's fault.
 pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut request = libc::pollfd {
-        fd: pidfd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one valid pollfd, which the kernel writes.
-    let ready = unsafe { libc::poll(&raw mut request, 1, 0) };
-    if ready < 0 {
-        return Err(io::Error::last_os_error());
+    await_exit(pidfd, Some(Instant::now()))
+}
+
+/// Waits until the process has exited, reaped or not. False if it has not until this moment.
+pub(crate) fn await_exit(pidfd: BorrowedFd<'_>, until: Option<Instant>) -> io::Result<bool> {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], left.as_ref()) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
     }
-    if request.revents & libc::POLLNVAL != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
-    Ok(request.revents & libc::POLLIN != 0)
 }
 
 /// Sends a signal to every process of the group that `pid` leads (`Started::pid`): the script and its own children.
@@ -123,15 +125,8 @@ fn send(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> io::Result<()> {
 
 /// Opens a process by its number. Waits for nothing.
 pub(crate) fn open(pid: i32) -> io::Result<OwnedFd> {
-    const FLAGS: libc::c_uint = 0;
-    // SAFETY: takes numbers only.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, FLAGS) };
-    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just created it; nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// Whether a process has not been reaped, so that its number is still its own.

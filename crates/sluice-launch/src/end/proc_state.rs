@@ -1,17 +1,14 @@
 //! The state of a script process in the kernel's view: the system call that it waits in, its children (proc(5)).
 //!
-//! Only a parent, or root, may read this of every process, so the launcher reads it and the server interprets it. Here: reading. Not here:
-//! the interpretation (sluice-script).
+//! Only a parent, or root, may read this of every process, so the launcher reads it and the server interprets it.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use serde::{Deserialize, Serialize};
 
-/// Children that are named.
 const CHILDREN_MAX: usize = 3;
 
-/// Bytes of each text, at most.
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// The state of a process at one moment. Texts that the kernel does not provide are empty.

@@ -20,9 +20,7 @@ const OWNER_ALL: u32 = 0o700;
 const ATTEMPTS: u64 = 1000;
 
 /// Removes a directory with all that is in it. Gives up after a time, or as soon as nothing more can be removed.
-///
-/// # Errors
-/// Something is left: the first reason.
+/// Fails with the first reason why something is left.
 pub(crate) fn remove(path: &Path, timeout: Duration) -> io::Result<()> {
     let top = match Directory::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -51,9 +49,7 @@ pub(crate) fn remove(path: &Path, timeout: Duration) -> io::Result<()> {
 
 struct Removal {
     deadline: Instant,
-    /// Directories that were moved to the top.
     moved: u64,
-    /// Names that are gone.
     removed: u64,
     /// Why something could not be removed, at first.
     failure: Option<io::Error>,

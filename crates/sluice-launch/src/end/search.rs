@@ -1,7 +1,7 @@
 //! One search for the processes that a script has started, among the orphans and all processes below them.
 //!
-//! Reading about a process may wait without bound (`slow_reads`), so another thread does it. An orphan for which that takes too long belongs to nobody from then on. Members are
-//! opened there (pidfd), so that whoever kills them reads nothing. Here: finding. Not here: killing (`session`), and what is known about orphans from earlier searches (`families`).
+//! Reading about a process may wait without bound (`slow_reads`), so another thread does it. An orphan for which that takes too long belongs to nobody
+//! from then on. Members are opened there (pidfd), so that whoever kills them reads nothing.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use crate::end::families::families;
 use crate::end::pidfd;
 use crate::end::session::{Stat, all_processes, children, has_threads};
-use crate::end::{families, orphan_user, orphans, rlimit_mark, slow_reads};
+use crate::end::{orphan_user, orphans, rlimit_mark, slow_reads};
 use crate::users::own_user::own_uid;
 
 /// Processes that are opened in one search, each of which needs a descriptor until it is killed.
@@ -45,7 +46,6 @@ impl Family {
 /// The signs of a process that is in no session of a script.
 struct Signs {
     session: i32,
-    /// The environment that it was started with.
     environment: Vec<u8>,
     leader: Option<i32>,
 }
@@ -90,7 +90,7 @@ impl Pass {
             return Pass::of_all(family, known);
         };
         let mut unknown = orphans.pids;
-        families::retain_unknown(&mut unknown, family.session);
+        unknown.retain(|orphan| families().is_unknown(*orphan, family.session));
         let user = orphan_user::retain_own(&mut unknown, family.session);
         let mut pass = Pass {
             members: Vec::new(),
@@ -101,7 +101,7 @@ impl Pass {
         }
         let search = Arc::new(Search {
             family: family.clone(),
-            others: families::running(),
+            others: families().running(),
             known,
         });
         let left = visit_trees(&search, unknown, user.unwrap_or_else(own_uid), |orphan, tree| {
@@ -191,16 +191,14 @@ fn begin_visits(search: &Arc<Search>, orphans: Vec<i32>, user: u32) -> Receiver<
     trees
 }
 
-/// An orphan took too long.
 fn give_up(orphan: i32, user: u32) {
     let Ok(pidfd) = pidfd::open(orphan) else { return };
-    orphans::note_unreaped(pidfd.as_fd(), || families::give_up(orphan));
+    orphans::note_unreaped(pidfd.as_fd(), || families().give_up(orphan));
     tracing::warn!(
         "process {orphan} of user {user}, or one below it, cannot be examined: another process holds the lock of its directory in /proc; it goes on if a script has left it behind"
     );
 }
 
-/// A search in progress.
 struct Search {
     family: Family,
     /// The other scripts that run.
@@ -237,7 +235,6 @@ struct Judgement {
     leader: Option<i32>,
 }
 
-/// The owner of a process.
 enum Owner {
     /// The script that the search is for.
     Family,
@@ -297,6 +294,6 @@ impl Search {
 impl Judgement {
     /// Remembers it, so that the orphan is not visited again at the end of each script.
     fn remember(&self, orphan: i32, since: Instant) {
-        orphans::note_unreaped(self.pidfd.as_fd(), || families::remember(orphan, self.leader, since));
+        orphans::note_unreaped(self.pidfd.as_fd(), || families().remember(orphan, self.leader, since));
     }
 }

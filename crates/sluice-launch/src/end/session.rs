@@ -5,14 +5,11 @@
 //! a mark in their environment, and by one of their limits (`rlimit_mark`) if they have cleared it or do not let it be read. A session's
 //! number is that of its leader. The kernel does not reuse a number while its process is an unreaped zombie, nor while a
 //! session of that number has a member. So the processes of a session are killed while its leader is a zombie.
-//!
-//! Here: killing them. Not here: finding them (`search`), the usual case, in which there are none (`orphans::has_orphans`), and the
-//! process group, which kill(2) reaches (`pidfd`).
 
 use std::collections::HashSet;
 use std::fmt;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -20,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::end::pidfd::{Signal, kill, open};
+use crate::end::families::families;
+use crate::end::pidfd::{Signal, await_exit, kill, open};
 use crate::end::search::{Family, Member, Pass};
-use crate::end::{families, orphan_user, orphans};
+use crate::end::{orphan_user, orphans};
 
 /// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits
 /// for a disk.
@@ -104,7 +102,6 @@ pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
     }
 }
 
-/// Sends SIGTERM to members of a session, as `terminate` does.
 fn terminate_members(members: Vec<Member>) {
     if members.len() > TERM_PROCESSES_MAX {
         return;
@@ -171,14 +168,13 @@ pub fn company(leader: i32) -> Company {
 /// Held while all processes are searched.
 static SEARCHING: Mutex<()> = Mutex::new(());
 
-/// The time after which a search of all processes is given up.
 const SEARCH_ALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The processes below a script process, and the orphans of all scripts with those below them.
 fn started_by(leader: i32) -> impl Iterator<Item = i32> {
     let listed = orphans::list().ok().flatten();
     let mut orphans = listed.map_or_else(Vec::new, |orphans| orphans.pids);
-    families::retain_readable(&mut orphans);
+    orphans.retain(|orphan| !families().is_given_up(*orphan));
     orphan_user::retain_own(&mut orphans, leader);
     let mut unvisited: Vec<i32> = children(leader).into_iter().chain(orphans).collect();
     std::iter::from_fn(move || {
@@ -188,7 +184,6 @@ fn started_by(leader: i32) -> impl Iterator<Item = i32> {
     })
 }
 
-/// Searches every process.
 fn search_all(leader: i32, output: &Path, timeout: Duration) -> Company {
     let deadline = Instant::now() + timeout;
     // A launcher in the server holds the other end of the output, if it is a socket.
@@ -252,20 +247,10 @@ pub(super) fn all_processes() -> Vec<i32> {
         .collect()
 }
 
-/// Waits until all have exited, no longer than this.
 fn wait_for_exits(pidfds: &[OwnedFd], timeout: Duration) {
     let until = Instant::now() + timeout;
     for pidfd in pidfds {
-        let left = until.saturating_duration_since(Instant::now());
-        let mut request = libc::pollfd {
-            fd: pidfd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // Less than a second.
-        let left = i32::try_from(left.as_millis()).unwrap_or(0);
-        // SAFETY: one valid pollfd, which the kernel writes.
-        unsafe { libc::poll(&raw mut request, 1, left) };
+        let _ = await_exit(pidfd.as_fd(), Some(until));
     }
 }
 
@@ -280,7 +265,6 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// `None` if there is no such process.
     pub(super) fn read(pid: i32) -> Option<Stat> {
         Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }

@@ -1,8 +1,8 @@
 //! Threads that read about processes below /proc, and that may be lost.
 //!
-//! Any user can open /proc/PID of any process, and so hold the lock of that directory (getdents64(2) into memory that does not answer, while something else waits to
-//! create a file there). Whoever looks up a file in it then waits, uninterruptibly and without bound. So a thread of its own reads about an orphan, and what takes too
-//! long is given up. Here: the threads. Not here: what is read (`search`, `orphan_user`).
+//! Any user can open /proc/PID of any process, and so hold the lock of that directory (getdents64(2) into memory that does not answer, while something
+//! else waits to create a file there). Whoever looks up a file in it then waits, uninterruptibly and without bound. So a thread of its own reads about an
+//! orphan, and what takes too long is given up.
 
 use std::sync::LazyLock;
 use std::sync::mpsc;

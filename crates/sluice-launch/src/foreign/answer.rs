@@ -1,7 +1,7 @@
 //! The answer of an operation on a thread that may be lost, for the task or thread that waits for it.
 //!
 //! A task awaits it, with a timer of its own event loop (`within`); a thread waits for it (`wait`). Neither waits longer than it says, and the silence is
-//! noted then, so that others need not wait in vain. Not here: the threads (`user_threads`), which of them (`elsewhere`).
+//! noted then, so that others need not wait in vain.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};

@@ -1,22 +1,21 @@
 //! A deadline for the file systems of a configuration: its files and directories are asked for on threads that may be lost, for some seconds in total.
 //!
 //! The file system of a path may be that of a process or machine that does not answer, and any process that may read a directory can hold it
-//! (getdents64(2) into memory that does not answer). Whoever reads a configuration asks for each path by `ask`: without an answer in time there is an error, and the
-//! reader goes on with the rest. Within `with_deadline` all paths have one time together: the first that does not answer takes most of it, and what lies in the same
-//! directory is not waited for again. Outside of it the calling thread makes the call itself. Here: the time, and which paths lie together. Not here: what follows from silence.
+//! (getdents64(2) into memory that does not answer). Whoever reads a configuration asks for each path by `ask`: without an answer in time there is an
+//! error, and the reader goes on with the rest. Within `with_deadline` all paths have one time together: the first that does not answer takes most of it,
+//! and what lies in the same directory is not waited for again. Outside of it the calling thread makes the call itself.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::ffi::CString;
-use std::fmt;
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, Mode as FileMode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+use thiserror::Error;
 
 use crate::foreign::answer::{Answer, NoAnswer};
 use crate::foreign::user_threads::{Bounds, UserThreads};
@@ -57,17 +56,9 @@ struct TimeLeft {
     paths: Vec<PathBuf>,
 }
 
-/// The error that a path is not answered for.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("its file system does not answer, or a process holds its directory")]
 struct Unanswered;
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("its file system does not answer, or a process holds its directory")
-    }
-}
-
-impl std::error::Error for Unanswered {}
 
 /// Whether an error says that a path was not answered for.
 #[must_use]
@@ -227,84 +218,15 @@ fn place_of(path: &Path) -> u64 {
 
 /// Mount and inode of what the kernel has in its cache for a path.
 fn identity_of_cached(path: &Path) -> Option<(u64, u64)> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: all-zero bytes are a value of this struct of integers, and what the kernel requires of unused fields.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = u64::from((libc::O_PATH | libc::O_CLOEXEC).cast_unsigned());
-    how.resolve = libc::RESOLVE_CACHED;
-    // SAFETY: the path ends with NUL, `how` lives during the call, and the size is its own. The kernel keeps neither.
-    let opened = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            &how,
-            size_of_val(&how),
-        )
-    };
-    let descriptor = i32::try_from(opened).ok().filter(|descriptor| *descriptor >= 0)?;
-    // SAFETY: the call has just made this descriptor, and nothing else owns it.
-    let opened = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    // SAFETY: all-zero bytes are a value of this struct of integers.
-    let mut about: libc::statx = unsafe { std::mem::zeroed() };
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the path is empty and ends with NUL, and `about` has room for what the kernel writes.
-    let found = unsafe {
-        libc::statx(
-            opened.as_raw_fd(),
-            c"".as_ptr(),
-            flags,
-            libc::STATX_INO | libc::STATX_MNT_ID,
-            &mut about,
-        )
-    };
-    (found == 0).then_some((about.stx_mnt_id, about.stx_ino))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use super::*;
-
-    #[test]
-    fn what_does_not_answer_is_asked_once_and_the_rest_goes_on() {
-        let (silent, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let below = silent.path().join("none/below");
-        let (end, ended) = channel::<()>();
-        let (shown, answered, begun) = with_deadline(|| {
-            // As if another process had found it: a short time.
-            expect_silence(std::slice::from_ref(&below));
-            let error = ask(&below, move || Ok(ended.recv().is_err())).unwrap_err();
-            assert!(is_unanswered(&error));
-            let (begin, begun) = channel();
-            let again = ask(&silent.path().join("none"), move || Ok(begin.send(()).is_ok()));
-            assert!(is_unanswered(&again.unwrap_err()), "the same directory");
-            assert_eq!(silent_paths(), std::slice::from_ref(&below));
-            (error.to_string(), is_dir(other.path()), begun)
-        });
-        assert!(shown.contains("does not answer"), "{shown}");
-        assert!(answered && begun.recv().is_err());
-        drop(end);
-        assert!(silent_paths().is_empty() && with_deadline(|| is_dir(silent.path())));
-    }
-
-    #[test]
-    fn the_time_of_all_is_bounded_and_each_has_some() {
-        let mut left = TimeLeft::default();
-        assert_eq!(left.time_for(1), Some(TIME));
-        left.spent = TIME - LEAST / 2;
-        assert_eq!(left.time_for(1), Some(LEAST));
-        left.silent.insert(1);
-        assert_eq!((left.time_for(1), left.time_for(2)), (None, Some(LEAST)));
-    }
-
-    #[test]
-    fn without_a_deadline_the_thread_asks_itself() {
-        let own = std::thread::current().id();
-        let asked = ask(Path::new("/"), move || Ok(std::thread::current().id() == own));
-        assert!(asked.unwrap());
-        let asked = with_deadline(|| ask(Path::new("/"), move || Ok(std::thread::current().id() == own)));
-        assert!(!asked.unwrap());
-    }
+    let opened = openat2(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        FileMode::empty(),
+        ResolveFlags::CACHED,
+    )
+    .ok()?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let about = statx(opened, c"", flags, StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
+    Some((about.stx_mnt_id, about.stx_ino))
 }

@@ -1,15 +1,16 @@
 //! Operations on foreign objects that may wait for a foreign process: on threads of this process that may be lost to it.
 //!
-//! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Lookups of files have threads and bounds of their own, and
-//! are refused beyond them, because somebody waits for each. Not here: the threads (`user_threads`), what is done (`received`, and the callers).
+//! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Lookups of files have
+//! threads and bounds of their own, and are refused beyond them, because somebody waits for each.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::net::sockopt::set_socket_linger;
+
 use crate::foreign::answer::Answer;
 use crate::foreign::deadline;
-use crate::foreign::option::{NO_LINGER, set_option};
 use crate::foreign::user_threads::{Bounds, Operation, UserThreads};
 
 const CLOSINGS: Bounds = Bounds {
@@ -42,13 +43,10 @@ const LOCAL_LOOKUPS: Bounds = Bounds {
 /// The number of a user that is not known.
 pub const UNKNOWN_USER: u32 = u32::MAX;
 
-/// The threads of this process that close descriptors.
 static CLOSING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(CLOSINGS));
 
-/// The threads that look up and read files.
 static LOOKING: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOOKUPS));
 
-/// The threads that look up files in directories of local file systems.
 static LOOKING_LOCALLY: LazyLock<UserThreads> = LazyLock::new(|| UserThreads::new(LOCAL_LOOKUPS));
 
 /// A number for those who can keep a lookup from being answered, and the threads for it.
@@ -178,6 +176,6 @@ pub fn close_elsewhere(user: u32, descriptors: impl IntoIterator<Item = OwnedFd>
 /// Closes a descriptor of a foreign object, on the calling thread, which may wait. A socket does not linger.
 pub(crate) fn close_foreign(descriptor: OwnedFd) {
     // Another file than a socket has no such option.
-    set_option(descriptor.as_fd(), libc::SO_LINGER, NO_LINGER);
+    let _ = set_socket_linger(&descriptor, None);
     drop(descriptor);
 }

@@ -1,15 +1,17 @@
 //! Receiving from an AF_UNIX socket whose peer is not trusted, on a kernel that passes descriptors along.
 //!
 //! The call has room for as many descriptors as the kernel passes at once, and for each other control message that the socket may have on, so
-//! the kernel discards none, which would close them on the calling thread. Not here: where they are closed (`elsewhere`).
+//! the kernel discards none, which would close them on the calling thread.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
+use rustix::net::sockopt::{set_socket_passcred, socket_type};
+use rustix::net::{Shutdown, SocketType, shutdown};
+
 use crate::foreign::elsewhere::{close_elsewhere, close_foreign, do_elsewhere};
-use crate::foreign::option::{int_option, set_option};
 
 /// Room for control messages: 253 descriptors (SCM_MAX_FD, 1032 bytes with their header), credentials (32), a pidfd (24), and the sender's
 /// security context, which has some hundred bytes.
@@ -87,9 +89,6 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], user: u32) -> io::Resu
 }
 
 /// Receives as [`receive`] does, into memory without a value; the first `bytes` of it have one afterwards.
-///
-/// # Errors
-/// As those of [`receive`].
 fn receive_uninit(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>], user: u32) -> io::Result<Received> {
     let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
     let mut part = libc::iovec {
@@ -154,8 +153,8 @@ fn read_control(header: &libc::msghdr) -> (Vec<OwnedFd>, bool) {
 /// Closes a socket whose other end is a process of `user`, on another thread, with the descriptors in its queue. The other side can send
 /// nothing more from now on, and gets an error if it tries.
 pub fn close_socket_elsewhere(user: u32, socket: OwnedFd) {
-    // SAFETY: takes numbers only. What cannot be shut down has no queue, or its peer is gone.
-    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RD) };
+    // What cannot be shut down has no queue, or its peer is gone.
+    let _ = shutdown(&socket, Shutdown::Read);
     do_elsewhere(user, move || {
         drain(socket.as_fd(), user);
         close_foreign(socket);
@@ -165,8 +164,8 @@ pub fn close_socket_elsewhere(user: u32, socket: OwnedFd) {
 /// Receives and closes the descriptors in the queue of a socket that takes nothing more.
 fn drain(socket: BorrowedFd<'_>, user: u32) {
     // A record without a byte then differs from the end. The end of a stream has credentials, too.
-    set_option(socket, libc::SO_PASSCRED, 1);
-    let is_stream = int_option(socket, libc::SO_TYPE) != Some(libc::SOCK_SEQPACKET);
+    let _ = set_socket_passcred(socket, true);
+    let is_stream = socket_type(socket) != Ok(SocketType::SEQPACKET);
     let mut unread = [MaybeUninit::uninit(); 16 << 10];
     loop {
         match receive_uninit(socket, &mut unread, user) {
@@ -196,7 +195,7 @@ mod tests {
     const USER: u32 = 4_100_000_001;
 
     /// The wait that a lingering socket would cause.
-    const LINGER_SECONDS: i32 = 40;
+    const LINGER: Duration = Duration::from_secs(40);
 
     /// A socket whose last close waits, and its peer, which reads nothing.
     fn lingering() -> (TcpStream, TcpStream) {
@@ -205,11 +204,7 @@ mod tests {
         let (far, _) = listener.accept().unwrap();
         near.set_nonblocking(true).unwrap();
         while near.write(&[0; 64 << 10]).is_ok() {}
-        let linger = libc::linger {
-            l_onoff: 1,
-            l_linger: LINGER_SECONDS,
-        };
-        assert!(set_option(near.as_fd(), libc::SO_LINGER, linger));
+        rustix::net::sockopt::set_socket_linger(&near, Some(LINGER)).unwrap();
         (near, far)
     }
 

@@ -1,8 +1,6 @@
 //! The socket option by which a socket takes no descriptors: the sender's call fails (SO_PASSRIGHTS, Linux 6.16).
 
-use std::os::fd::AsFd;
-
-use crate::foreign::option::{int_option, set_option};
+use std::os::fd::{AsFd, AsRawFd};
 
 /// SO_PASSRIGHTS of the kernel's asm-generic/socket.h, which these architectures use.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
@@ -23,12 +21,16 @@ pub enum Passing {
 /// Has the kernel refuse descriptors that others send to this socket. Call it before the other side can send: what has been sent stays in the
 /// queue. The sockets that a listening socket accepts are like it, from the moment of their connect(2) on.
 pub fn refuse_descriptors(socket: impl AsFd) -> Passing {
+    let off: libc::c_int = 0;
     let Some(option) = PASSRIGHTS else {
         return Passing::Possible;
     };
-    match set_option(socket.as_fd(), option, 0) {
-        true => Passing::Refused,
-        false => Passing::Possible,
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: the value is as long as its length says, and is only read.
+    let done = unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, (&raw const off).cast(), INT_BYTES) };
+    match done {
+        0 => Passing::Refused,
+        _ => Passing::Possible,
     }
 }
 
@@ -37,11 +39,19 @@ pub fn passing(socket: impl AsFd) -> Passing {
     let Some(option) = PASSRIGHTS else {
         return Passing::Possible;
     };
-    match int_option(socket.as_fd(), option) {
-        Some(0) => Passing::Refused,
+    let socket = socket.as_fd().as_raw_fd();
+    let (mut value, mut bytes): (libc::c_int, _) = (0, INT_BYTES);
+    let target = (&raw mut value).cast();
+    // SAFETY: the value has room for an int, as its length says.
+    let done = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, option, target, &raw mut bytes) };
+    match (done, value) {
+        (0, 0) => Passing::Refused,
         _ => Passing::Possible,
     }
 }
+
+#[expect(clippy::cast_possible_truncation, reason = "it is 4")]
+const INT_BYTES: libc::socklen_t = size_of::<libc::c_int>() as libc::socklen_t;
 
 #[cfg(test)]
 mod tests {

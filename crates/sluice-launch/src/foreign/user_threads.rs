@@ -1,8 +1,7 @@
 //! Threads for operations that may wait for a process of a user for as long as that process wishes: each on a thread that may be lost to it.
 //!
-//! A share is a user, or a file system. It has a few threads at once; what else is done for it waits behind them, so operations of one share delay none of another.
-//! An operation that hangs is left alone. Here: threads, shares and counts. Not here: what is done (`elsewhere`, the ends of processes in
-//! `wire::service`), and the pipes of scripts, of which there are so many that their threads are shared (`pipe_threads` of sluice-script).
+//! A share is a user, or a file system. It has a few threads at once; what else is done for it waits behind them, so operations of one share delay none
+//! of another. An operation that hangs is left alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,16 +12,12 @@ use std::time::Duration;
 /// How long a thread waits for another operation.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Bytes of a thread's stack.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Something to be done.
 pub(crate) type Operation = Box<dyn FnOnce() + Send>;
 
-/// The bounds of some threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The name of each thread.
     pub(crate) name: &'static str,
     /// Operations of one share at once.
     pub(crate) at_once: usize,
@@ -57,7 +52,6 @@ struct State {
 /// The operations for one user, or of one file system.
 #[derive(Default)]
 struct Share {
-    /// The number of those that run.
     running: usize,
     /// The number of those in `next`.
     admitted: usize,
@@ -77,9 +71,7 @@ impl UserThreads {
     }
 
     /// Does something. Never waits.
-    ///
-    /// # Errors
-    /// Returns the operation: too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
+    /// Gives the operation back if too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
     pub(crate) fn begin(&self, share: u64, operation: Operation) -> Result<(), Operation> {
         let bounds = self.0.bounds;
         let mut state = self.0.lock();
@@ -125,12 +117,10 @@ impl UserThreads {
         self.0.see_to_threads(self.0.lock());
     }
 
-    /// Whether any operation runs.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.lock().shares.values().any(|held| held.running > 0)
     }
 
-    /// The operations of a share that run or wait.
     #[cfg(test)]
     pub(crate) fn held(&self, share: u64) -> usize {
         let state = self.0.lock();
@@ -174,7 +164,6 @@ impl Shared {
         started.is_ok()
     }
 
-    /// The work of a thread.
     fn work(&self) {
         while let Some((share, operation)) = self.next() {
             // The message of a panic is in the log. The thread goes on, and its share has it again.

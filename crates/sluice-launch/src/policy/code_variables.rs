@@ -1,7 +1,6 @@
 //! Variables of an environment by which a program runs other code than its own.
 //!
-//! Whoever sets one of them chooses what the program does, so a program gets those of the configuration alone. Not here: the environment that
-//! execve(2) takes (`start::environment`).
+//! Whoever sets one of them chooses what the program does, so a program gets those of the configuration alone.
 
 /// Variables that name code, or directories with code: for the C library (ld.so(8), "Secure-execution mode", and gconv, locale and resolver), shells and
 /// interpreters; the search path, and HOME, where interpreters find modules of the user.

@@ -1,7 +1,7 @@
 //! The policy of a launcher whose configuration is loaded again while it runs.
 //!
 //! Requests that began before a reload start their programs as the routes of their configuration say, perhaps minutes later: after an upload. So the
-//! programs of earlier configurations still start for a while; their users do not. Not here: the decision (`user_policy`).
+//! programs of earlier configurations still start for a while; their users do not.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -14,7 +14,6 @@ use crate::policy::user_policy::ScriptUsers;
 /// How long programs of a configuration start after it was replaced.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// Earlier configurations that are kept.
 const EARLIER_MAX: usize = 8;
 
 /// A policy that can be replaced, when the configuration is loaded again.

@@ -6,8 +6,10 @@
 //! their files by it. The directories above the permitted one are the administrator's business.
 
 use std::ffi::{CStr, CString};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, Stat, fstat, openat};
+use rustix::io::Errno;
 
 use crate::policy::user_policy::{FailedCheck, Where};
 
@@ -15,11 +17,9 @@ use crate::policy::user_policy::{FailedCheck, Where};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerAndMode {
     pub(crate) uid: u32,
-    /// The permission bits.
     pub(crate) mode: u32,
 }
 
-/// A script file with its directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedScript {
     pub(crate) is_regular: bool,
@@ -44,25 +44,25 @@ impl OwnedScript {
             0 => Where::Script,
             above => Where::Directory(u16::try_from(above - 1).unwrap_or(u16::MAX)),
         };
-        let unreadable = |above: usize| move |errno| FailedCheck::Unreadable(level(above), errno);
+        let unreadable = |above: usize| move |errno: Errno| FailedCheck::Unreadable(level(above), errno.raw_os_error());
         // The administrator has named it, so a link to it is fine.
-        let mut at = open(libc::AT_FDCWD, permitted, libc::O_DIRECTORY).map_err(unreadable(names.len()))?;
-        let mut found = vec![stat(&at).map_err(unreadable(names.len()))?];
+        let mut at = open(CWD, permitted, OFlags::DIRECTORY).map_err(unreadable(names.len()))?;
+        let mut found = vec![fstat(&at).map_err(unreadable(names.len()))?];
         for (number, name) in names.iter().enumerate() {
             let above = names.len() - 1 - number;
-            let kind = if above == 0 { 0 } else { libc::O_DIRECTORY };
+            let kind = if above == 0 { OFlags::empty() } else { OFlags::DIRECTORY };
             let name = CString::new(*name).map_err(|_| FailedCheck::Outside)?;
-            at = open(at.as_raw_fd(), &name, libc::O_NOFOLLOW | kind).map_err(unreadable(above))?;
-            found.push(stat(&at).map_err(unreadable(above))?);
+            at = open(at.as_fd(), &name, OFlags::NOFOLLOW | kind).map_err(unreadable(above))?;
+            found.push(fstat(&at).map_err(unreadable(above))?);
         }
         let file = found.pop().ok_or(FailedCheck::Outside)?;
         found.reverse();
-        let entry = |about: libc::stat| OwnerAndMode {
+        let entry = |about: Stat| OwnerAndMode {
             uid: about.st_uid,
             mode: about.st_mode & 0o7777,
         };
         Ok(OwnedScript {
-            is_regular: file.st_mode & libc::S_IFMT == libc::S_IFREG,
+            is_regular: FileType::from_raw_mode(file.st_mode) == FileType::RegularFile,
             file: entry(file),
             directories: found.into_iter().map(entry).collect(),
         })
@@ -86,108 +86,11 @@ fn permitted<'a>(script: &'a CStr, directories: &'a [CString]) -> Option<(&'a CS
         .max_by_key(|(directory, _)| directory.to_bytes().len())
 }
 
-/// The rest of a path below a directory.
 fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     let directory = directory.strip_suffix(b"/").unwrap_or(directory);
     path.strip_prefix(directory)?.strip_prefix(b"/")
 }
 
-/// Opens a file for its properties only.
-fn open(at: libc::c_int, path: &CStr, flags: libc::c_int) -> Result<OwnedFd, i32> {
-    // SAFETY: the path ends with a NUL.
-    let opened = unsafe { libc::openat(at, path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC | flags) };
-    if opened < 0 {
-        return Err(errno());
-    }
-    // SAFETY: the kernel has just created the descriptor; nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
-}
-
-fn stat(file: &OwnedFd) -> Result<libc::stat, i32> {
-    let mut about = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the structure is valid to write.
-    if unsafe { libc::fstat(file.as_raw_fd(), about.as_mut_ptr()) } < 0 {
-        return Err(errno());
-    }
-    // SAFETY: success: it is filled in.
-    Ok(unsafe { about.assume_init() })
-}
-
-fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::path::Path;
-
-    use super::*;
-
-    fn text(path: &Path) -> CString {
-        CString::new(path.as_os_str().as_bytes()).unwrap()
-    }
-
-    fn examine(script: &Path, directory: &Path) -> Result<OwnedScript, FailedCheck> {
-        OwnedScript::examine(&text(script), &[text(directory)])
-    }
-
-    #[test]
-    fn every_directory_down_to_the_script_is_examined() {
-        let home = tempfile::tempdir().unwrap();
-        let cgi = home.path().join("a/cgi");
-        fs::create_dir_all(&cgi).unwrap();
-        fs::set_permissions(&cgi, fs::Permissions::from_mode(0o751)).unwrap();
-        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o710)).unwrap();
-        let script = cgi.join("hello");
-        fs::write(&script, "#!/bin/sh\n").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o744)).unwrap();
-        let found = examine(&script, home.path()).unwrap();
-        assert!(found.is_regular);
-        assert_eq!(found.file.mode, 0o744);
-        let modes: Vec<u32> = found.directories.iter().map(|directory| directory.mode).collect();
-        assert_eq!((modes[0], modes[2], modes.len()), (0o751, 0o710, 3));
-        assert!(!examine(&cgi, home.path()).unwrap().is_regular);
-    }
-
-    #[test]
-    fn links_and_other_places_are_refused() {
-        let home = tempfile::tempdir().unwrap();
-        fs::write(home.path().join("script"), "").unwrap();
-        symlink("script", home.path().join("link")).unwrap();
-        symlink(".", home.path().join("loop")).unwrap();
-        let path = |name: &str| home.path().join(name);
-        assert!(examine(&path("script"), home.path()).is_ok());
-        // It is opened as a link, which is no regular file.
-        assert!(!examine(&path("link"), home.path()).unwrap().is_regular);
-        assert_eq!(
-            examine(&path("loop/script"), home.path()),
-            Err(FailedCheck::Unreadable(Where::Directory(0), libc::ENOTDIR))
-        );
-        assert_eq!(
-            examine(&path("missing"), home.path()),
-            Err(FailedCheck::Unreadable(Where::Script, libc::ENOENT))
-        );
-        for outside in ["../x", "", ".", "a/../script"] {
-            assert_eq!(
-                examine(&path(outside), home.path()),
-                Err(FailedCheck::Outside),
-                "{outside}"
-            );
-        }
-        for (script, share) in [
-            ("/home/ann/cgi/a", Some(c"/home/ann")),
-            ("/home//ann/a", Some(c"/home/ann")),
-            ("/home/a", Some(c"/home/")),
-            ("/srv/a", None),
-        ] {
-            let script = CString::new(script).unwrap();
-            assert_eq!(share_of_owner(&script, &[c"/home".into()]).as_deref(), share);
-        }
-        let mut beside = home.path().as_os_str().to_owned();
-        beside.push("-other/script");
-        assert_eq!(examine(Path::new(&beside), home.path()), Err(FailedCheck::Outside));
-    }
+fn open(at: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, FileMode::empty())
 }

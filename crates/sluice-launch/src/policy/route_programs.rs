@@ -1,9 +1,8 @@
 //! The programs of the routes of a configuration, each with the limits of its route: the launcher starts no others.
 //!
 //! A server process chooses a route by a path, which the launcher cannot check. What it can check: that a route of this user has such a program, run in
-//! such a way, and that the program has all limits of that route. Otherwise whoever controls the server process could have any program run as a user, or a
-//! script without its limits. The check opens no file. Not here: whether the user may run scripts (`user_policy`), the comparison of limits
-//! (`confine::weaker`), variables (`code_variables`).
+//! such a way, and that the program has all limits of that route. Otherwise whoever controls the server process could have any program run as a user, or
+//! a script without its limits. The check opens no file.
 
 use std::ffi::{CStr, CString};
 
@@ -43,9 +42,7 @@ pub enum RouteUser {
     /// The user of scripts whose route names none.
     #[default]
     Usual,
-    /// The user of this name.
     Named(String),
-    /// The owner of each script.
     Owner,
 }
 
@@ -143,7 +140,6 @@ impl RoutePrograms {
         }
     }
 
-    /// How a program runs a script of this route.
     fn way<'a>(
         &self,
         source: &RouteSource,

@@ -1,12 +1,12 @@
 //! The user of a script process: the wish of the server, and the decision of the launcher.
 //!
-//! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor. Not
-//! here: the change of the user (`credentials`, `child`).
+//! The server is not trusted with this: it names a user, and the launcher decides by a policy that it has from the supervisor.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::confine::confinement::Confinement;
 use crate::confine::limits::ProcessLimits;
@@ -60,7 +60,8 @@ pub struct Decided {
 }
 
 /// Why a program may not run as the wished user: the check that failed, for the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("{0}")]
 pub struct Refusal(pub String);
 
 /// Decides the user of a program. It belongs to the launcher, and never comes from the server.
@@ -99,11 +100,3 @@ impl UserPolicy for SameUser {
         }
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}

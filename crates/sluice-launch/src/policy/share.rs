@@ -1,7 +1,7 @@
 //! Whose starts count together, so that those of one user leave threads of the launcher for the others.
 //!
 //! A share is known before the start begins, without opening any file: the owner of a file is found by opening directories, which may hang as
-//! every other step may. Not here: how many threads a share may have (`start_queue`), and the user of a program (`user_policy`).
+//! every other step may.
 
 use std::ffi::CString;
 use std::fmt;

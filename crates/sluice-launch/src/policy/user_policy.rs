@@ -1,10 +1,8 @@
 //! The policy of an administrator: the users that scripts may have, and the programs of its routes.
 //!
-//! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script
-//! runs as root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there; and no program
-//! runs that no route has, or without the limits of its route. Not here: how the owner and the permissions of a script are found
-//! (`owned_script`), the programs of a route (`route_programs`), the policies of earlier configurations (`current_users`), and the change of user
-//! (`credentials`).
+//! A wish (`run_as`) comes from the server process, which parses what clients send. The policy decides: whatever a wish says, no script runs as
+//! root, as a user whom the policy does not name, or as the owner of a file that somebody else could have put there; and no program runs that no
+//! route has, or without the limits of its route.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -17,10 +15,8 @@ use crate::users::accounts::{Account, account_by_number};
 use crate::users::credentials::Credentials;
 use crate::users::own_user::own_uid;
 
-/// The permissions of group and others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// The bits that change the user or group of a program.
 const SET_IDS: u32 = 0o6000;
 
 /// The users that scripts may have. `Default`: only the user of the process that starts them.
@@ -63,21 +59,14 @@ pub struct OwnerPolicy {
 /// The check that a script has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedCheck {
-    /// The user is root, or has the group of root.
     Root,
-    /// The script belongs to root.
     OwnedByRoot,
-    /// The policy does not name this user.
     NotNamed,
-    /// The policy permits no owners.
     NoOwners,
-    /// The script is below none of the permitted directories.
     Outside,
     /// The file, or the directory so many levels above its own, cannot be opened without following links; the `errno` value.
     Unreadable(Where, i32),
-    /// The file is not a regular file.
     NotAFile,
-    /// The file has a bit that changes user or group.
     SetId(u32),
     /// Others may write the file or directory; its mode.
     Writable(Where, u32),
@@ -85,32 +74,22 @@ pub(crate) enum FailedCheck {
     OtherOwner(Where, u32),
     /// The owner's number, and the lowest one.
     BelowMinimum(u32, u32),
-    /// This owner has no account.
     NoAccount(u32),
-    /// The primary group of this owner is root's.
     RootGroup(u32),
-    /// The policy permits other owners only.
     NotPermitted(u32),
     /// Only root can change users; the wished user.
     NotRoot(u32),
-    /// No route has this user.
     NoRoute,
-    /// No route of this user has this directory as its root.
     UnknownRoot,
-    /// The script is not below the root of its process.
     OutsideOfRoot,
-    /// The program is neither a script of a route nor its interpreter or engine.
     OtherProgram,
-    /// The working directory is that of something else.
     OtherDirectory,
     /// The limit or restriction with this key is missing, or weaker than that of the route.
     Weaker(&'static str),
 }
 
-/// Which file a check is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
-    /// The script.
     Script,
     /// The directory so many levels above the script's own, 0 for that.
     Directory(u16),
@@ -139,9 +118,6 @@ impl UserPolicy for ScriptUsers {
 
 impl ScriptUsers {
     /// Decides about a program that a route of this configuration may have, or of one before it.
-    ///
-    /// # Errors
-    /// The text of the check that failed.
     pub(crate) fn decide_with(
         &self,
         before: &[Arc<ScriptUsers>],
@@ -302,7 +278,6 @@ impl FailedCheck {
         if step(other) > step(self) { other } else { self }
     }
 
-    /// The refusal of a program with this wish.
     fn text(self, wish: &RunAs) -> String {
         let script = match wish {
             RunAs::Owner(script) => script.to_string_lossy(),

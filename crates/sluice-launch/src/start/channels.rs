@@ -13,9 +13,13 @@
 //! are blocking.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+use rustix::fs::{FileType, Gid, Mode as FileMode, OFlags, Uid, fchmod, fchown, fcntl_setfl, fstat};
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::foreign::refuse::refuse_descriptors;
 use crate::start::program::{Mailbox, Stdin};
@@ -25,15 +29,13 @@ use crate::users::credentials::Credentials;
 /// than the buffer less 32.
 const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 
-/// The mode of a file for its owner alone.
-const PRIVATE: libc::mode_t = 0o600;
+const PRIVATE: FileMode = FileMode::from_raw_mode(0o600);
 
 /// The mode of a pipe that the server opens again by its own descriptor, to take out what the script has not read: its user is neither root nor the
 /// script's. A pipe has no name but those in `/proc/PID/fd`, which only a process may use that may trace that one (proc(5), ptrace(2)), so no other
 /// user reaches it.
-const BOTH_SIDES: libc::mode_t = 0o666;
+const BOTH_SIDES: FileMode = FileMode::from_raw_mode(0o666);
 
-/// Both sides of the channels of one script process.
 #[derive(Debug)]
 pub(crate) struct Channels {
     pub(crate) script: ScriptEnds,
@@ -60,7 +62,6 @@ pub(crate) enum ScriptEnd {
     Foreign(OwnedFd),
 }
 
-/// The server's ends.
 #[derive(Debug)]
 pub(crate) struct ServerEnds {
     pub(crate) stdin: Option<OwnedFd>,
@@ -157,23 +158,15 @@ impl ScriptEnds {
     pub(crate) fn give_to(&self, user: &Credentials) -> io::Result<()> {
         let is_foreign = matches!(self.stdin, ScriptEnd::Foreign(_));
         for end in self.in_order().skip(usize::from(is_foreign)) {
-            let mut about = MaybeUninit::<libc::stat>::uninit();
-            // SAFETY: the structure is valid to write.
-            checked(unsafe { libc::fstat(end.as_raw_fd(), about.as_mut_ptr()) })?;
-            // SAFETY: success: it is filled in.
-            let about = unsafe { about.assume_init() };
-            let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
-            // Another file may be one of root, which must not become the property of a script.
-            let is_nameless = about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_nlink == 0;
-            if is_pipe || is_nameless {
-                // SAFETY: takes an open descriptor and numbers.
-                checked(unsafe { libc::fchown(end.as_raw_fd(), user.uid, user.gid) })?;
-            }
-            if is_pipe || is_nameless {
-                let mode = if is_pipe { BOTH_SIDES } else { PRIVATE };
-                // SAFETY: takes an open descriptor and a number.
-                checked(unsafe { libc::fchmod(end.as_raw_fd(), mode) })?;
-            }
+            let about = fstat(end)?;
+            let mode = match FileType::from_raw_mode(about.st_mode) {
+                FileType::Fifo => BOTH_SIDES,
+                FileType::RegularFile if about.st_nlink == 0 => PRIVATE,
+                // Another file may be one of root, which must not become the property of a script.
+                _ => continue,
+            };
+            fchown(end, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))?;
+            fchmod(end, mode)?;
         }
         Ok(())
     }
@@ -187,17 +180,13 @@ pub(crate) fn open_null() -> io::Result<OwnedFd> {
 
 /// Creates a pipe: read end, write end; both blocking.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [-1; 2];
-    // SAFETY: the array has room for the two descriptors that pipe2 writes.
-    checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    Ok(owned(ends))
+    Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
 
 /// Creates a pair of `SOCK_STREAM` sockets: the server's end, which only receives, then the script's.
 fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (server, script) = socket_pair(libc::SOCK_STREAM)?;
-    // SAFETY: takes an open descriptor and a number.
-    checked(unsafe { libc::shutdown(server.as_raw_fd(), libc::SHUT_WR) })?;
+    let (server, script) = socket_pair(SocketType::STREAM)?;
+    shutdown(&server, Shutdown::Write)?;
     refuse_descriptors(&server);
     Ok((server, script))
 }
@@ -205,18 +194,14 @@ fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Creates a pair of `SOCK_STREAM` sockets for requests: the server's end, which only sends, then the script's. What the script sends is refused (EPIPE), so no descriptor that it sends along is ever closed with
 /// the server's end.
 fn request_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (server, script) = socket_pair(libc::SOCK_STREAM)?;
-    // SAFETY: takes an open descriptor and a number.
-    checked(unsafe { libc::shutdown(server.as_raw_fd(), libc::SHUT_RD) })?;
+    let (server, script) = socket_pair(SocketType::STREAM)?;
+    shutdown(&server, Shutdown::Read)?;
     set_nonblocking(&server)?;
     Ok((server, script))
 }
 
-fn socket_pair(kind: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [-1; 2];
-    // SAFETY: the array has room for the two descriptors that socketpair writes.
-    checked(unsafe { libc::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) })?;
-    Ok(owned(ends))
+fn socket_pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Creates a pair of `SOCK_SEQPACKET` sockets: the server's end, then the script's, which can send records of
@@ -224,67 +209,20 @@ fn socket_pair(kind: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
 ///
 /// The send buffer is changed only if the system's default is too small; usually it is larger than needed.
 fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
-    let (server, script) = socket_pair(libc::SOCK_SEQPACKET)?;
+    let (server, script) = socket_pair(SocketType::SEQPACKET)?;
     refuse_descriptors(&server);
     let needed = record_bytes_max.saturating_add(SEND_BUFFER_OVERHEAD_BYTES);
-    if send_buffer_bytes(&script)? < needed {
-        set_send_buffer_bytes(&script, needed)?;
-        // The kernel silently limits the size to net.core.wmem_max (socket(7)).
-        if send_buffer_bytes(&script)? < needed {
+    if socket_send_buffer_size(&script)? < needed {
+        // The kernel doubles the value for its own overhead, and silently limits it to net.core.wmem_max (socket(7)).
+        set_socket_send_buffer_size(&script, needed.min(i32::MAX as usize))?;
+        if socket_send_buffer_size(&script)? < needed {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
     }
     Ok((server, script))
 }
 
-fn owned(ends: [libc::c_int; 2]) -> (OwnedFd, OwnedFd) {
-    // SAFETY: the kernel has just created both descriptors; nothing else owns them.
-    unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
-}
-
 /// Sets O_NONBLOCK and clears all other status flags. The descriptors created here have no other.
 fn set_nonblocking(end: &OwnedFd) -> io::Result<()> {
-    // SAFETY: takes an open descriptor and numbers.
-    checked(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })
-}
-
-fn send_buffer_bytes(socket: &OwnedFd) -> io::Result<usize> {
-    let mut bytes: libc::c_int = 0;
-    let mut length = INT_BYTES;
-    // SAFETY: value and length are valid to write, and the length is that of the value.
-    checked(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_SNDBUF,
-            (&raw mut bytes).cast(),
-            &raw mut length,
-        )
-    })?;
-    Ok(usize::try_from(bytes).unwrap_or(0))
-}
-
-/// Sets SO_SNDBUF. The kernel doubles the value for its own overhead (socket(7)), so at least two records fit.
-fn set_send_buffer_bytes(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
-    // SAFETY: the value is valid to read, and the length is its.
-    checked(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_SNDBUF,
-            (&raw const bytes).cast(),
-            INT_BYTES,
-        )
-    })
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "it is 4")]
-const INT_BYTES: libc::socklen_t = size_of::<libc::c_int>() as libc::socklen_t;
-
-fn checked(done: libc::c_int) -> io::Result<()> {
-    if done < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(fcntl_setfl(end, OFlags::NONBLOCK)?)
 }

@@ -27,12 +27,9 @@ use crate::end::pidfd::{self, Signal};
 use crate::end::rlimit_mark;
 use crate::start::clone::{Cloner, SIGNAL_MAX, SignalSet, Undone};
 use crate::start::launch_error::{LaunchError, Stage};
-use crate::start::watched_start::{Watched, WatchedStart};
+use crate::start::watched_start::WatchedStart;
 use crate::syscall::checked;
 use crate::users::credentials::Credentials;
-
-/// The umask of a script whose route has none: files that it creates are writable by their owner only.
-pub(crate) const UMASK: u32 = 0o022;
 
 /// Everything that the child needs, prepared before the clone.
 pub(crate) struct Plan<'a> {
@@ -83,7 +80,7 @@ pub(crate) fn start(
             ptr::from_ref(plan).cast_mut().cast()
         })
     };
-    let seen = watched.end();
+    let is_killed = watched.end();
     let (pid, pidfd) = cloned.map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(0);
         // Only with CLONE_INTO_CGROUP (clone(2)); ENOENT and ENODEV if the cgroup was removed.
@@ -95,7 +92,7 @@ pub(crate) fn start(
         let stage = if is_of_cgroup { Stage::Cgroup } else { Stage::Clone };
         LaunchError { stage, errno }
     })?;
-    if seen == Watched::Killed {
+    if is_killed {
         // Its program may have begun at the last moment, and have started others.
         let _ = pidfd::kill_group(pid, Signal::Kill);
         pidfd::reap_failed(pidfd.as_fd());

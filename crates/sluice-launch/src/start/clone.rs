@@ -22,14 +22,12 @@ const FLAGS: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | li
 /// The highest signal number (signal(7)): the kernel's signal set has 64 bits.
 pub(crate) const SIGNAL_MAX: c_int = 64;
 
-/// A set of signal numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalSet(u64);
 
 impl SignalSet {
     pub(crate) const ALL: SignalSet = SignalSet(u64::MAX);
 
-    /// The signals that this process ignores now.
     fn ignored() -> SignalSet {
         const NEW: usize = 0;
         let mut set = 0;
@@ -69,7 +67,6 @@ pub(crate) struct Undone {
     pub(crate) is_outside_cgroup: bool,
 }
 
-/// Creates the children of one launcher thread, one after the other.
 #[derive(Debug)]
 pub(crate) struct Cloner {
     stack: Stack,
@@ -219,7 +216,6 @@ impl Cloner {
     }
 }
 
-/// The stack of the children of one launcher thread, one after the other.
 #[derive(Debug)]
 struct Stack {
     base: *mut c_void,
@@ -235,7 +231,6 @@ impl Stack {
     /// one page on every architecture.
     const GUARD_BYTES: usize = 64 * 1024;
 
-    /// Maps a stack with its guard.
     fn map() -> io::Result<Stack> {
         // SAFETY: a new private mapping touches no existing memory.
         let base = unsafe {

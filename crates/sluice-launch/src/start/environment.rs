@@ -1,6 +1,4 @@
 //! The environment of a program: the list that execve(2) takes, and the variables that only the launcher knows.
-//!
-//! Not here: the variables of a request, which the server process makes.
 
 use std::ffi::{CString, c_char};
 use std::ptr;

@@ -57,6 +57,13 @@ pub enum Stage {
 }
 
 impl LaunchError {
+    pub(crate) fn of(stage: Stage, error: &io::Error) -> LaunchError {
+        LaunchError {
+            stage,
+            errno: error.raw_os_error().unwrap_or(libc::EOPNOTSUPP),
+        }
+    }
+
     /// Whether it is the script's fault (its file, its `#!` line, its directory), not that of the server or the
     /// machine.
     pub fn is_script_fault(&self) -> bool {
@@ -79,7 +86,6 @@ impl LaunchError {
 }
 
 impl fmt::Display for LaunchError {
-    /// Formats the step that failed, and either advice for known causes or the system's own text.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: ", self.stage)?;
         match advice(self.stage, self.errno) {

@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::confine::cgroup::Cgroups;
+use crate::confine::confinement::UMASK;
 use crate::confine::privileges::has_bounding_set;
 use crate::confine::temporary::TemporaryDirectories;
 use crate::policy::share::Share;
@@ -75,7 +76,6 @@ pub struct Launcher {
     means: Arc<Means>,
 }
 
-/// The state that a launcher shares with its threads.
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -243,7 +243,6 @@ impl Launcher {
         self.shared.lock().queue.hurry();
     }
 
-    /// Says later whether it goes on.
     pub(crate) fn health(&self) -> LauncherHealth {
         LauncherHealth(Arc::clone(&self.shared))
     }
@@ -357,7 +356,6 @@ impl Starter {
         })
     }
 
-    /// Starts one program; returns when it runs or has failed to start.
     pub(crate) fn start(&mut self, program: Program) -> Result<Started, LaunchError> {
         let prepared = Prepared::new(&program, &self.means)?;
         let home = owner_variables(&program);
@@ -366,7 +364,7 @@ impl Starter {
         let arguments = program.arguments.iter().map(|argument| argument.as_ptr());
         let arguments: Vec<*const c_char> = arguments.chain([ptr::null()]).collect();
         let limits = program.limits.list();
-        let channels_failed = |error: io::Error| failed(Stage::Channels, &error);
+        let channels_failed = |error: io::Error| LaunchError::of(Stage::Channels, &error);
         let Channels { script, server } = Channels::open(
             program.stdin,
             program.mailbox,
@@ -393,12 +391,12 @@ impl Starter {
             cgroup: prepared.cgroup(),
             private_tmp: prepared.private_tmp(&pointers),
             chroot: prepared.chroot(),
-            umask: prepared.umask(),
+            umask: prepared.confinement.umask.unwrap_or(UMASK),
             priority: prepared.priority(),
             file_rules: file_rules.as_ref(),
             credentials: program.credentials.as_ref(),
             empties_bounding_set: program.credentials.is_some() && *HAS_BOUNDING_SET,
-            is_offline: prepared.is_offline(),
+            is_offline: prepared.confinement.is_offline,
             undone: Cell::new(Undone {
                 signals: SignalSet::ALL,
                 is_outside_cgroup: true,
@@ -427,13 +425,6 @@ impl Starter {
             cgroup: prepared.cgroup.filter(|_| !is_without_cgroup),
             temporary: prepared.temporary.map(|temporary| temporary.directory),
         })
-    }
-}
-
-fn failed(stage: Stage, error: &io::Error) -> LaunchError {
-    LaunchError {
-        stage,
-        errno: error.raw_os_error().unwrap_or(0),
     }
 }
 

@@ -1,6 +1,4 @@
 //! A thread that starts programs: what its children must not inherit from it.
-//!
-//! Not here: what the thread does (`launcher`).
 
 use std::ptr;
 
@@ -25,7 +23,6 @@ pub(crate) fn isolate_thread() {
     unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
 }
 
-/// Whether a signal has its default effect in this process.
 fn has_default_effect(signal: libc::c_int) -> bool {
     // SAFETY: an action is plain data, which the kernel writes.
     unsafe {

@@ -1,11 +1,11 @@
 //! The outcome of a start, and of a process, as the server learns it from its launcher.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::end::pidfd::{Exit, Usage};
 use crate::policy::run_as::Refusal;
@@ -15,17 +15,22 @@ use crate::start::launch_error::{LaunchError, Stage};
 pub(crate) const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a program was not started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum StartError {
     /// A step of the start failed.
+    #[error("{0}")]
     Failed(LaunchError),
     /// The policy of the launcher does not permit it.
+    #[error("refused: {0}")]
     Refused(Refusal),
     /// The launcher ended meanwhile. The program may have begun, and has been killed then.
+    #[error("the launcher has ended during its start")]
     Lost,
     /// There was no launcher for too long.
+    #[error("there has been no launcher for {} seconds", LAUNCHER_TIMEOUT.as_secs())]
     NoLauncher,
     /// The start did not reach its exec in time.
+    #[error("{0}")]
     Late(LateStart),
 }
 
@@ -92,15 +97,15 @@ impl End {
 }
 
 impl StartError {
+    pub(crate) fn failed(stage: Stage, errno: i32) -> StartError {
+        StartError::Failed(LaunchError { stage, errno })
+    }
+
     /// The message to the launcher could not be made or sent.
     pub(crate) fn unsent(error: &io::Error) -> StartError {
         let errno = error.raw_os_error().unwrap_or(libc::E2BIG);
-        let stage = if errno == libc::E2BIG {
-            Stage::Exec
-        } else {
-            Stage::Channels
-        };
-        StartError::Failed(LaunchError { stage, errno })
+        let is_too_large = errno == libc::E2BIG;
+        StartError::failed(if is_too_large { Stage::Exec } else { Stage::Channels }, errno)
     }
 
     /// Whether it is the script's fault, not that of the server or the machine.
@@ -122,22 +127,6 @@ impl StartError {
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self, StartError::Lost | StartError::NoLauncher | StartError::Late(_))
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Failed(error) => error.fmt(out),
-            StartError::Refused(refusal) => write!(out, "refused: {refusal}"),
-            StartError::Lost => out.write_str("the launcher has ended during its start"),
-            StartError::Late(late) => late.fmt(out),
-            StartError::NoLauncher => write!(
-                out,
-                "there has been no launcher for {} seconds",
-                LAUNCHER_TIMEOUT.as_secs()
-            ),
-        }
     }
 }
 
@@ -165,5 +154,3 @@ impl fmt::Display for LateStart {
         }
     }
 }
-
-impl Error for StartError {}

@@ -1,12 +1,12 @@
 //! The server's own process: what it inherits, and what other processes may do to it.
-//!
-//! Here: the signals that must not end the server, and the access of other processes to its memory. Not here: the signals
-//! of script processes (`child`), and the processes that scripts leave behind (`orphans`).
 
 use std::io;
 use std::ptr;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 use crate::end::orphans;
+use crate::users::own_user::own_uid;
 
 /// Prepares the calling process to be a server. Called once, first in `main`, before any other thread is started.
 ///
@@ -50,11 +50,10 @@ pub fn allow_core_dumps() -> io::Result<()> {
 }
 
 fn set_dumpable(is_dumpable: bool) -> io::Result<()> {
-    // SAFETY: takes numbers only.
-    if unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(is_dumpable), 0, 0, 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(set_dumpable_behavior(match is_dumpable {
+        true => DumpableBehavior::Dumpable,
+        false => DumpableBehavior::NotDumpable,
+    })?)
 }
 
 /// The signals by which an administrator gives commands.
@@ -91,6 +90,5 @@ impl Drop for IgnoredSignals {
 
 /// Whether the process runs as root (its effective user).
 pub fn is_root() -> bool {
-    // SAFETY: takes nothing, and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    own_uid() == 0
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The first descriptor that is passed (SD_LISTEN_FDS_START).
 const FIRST: RawFd = 3;
 
-/// Whether they were taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes `count` descriptors from number 3 on, and has execve(2) close them. The caller says by `count` that they were passed: nothing else of

@@ -1,8 +1,4 @@
 //! Preparations for a confined start, made before the clone, because the child only makes system calls.
-//!
-//! Here: the cgroup, the directory for temporary files with the places where it is mounted, the priorities and the rules for
-//! files of one program. Not here: what they mean (`cgroup`, `temporary`, `root_and_tmp`, `priority`, `file_rules`), and the order in
-//! which the child applies them (`child`).
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -11,13 +7,11 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use crate::confine::cgroup::{Cgroups, ScriptCgroup};
-use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::confinement::Confinement;
 use crate::confine::file_rules::PreparedRules;
 use crate::confine::priority::Priority;
 use crate::confine::root_and_tmp::{PrivateTmp, may_mount};
 use crate::confine::temporary::{TemporaryDirectories, TemporaryDirectory};
-use crate::start::child::UMASK;
 use crate::start::launch_error::{LaunchError, Stage};
 use crate::start::program::Program;
 use crate::users::own_user::own_uid;
@@ -39,7 +33,7 @@ pub(crate) struct Prepared {
     pub(crate) cgroup: Option<ScriptCgroup>,
     members_file: Option<CString>,
     pub(crate) temporary: Option<Temporary>,
-    confinement: Option<Arc<Confinement>>,
+    pub(crate) confinement: Arc<Confinement>,
 }
 
 /// A directory for temporary files, and where its process finds it.
@@ -53,7 +47,6 @@ pub(crate) struct Temporary {
     pub(crate) variable: Vec<u8>,
 }
 
-/// Lists of pointers into a [`Prepared`].
 #[derive(Debug, Default)]
 pub(crate) struct Pointers<'a> {
     targets: Vec<&'a CStr>,
@@ -63,37 +56,36 @@ pub(crate) struct Pointers<'a> {
 impl Prepared {
     /// Creates what the program needs. A program without confinement has a cgroup if the server has cgroups, and nothing else.
     pub(crate) fn new(program: &Program, means: &Means) -> Result<Prepared, LaunchError> {
-        let confinement = program.confinement.as_deref();
-        let limits = confinement.map_or_else(CgroupLimits::default, |confinement| confinement.cgroup);
+        static NONE: LazyLock<Arc<Confinement>> = LazyLock::new(Arc::default);
+        let confinement = program.confinement.as_ref().unwrap_or(&NONE);
+        let limits = confinement.cgroup;
         let uid = program.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
         let cgroup = match &means.cgroups {
             Some(cgroups) => match cgroups.take(&limits, uid) {
-                Err(error) if limits.is_any() => return Err(failed(Stage::Cgroup, &error)),
+                Err(error) if limits.is_any() => return Err(LaunchError::of(Stage::Cgroup, &error)),
                 // Its descendants are found without.
                 taken => taken.ok(),
             },
-            None if limits.is_any() => return Err(failed(Stage::Cgroup, &io::ErrorKind::Unsupported.into())),
+            None if limits.is_any() => return Err(LaunchError::of(Stage::Cgroup, &io::ErrorKind::Unsupported.into())),
             None => None,
         };
-        let temporary = match confinement.filter(|confinement| confinement.has_private_tmp) {
-            Some(confinement) => {
-                let made = Temporary::new(program, confinement, &means.temporary);
-                Some(made.map_err(|error| failed(Stage::PrivateTmp, &error))?)
-            }
-            None => None,
-        };
+        let temporary = confinement
+            .has_private_tmp
+            .then(|| Temporary::new(program, confinement, &means.temporary));
+        let temporary = temporary
+            .transpose()
+            .map_err(|error| LaunchError::of(Stage::PrivateTmp, &error))?;
         Ok(Prepared {
             members_file: cgroup.as_ref().and_then(ScriptCgroup::members_file),
             cgroup,
             temporary,
-            confinement: program.confinement.clone(),
+            confinement: Arc::clone(confinement),
         })
     }
 
     /// Whether the process may be started without its cgroup: it has no limits, and its descendants are found without.
     pub(crate) fn can_do_without_cgroup(&self) -> bool {
-        let confinement = self.confinement.as_ref();
-        !confinement.is_some_and(|confinement| confinement.cgroup.is_any())
+        !self.confinement.cgroup.is_any()
     }
 
     /// The cgroup, and the file by which a process moves there.
@@ -128,37 +120,18 @@ impl Prepared {
     }
 
     pub(crate) fn chroot(&self) -> Option<&CStr> {
-        self.confinement.as_ref()?.chroot.as_deref()
-    }
-
-    pub(crate) fn umask(&self) -> u32 {
-        let umask = self.confinement.as_ref().and_then(|confinement| confinement.umask);
-        umask.unwrap_or(UMASK)
+        self.confinement.chroot.as_deref()
     }
 
     pub(crate) fn priority(&self) -> Priority {
-        let confinement = self.confinement.as_ref();
-        confinement.map_or_else(Priority::default, |confinement| {
-            Priority::prepare(confinement.nice, confinement.io_priority)
-        })
+        Priority::prepare(self.confinement.nice, self.confinement.io_priority)
     }
 
-    pub(crate) fn is_offline(&self) -> bool {
-        self.confinement
-            .as_ref()
-            .is_some_and(|confinement| confinement.is_offline)
-    }
-
-    /// The rules for files, if there are any.
     pub(crate) fn file_rules<'a>(
         &'a self,
         pointers: &'a Pointers<'_>,
     ) -> Result<Option<PreparedRules<'a>>, LaunchError> {
-        let Some(rules) = self
-            .confinement
-            .as_ref()
-            .and_then(|confinement| confinement.files.as_ref())
-        else {
+        let Some(rules) = &self.confinement.files else {
             return Ok(None);
         };
         let prepared = rules.prepare(&pointers.writable);
@@ -194,7 +167,6 @@ impl Temporary {
     }
 }
 
-/// Where the directory is mounted.
 fn targets(confinement: &Confinement) -> io::Result<Vec<CString>> {
     let root = confinement.chroot.as_deref().unwrap_or(c"/");
     let root = Path::new(OsStr::from_bytes(root.to_bytes()));
@@ -204,11 +176,4 @@ fn targets(confinement: &Confinement) -> io::Result<Vec<CString>> {
 
 fn c_string(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-fn failed(stage: Stage, error: &io::Error) -> LaunchError {
-    LaunchError {
-        stage,
-        errno: error.raw_os_error().unwrap_or(libc::EOPNOTSUPP),
-    }
 }

@@ -1,10 +1,12 @@
 //! The input and output of a start: a program, and the process that it became.
 //!
-//! Plain values. Not here: the start itself (`launcher`, `channels`, `child`), and its error (`launch_error`).
+//! Plain values.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::confinement::Confinement;
@@ -44,7 +46,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// The part of it that a policy judges.
     pub(crate) fn wished(&self) -> WishedProgram<'_> {
         WishedProgram {
             run_as: &self.run_as,
@@ -82,7 +83,7 @@ pub enum Stdin {
 }
 
 /// The channel for a script's output: descriptor 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mailbox {
     /// A stream of bytes: a `SOCK_STREAM` pair. Its script cannot open it by a name such as `/dev/stdout` (ENXIO).
     Stream,

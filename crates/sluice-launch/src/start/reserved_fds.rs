@@ -7,8 +7,10 @@
 //! to 5, where the child moves them.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+
+use rustix::io::{DupFlags, dup3, fcntl_dupfd_cloexec};
 
 /// Number of descriptors of a script process that is kept (0 to 5), so also the lowest number that it must not have. Other processes have one less.
 pub(crate) const SCRIPT_DESCRIPTORS: u8 = 6;
@@ -16,7 +18,7 @@ pub(crate) const SCRIPT_DESCRIPTORS: u8 = 6;
 /// The reserved numbers. Between two starts each is a duplicate of `/dev/null`.
 #[derive(Debug)]
 pub(crate) struct ReservedFds {
-    numbers: [OwnedFd; SCRIPT_DESCRIPTORS as usize],
+    numbers: Vec<OwnedFd>,
     null: Arc<OwnedFd>,
 }
 
@@ -24,7 +26,7 @@ pub(crate) struct ReservedFds {
 /// again.
 #[derive(Debug)]
 pub(crate) struct FilledFds<'a> {
-    reserved: &'a ReservedFds,
+    reserved: &'a mut ReservedFds,
     /// Numbers that are filled.
     count: usize,
 }
@@ -32,24 +34,8 @@ pub(crate) struct FilledFds<'a> {
 impl ReservedFds {
     /// Reserves the six lowest free numbers above 5.
     pub(crate) fn reserve(null: Arc<OwnedFd>) -> io::Result<ReservedFds> {
-        let reserve_one = || {
-            let lowest = libc::c_int::from(SCRIPT_DESCRIPTORS);
-            // SAFETY: takes an open descriptor and numbers.
-            let number = unsafe { libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
-            if number < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // SAFETY: the kernel has just created it; nothing else owns it.
-            Ok(unsafe { OwnedFd::from_raw_fd(number) })
-        };
-        let numbers = [
-            reserve_one()?,
-            reserve_one()?,
-            reserve_one()?,
-            reserve_one()?,
-            reserve_one()?,
-            reserve_one()?,
-        ];
+        let reserve_one = |_| fcntl_dupfd_cloexec(&null, SCRIPT_DESCRIPTORS.into());
+        let numbers = (0..SCRIPT_DESCRIPTORS).map(reserve_one).collect::<Result<_, _>>()?;
         Ok(ReservedFds { numbers, null })
     }
 
@@ -60,8 +46,8 @@ impl ReservedFds {
             reserved: self,
             count: 0,
         };
-        for (number, end) in self.numbers.iter().zip(ends) {
-            duplicate(end, number)?;
+        for (number, end) in filled.reserved.numbers.iter_mut().zip(ends) {
+            dup3(end, number, DupFlags::CLOEXEC)?;
             filled.count += 1;
         }
         Ok(filled)
@@ -86,18 +72,10 @@ impl FilledFds<'_> {
 
 impl Drop for FilledFds<'_> {
     fn drop(&mut self) {
-        for number in self.filled() {
+        let ReservedFds { numbers, null } = &mut *self.reserved;
+        for number in numbers.iter_mut().take(self.count) {
             // Cannot fail: both are open, and the number was below the limit when it was reserved.
-            let _ = duplicate(&self.reserved.null, number);
+            let _ = dup3(&*null, number, DupFlags::CLOEXEC);
         }
     }
-}
-
-/// Makes the number `to` a duplicate of `from`; its previous file is closed (dup(2)).
-fn duplicate(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
-    // SAFETY: both are open and owned by us; nothing uses the previous file of `to` under this number any more.
-    if unsafe { libc::dup3(from.as_raw_fd(), to.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }

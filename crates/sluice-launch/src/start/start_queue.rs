@@ -8,8 +8,7 @@
 //!        share hang
 //! ```
 //! A fixed number of starts are in progress at once, not counting the slow ones: a start that hangs costs the others no more than `SLOW_AFTER`. A share
-//! (the starts of one user) has so many places for slow ones; as long as it has any, it leaves a thread to the others. Here: pure decisions, by
-//! the time that the caller says. Not here: the threads (`launcher`), and killing a child (`watched_start`).
+//! (the starts of one user) has so many places for slow ones; as long as it has any, it leaves a thread to the others.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -30,7 +29,6 @@ const SLOW_OF_SHARE_MAX: usize = 8;
 /// Threads beyond the usual ones: the places of eight shares whose starts hang.
 const FURTHER_THREADS_MAX: usize = 64;
 
-/// The number and the share of a start.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     /// The number of its process.
@@ -38,7 +36,6 @@ pub(crate) struct Label {
     pub(crate) share: Share,
 }
 
-/// The starts of a launcher.
 #[derive(Debug)]
 pub(crate) struct StartQueue<Job> {
     waiting: VecDeque<Waiting<Job>>,
@@ -46,7 +43,6 @@ pub(crate) struct StartQueue<Job> {
     threads: Vec<Thread>,
     /// Threads for starts that are not slow.
     usual: usize,
-    /// The time after which a start is killed.
     timeout: Duration,
     /// How many of `threads` have a start in progress that is not slow, and one that is.
     fresh: usize,
@@ -71,7 +67,6 @@ enum Thread {
     Vacant,
 }
 
-/// A start in progress.
 #[derive(Debug)]
 struct Progress {
     label: Label,
@@ -80,7 +75,6 @@ struct Progress {
     is_given_up: bool,
 }
 
-/// The findings of a check.
 #[derive(Debug)]
 pub(crate) struct Found<Job> {
     /// The threads whose starts have taken too long.
@@ -104,7 +98,6 @@ pub(crate) struct Refused<Job> {
 }
 
 impl<Job> StartQueue<Job> {
-    /// A queue for so many threads.
     pub(crate) fn new(usual: usize, timeout: Duration, now: Instant) -> StartQueue<Job> {
         StartQueue {
             waiting: VecDeque::new(),
@@ -133,7 +126,6 @@ impl<Job> StartQueue<Job> {
         self.threads[thread] = Thread::Vacant;
     }
 
-    /// A start waits from now on.
     pub(crate) fn push(&mut self, label: Label, now: Instant, job: Job) {
         if self.waiting.is_empty() {
             self.moved = now;
@@ -166,12 +158,10 @@ impl<Job> StartQueue<Job> {
         Some(job)
     }
 
-    /// The thread takes no start any more.
     pub(crate) fn end_thread(&mut self, thread: usize) {
         self.threads[thread] = Thread::Ended;
     }
 
-    /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -241,7 +231,6 @@ impl<Job> StartQueue<Job> {
         is_standing || self.threads.iter().any(is_overdue)
     }
 
-    /// The first start that may begin.
     fn next(&self) -> Option<usize> {
         if self.fresh >= self.usual {
             return None;

@@ -2,8 +2,7 @@
 //!
 //! A launcher thread that starts a program sleeps in the kernel until the child has executed it (CLONE_VFORK). Whoever has the user of the child may
 //! stop it meanwhile (SIGSTOP), and execve(2) itself waits while somebody has a lease on the file (fcntl(2), F_SETLEASE), so the thread could sleep
-//! for ever. The kernel writes the pidfd of the child before the child runs (CLONE_PIDFD), so another thread can kill it. Not here: when a start
-//! has taken too long (`start_queue`).
+//! for ever. The kernel writes the pidfd of the child before the child runs (CLONE_PIDFD), so another thread can kill it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -15,7 +14,6 @@ use crate::end::pidfd::{Signal, kill};
 /// A clone that fails returns at once, and its descriptor is closed again. One that has lasted for so long has its child.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// No descriptor.
 const NONE: i32 = -1;
 
 /// The start in progress of one launcher thread.
@@ -31,15 +29,6 @@ struct CloneState {
     /// When the clone in progress began. The pidfd stays open until `end` has reset it.
     since: Option<Instant>,
     is_killed: bool,
-}
-
-/// How a clone has returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watched {
-    /// Nobody has ended the child.
-    Undisturbed,
-    /// The watch has killed the child.
-    Killed,
 }
 
 impl WatchedStart {
@@ -58,20 +47,16 @@ impl WatchedStart {
         };
     }
 
-    /// The place for the pidfd of the child.
     pub(crate) fn pidfd(&self) -> &AtomicI32 {
         &self.pidfd
     }
 
-    /// The watch ends, after the clone has returned and before the pidfd is closed.
-    pub(crate) fn end(&self) -> Watched {
+    /// The watch ends, after the clone has returned and before the pidfd is closed. Returns whether it has killed the child.
+    pub(crate) fn end(&self) -> bool {
         let mut clone = self.lock();
         clone.since = None;
         self.pidfd.store(NONE, Ordering::Relaxed);
-        match clone.is_killed {
-            true => Watched::Killed,
-            false => Watched::Undisturbed,
-        }
+        clone.is_killed
     }
 
     /// Kills the child, if there is one before its exec.

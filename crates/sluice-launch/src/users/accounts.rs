@@ -8,7 +8,6 @@ use std::ptr;
 
 use libc::c_char;
 
-/// Bytes of the largest entry that is read.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Groups of one user that are read; the kernel allows no more (NGROUPS_MAX).
@@ -53,7 +52,7 @@ impl Account {
 #[must_use]
 pub fn account_by_name(name: &str) -> Option<Account> {
     let name = CString::new(name).ok()?;
-    find_account(|entry, buffer, found| {
+    look_up(account_of, |entry, buffer, found| {
         // SAFETY: the pointers are valid for the call, the name ends with a NUL, and the length is that of the buffer.
         unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), buffer.len(), found) }
     })
@@ -62,7 +61,7 @@ pub fn account_by_name(name: &str) -> Option<Account> {
 /// The user with this number. `None` if there is none, as often in containers.
 #[must_use]
 pub fn account_by_number(uid: u32) -> Option<Account> {
-    find_account(|entry, buffer, found| {
+    look_up(account_of, |entry, buffer, found| {
         // SAFETY: the pointers are valid for the call, and the length is that of the buffer.
         unsafe { libc::getpwuid_r(uid, entry, buffer.as_mut_ptr(), buffer.len(), found) }
     })
@@ -72,24 +71,27 @@ pub fn account_by_number(uid: u32) -> Option<Account> {
 #[must_use]
 pub fn group_by_name(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
+    let number = |entry: &libc::group| entry.gr_gid;
+    look_up(number, |entry, buffer, found| {
+        // SAFETY: the pointers are valid for the call, the name ends with a NUL, and the length is that of the buffer.
+        unsafe { libc::getgrnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), buffer.len(), found) }
+    })
+}
+
+/// Calls a function of the C library until it has found an entry, or not. It fills the entry in, with texts in the buffer; `read` is called while
+/// both are there.
+fn look_up<E, T>(
+    read: impl Fn(&E) -> T,
+    find: impl Fn(*mut E, &mut [c_char], *mut *mut E) -> libc::c_int,
+) -> Option<T> {
     let mut buffer: Vec<c_char> = vec![0; 1024];
     loop {
-        let mut entry = MaybeUninit::<libc::group>::uninit();
+        let mut entry = MaybeUninit::<E>::uninit();
         let mut found = ptr::null_mut();
-        // SAFETY: the pointers are valid for the call, the name ends with a NUL, and the length is that of the buffer.
-        let error = unsafe {
-            libc::getgrnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        match error {
+        match find(entry.as_mut_ptr(), &mut buffer, &raw mut found) {
             0 if found.is_null() => return None,
             // SAFETY: success with a result: the entry is filled in.
-            0 => return Some(unsafe { entry.assume_init() }.gr_gid),
+            0 => return Some(read(unsafe { entry.assume_init_ref() })),
             libc::ERANGE if buffer.len() < ENTRY_BYTES_MAX => buffer.resize(2 * buffer.len(), 0),
             libc::EINTR => {}
             _ => return None,
@@ -97,32 +99,15 @@ pub fn group_by_name(name: &str) -> Option<u32> {
     }
 }
 
-/// Calls a function of the C library until it has found an entry, or not. It fills the entry in, with texts in the buffer.
-fn find_account(
-    find: impl Fn(*mut libc::passwd, &mut [c_char], *mut *mut libc::passwd) -> libc::c_int,
-) -> Option<Account> {
-    let mut buffer: Vec<c_char> = vec![0; 1024];
-    loop {
-        let mut entry = MaybeUninit::<libc::passwd>::uninit();
-        let mut found = ptr::null_mut();
-        match find(entry.as_mut_ptr(), &mut buffer, &raw mut found) {
-            0 if found.is_null() => return None,
-            0 => {
-                // SAFETY: success with a result: the entry is filled in, and its texts lie in the buffer, which outlives this block.
-                return Some(unsafe {
-                    let entry = entry.assume_init();
-                    Account {
-                        name: bytes(entry.pw_name),
-                        uid: entry.pw_uid,
-                        gid: entry.pw_gid,
-                        home: bytes(entry.pw_dir),
-                    }
-                });
-            }
-            libc::ERANGE if buffer.len() < ENTRY_BYTES_MAX => buffer.resize(2 * buffer.len(), 0),
-            libc::EINTR => {}
-            _ => return None,
-        }
+/// For `look_up` alone, which has the texts of the entry in its buffer.
+fn account_of(entry: &libc::passwd) -> Account {
+    // SAFETY: the C library has filled the entry in; its texts end with a NUL, and are valid during the call.
+    let text = |text| unsafe { bytes(text) };
+    Account {
+        name: text(entry.pw_name),
+        uid: entry.pw_uid,
+        gid: entry.pw_gid,
+        home: text(entry.pw_dir),
     }
 }
 

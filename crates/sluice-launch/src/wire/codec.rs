@@ -1,7 +1,6 @@
 //! The form of a message between server and launcher: that of postcard.
 //!
-//! Whatever arrives is checked: a message that is too short, or that has a rest, is malformed. Not here: the messages (`message`), and the
-//! bounds of their values (`program_wire`).
+//! Whatever arrives is checked: a message that is too short, or that has a rest, is malformed.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// Bytes of most messages, at most.
 const USUAL_BYTES: usize = 256;
 
-/// Makes a message.
 pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
     encode_long(message, 0)
 }
@@ -23,7 +20,6 @@ pub(crate) fn encode_long(message: &impl Serialize, bytes: usize) -> Vec<u8> {
         .expect("its values are plain, and memory is all that it needs")
 }
 
-/// Reads a message.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(message: &'a [u8]) -> Result<T, Malformed> {
     let (read, rest) = postcard::take_from_bytes(message).map_err(|_| Malformed("the kind, or a value"))?;
     match rest {

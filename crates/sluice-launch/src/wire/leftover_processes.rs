@@ -1,7 +1,7 @@
 //! The processes that a script process leaves behind when it ends: those in its cgroup, and those that have left it.
 //!
 //! A process of the same user, or of root, may move itself to another cgroup. So orphans are searched with cgroups, too. If there are
-//! none, that takes one read. Not here: how they are found and ended (`cgroup`, `session`), and when (`process_resources`).
+//! none, that takes one read.
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::end::orphans;
@@ -18,9 +18,7 @@ pub(crate) fn may_have_left_processes(cgroup: Option<&ScriptCgroup>) -> bool {
 
 /// Ends all that a script process has left behind, by SIGTERM and SIGKILL, and waits for their end: the processes of its cgroup, and those
 /// of `end_session`, whose conditions hold. Waits: not for an event loop. Returns within six seconds, or ten if somebody hinders it.
-///
-/// # Errors
-/// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.
+/// Survivors wait for a disk, or run as a user whom the server may not signal.
 pub(crate) fn end_left_processes(cgroup: Option<&ScriptCgroup>, leader: i32, mark: &str) -> Result<(), Survivors> {
     let Some(cgroup) = cgroup else {
         return end_session(leader, mark);

@@ -13,7 +13,6 @@
 //! not, so it checks each field as if somebody else had written it: numbers belong to processes that it has started for this
 //! server; nothing names another process.
 
-use std::borrow::Cow;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +29,6 @@ use crate::wire::program_wire::{self, PlainProgram};
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
 pub const MESSAGES_VERSION: u32 = 7;
 
-/// A message of the server.
 #[derive(Debug)]
 pub(crate) enum Request {
     Launch {
@@ -50,14 +48,12 @@ pub(crate) enum Request {
     },
 }
 
-/// A message of the launcher.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The program runs; the descriptors are the server's ends of its channels.
+    /// The program runs. With the server's ends of its channels.
     Started {
         number: u64,
         pid: i32,
-        fds: Vec<OwnedFd>,
     },
     NotStarted {
         number: u64,
@@ -83,7 +79,7 @@ pub(crate) struct Packed {
 
 /// A message of the server, as it is sent.
 #[derive(Serialize, Deserialize)]
-enum PlainRequest<'a> {
+pub(crate) enum PlainRequest<'a> {
     Launch(u64, #[serde(borrow)] Box<PlainProgram<'a>>),
     /// A launch whose program is in a memory file.
     LaunchFile(u64),
@@ -91,19 +87,7 @@ enum PlainRequest<'a> {
     Ask(u64, u64, ProcessQuestion),
 }
 
-/// A message of the launcher, as it is sent.
-#[derive(Serialize, Deserialize)]
-enum PlainReply<'a> {
-    Started(u64, i32),
-    NotStarted(u64, Cow<'a, StartError>),
-    Ended(u64, Cow<'a, End>),
-    Answered(u64, Cow<'a, ProcessAnswer>),
-}
-
 /// A start, with the descriptors of the program that go with it before `Packed::file`.
-///
-/// # Errors
-/// It is too large, or the system has no memory for it.
 pub(crate) fn pack_launch<'a>(
     number: u64,
     program: &'a Program,
@@ -126,15 +110,6 @@ pub(crate) fn pack_launch<'a>(
     Ok((packed, fds))
 }
 
-pub(crate) fn pack_signal(number: u64, signal: Signal) -> Vec<u8> {
-    encode(&PlainRequest::Signal(number, signal))
-}
-
-pub(crate) fn pack_question(number: u64, question: u64, about: ProcessQuestion) -> Vec<u8> {
-    encode(&PlainRequest::Ask(number, question, about))
-}
-
-/// The number in a message that is a start.
 pub(crate) fn number_of_launch(message: &[u8]) -> Result<u64, Malformed> {
     match decode(message)? {
         PlainRequest::Launch(number, _) | PlainRequest::LaunchFile(number) => Ok(number),
@@ -145,7 +120,6 @@ pub(crate) fn number_of_launch(message: &[u8]) -> Result<u64, Malformed> {
 const UNEXPECTED: Malformed = Malformed("descriptors that nobody expects");
 
 impl Request {
-    /// Reads a message, as the launcher does.
     pub(crate) fn read(message: &[u8], mut fds: Vec<OwnedFd>) -> Result<Request, Malformed> {
         let plain: PlainRequest<'_> = decode(message)?;
         let has_fds = !fds.is_empty();
@@ -172,43 +146,6 @@ impl Request {
             number,
             program: Box::new(program),
             mark,
-        })
-    }
-}
-
-pub(crate) fn pack_started(number: u64, pid: i32) -> Vec<u8> {
-    encode(&PlainReply::Started(number, pid))
-}
-
-pub(crate) fn pack_not_started(number: u64, error: &StartError) -> Vec<u8> {
-    encode(&PlainReply::NotStarted(number, Cow::Borrowed(error)))
-}
-
-pub(crate) fn pack_ended(number: u64, end: &End) -> Vec<u8> {
-    encode(&PlainReply::Ended(number, Cow::Borrowed(end)))
-}
-
-pub(crate) fn pack_answer(question: u64, answer: &ProcessAnswer) -> Vec<u8> {
-    encode(&PlainReply::Answered(question, Cow::Borrowed(answer)))
-}
-
-impl Reply {
-    /// Reads a message, as the server does.
-    pub(crate) fn read(message: &[u8], fds: Vec<OwnedFd>) -> Result<Reply, Malformed> {
-        Ok(match decode(message)? {
-            PlainReply::Started(number, pid) => Reply::Started { number, pid, fds },
-            PlainReply::NotStarted(number, error) => Reply::NotStarted {
-                number,
-                error: error.into_owned(),
-            },
-            PlainReply::Ended(number, end) => Reply::Ended {
-                number,
-                end: end.into_owned(),
-            },
-            PlainReply::Answered(question, answer) => Reply::Answered {
-                question,
-                answer: answer.into_owned(),
-            },
         })
     }
 }
@@ -278,10 +215,12 @@ mod tests {
     fn specimens() -> Vec<u8> {
         let program = program();
         let (launch, _) = pack_launch(1, &program, "sixteen-letters-").unwrap();
-        let failed = StartError::Failed(LaunchError {
+        let not_started = |error| encode(&Reply::NotStarted { number: 1, error });
+        let answered = |answer| encode(&Reply::Answered { question: 1, answer });
+        let failed = LaunchError {
             stage: Stage::Exec,
             errno: 2,
-        });
+        };
         let late = LateStart {
             user: "u".to_owned(),
             timeout: Duration::from_secs(1),
@@ -321,28 +260,25 @@ mod tests {
         [
             launch.bytes,
             encode(&PlainRequest::LaunchFile(1)),
-            pack_signal(1, Signal::Terminate),
-            pack_signal(1, Signal::Kill),
-            pack_question(1, 2, ProcessQuestion::State),
-            pack_question(1, 2, ProcessQuestion::Usage { has_pss: true }),
-            pack_question(1, 2, ProcessQuestion::Company),
-            pack_question(1, 2, ProcessQuestion::IsExiting),
-            pack_started(1, 2),
-            pack_not_started(1, &failed),
-            pack_not_started(1, &StartError::Refused(Refusal("r".to_owned()))),
-            pack_not_started(1, &StartError::Late(late)),
-            pack_not_started(1, &StartError::Late(traced)),
-            pack_ended(1, &end),
-            pack_answer(1, &ProcessAnswer::State(Some(Box::new(observation)))),
-            pack_answer(1, &ProcessAnswer::Company(Company::Unknown)),
-            pack_answer(1, &ProcessAnswer::IsExiting(true)),
-            pack_answer(
-                1,
-                &ProcessAnswer::Usage(Some(ProcessUsage {
-                    pss_bytes: Some(3),
-                    ..ProcessUsage::default()
-                })),
-            ),
+            encode(&PlainRequest::Signal(1, Signal::Terminate)),
+            encode(&PlainRequest::Signal(1, Signal::Kill)),
+            encode(&PlainRequest::Ask(1, 2, ProcessQuestion::State)),
+            encode(&PlainRequest::Ask(1, 2, ProcessQuestion::Usage { has_pss: true })),
+            encode(&PlainRequest::Ask(1, 2, ProcessQuestion::Company)),
+            encode(&PlainRequest::Ask(1, 2, ProcessQuestion::IsExiting)),
+            encode(&Reply::Started { number: 1, pid: 2 }),
+            not_started(StartError::Failed(failed)),
+            not_started(StartError::Refused(Refusal("r".to_owned()))),
+            not_started(StartError::Late(late)),
+            not_started(StartError::Late(traced)),
+            encode(&Reply::Ended { number: 1, end }),
+            answered(ProcessAnswer::State(Some(Box::new(observation)))),
+            answered(ProcessAnswer::Company(Company::Unknown)),
+            answered(ProcessAnswer::IsExiting(true)),
+            answered(ProcessAnswer::Usage(Some(ProcessUsage {
+                pss_bytes: Some(3),
+                ..ProcessUsage::default()
+            }))),
         ]
         .concat()
     }

@@ -1,7 +1,5 @@
 //! The starts that wait or are in progress: how many there are, how much memory their programs take, and the bounds on a server process that is out of
 //! control.
-//!
-//! Not here: whose starts are next (`start_queue`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +12,6 @@ const STARTS_MAX: usize = 4096;
 /// Bytes of their programs, all together. A usual one has some KiB.
 const PROGRAM_BYTES_MAX: usize = 64 << 20;
 
-/// The starts that wait or are in progress.
 #[derive(Debug, Default)]
 pub(crate) struct PendingStarts {
     // Relaxed: only the link thread adds, and asks. Others take away, which it may learn late.
@@ -30,7 +27,6 @@ pub(crate) struct PendingStart {
 }
 
 impl PendingStarts {
-    /// Adds a start.
     pub(crate) fn add(self: &Arc<PendingStarts>, program: &Program) -> PendingStart {
         let bytes = program.memory_bytes();
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -47,7 +43,6 @@ impl PendingStarts {
 }
 
 impl PendingStart {
-    /// Whether there are too many with this one.
     pub(crate) fn is_too_much(&self) -> bool {
         self.all.count.load(Ordering::Relaxed) > STARTS_MAX
             || self.all.program_bytes.load(Ordering::Relaxed) > PROGRAM_BYTES_MAX

@@ -1,6 +1,4 @@
 //! The resources of a script process outside of its own memory until it is reaped: descendants, cgroup, temporary files.
-//!
-//! Not here: how the descendants are found (`session`, `cgroup`), and when the process is ended (`service`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -8,21 +6,19 @@ use std::time::Instant;
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::confine::temporary::TemporaryDirectory;
-use crate::end::families;
-use crate::end::pidfd::{Exit, Signal, Usage, kill, kill_group, reap_with_usage};
+use crate::end::families::families;
+use crate::end::pidfd::{Exit, Signal, Usage, await_exit, kill, kill_group, reap_with_usage};
 use crate::end::session::Survivors;
 use crate::start::outcome::End;
 use crate::start::program::Started;
 use crate::wire::leftover_processes::{end_left_processes, may_have_left_processes};
 use crate::wire::traced::Traced;
-use crate::wire::waiting::await_exit;
 
 /// A script process with what it has outside of its own memory. It must be reaped before it is dropped.
 #[derive(Debug)]
 pub(crate) struct Belongings {
     /// The number of the process, and that of its session and group.
     pub(crate) pid: i32,
-    /// The number of its user.
     pub(crate) uid: u32,
     pub(crate) pidfd: Arc<OwnedFd>,
     /// Has all its descendants that have not left it, if there are cgroups.
@@ -37,7 +33,7 @@ impl Belongings {
     /// `RemoteStarted`.
     pub(crate) fn of(started: Started, uid: u32, mark: &str, began: Instant) -> (Belongings, Vec<OwnedFd>) {
         let mark = Arc::from(mark);
-        families::begin(started.pid, &mark, began);
+        families().begin(started.pid, &mark, began);
         let (cgiplusin, stdin) = started.read_ends;
         let mut ends = vec![started.mailbox, started.stderr, started.cgiplusin, cgiplusin];
         ends.extend(started.stdin.into_iter().chain(stdin));
@@ -79,7 +75,7 @@ impl Belongings {
     /// a disk.
     pub(crate) fn end_now(&self, until: Option<Instant>, traced: &Traced) -> Option<End> {
         self.signal(Signal::Kill);
-        if !await_exit(self.pidfd.as_fd(), until) {
+        if !await_exit(self.pidfd.as_fd(), until).unwrap_or(false) {
             return None;
         }
         let left = match self.end_group() {
@@ -92,7 +88,7 @@ impl Belongings {
     /// Reaps the process, which has exited. `left` is what remains of what it has started. If another process traces it (ptrace(2)), and has not waited for it,
     /// it goes to `traced`; its end is then reported as one that is not known.
     pub(crate) fn reap(&self, left: Result<(), Survivors>, traced: &Traced) -> End {
-        families::end(self.pid);
+        families().end(self.pid);
         let (exit, usage, unreaped) = match reap_with_usage(self.pidfd.as_fd()) {
             Ok(Some((exit, usage))) => (exit, usage, None),
             Ok(None) => (Exit::Code(255), Usage::default(), traced.keep(self)),

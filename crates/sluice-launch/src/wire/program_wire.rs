@@ -1,17 +1,17 @@
 //! A program in a message to the launcher: written by the server, and checked field by field by the launcher, which trusts none.
 //!
-//! A program that is too large for a message is in a memory file that nobody can change any more. Not here: the other messages
-//! (`message`), and the user of a program (`run_as`).
+//! A program that is too large for a message is in a memory file that nobody can change any more.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use memchr::memmem;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::confine::confinement::Confinement;
@@ -25,7 +25,7 @@ use crate::wire::codec::Malformed;
 pub(crate) const PROGRAM_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes of the largest record of a mailbox, at most.
-const RECORD_BYTES_MAX: u64 = 64 << 20;
+const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of a mark: it must not be a text that other processes have in their environment by chance.
 const MARK_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
@@ -45,27 +45,18 @@ pub(crate) struct PlainProgram<'a> {
     has_memory: bool,
     is_kept: bool,
     stdin: PlainStdin,
-    mailbox: PlainMailbox,
+    mailbox: Mailbox,
     run_as: Cow<'a, RunAs>,
     mark: &'a str,
     limits: ProcessLimits,
     confinement: Option<Cow<'a, Confinement>>,
 }
 
-/// A standard input without its file.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum PlainStdin {
     Null,
     Pipe,
     File,
-}
-
-/// The kind of a mailbox.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-enum PlainMailbox {
-    Stream,
-    Pipe,
-    Record(u64),
 }
 
 fn arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [CString]>, D::Error> {
@@ -91,11 +82,7 @@ impl<'a> PlainProgram<'a> {
                 Stdin::Pipe => PlainStdin::Pipe,
                 Stdin::File(_) => PlainStdin::File,
             },
-            mailbox: match program.mailbox {
-                Mailbox::Stream => PlainMailbox::Stream,
-                Mailbox::Pipe => PlainMailbox::Pipe,
-                Mailbox::Record { record_bytes_max } => PlainMailbox::Record(record_bytes_max as u64),
-            },
+            mailbox: program.mailbox,
             run_as: Cow::Borrowed(&program.run_as),
             mark,
             limits: program.limits,
@@ -123,14 +110,9 @@ impl<'a> PlainProgram<'a> {
         if self.is_kept && !matches!(stdin, Stdin::Pipe) {
             return Err(Malformed("a kept process without a pipe as standard input"));
         }
-        let mailbox = match self.mailbox {
-            PlainMailbox::Stream => Mailbox::Stream,
-            PlainMailbox::Pipe => Mailbox::Pipe,
-            PlainMailbox::Record(bytes) if bytes <= RECORD_BYTES_MAX => Mailbox::Record {
-                record_bytes_max: usize::try_from(bytes).map_err(|_| Malformed("the mailbox"))?,
-            },
-            PlainMailbox::Record(_) => return Err(Malformed("the mailbox")),
-        };
+        if matches!(self.mailbox, Mailbox::Record { record_bytes_max } if record_bytes_max > RECORD_BYTES_MAX) {
+            return Err(Malformed("the mailbox"));
+        }
         let confinement = self.confinement.map(Cow::into_owned);
         if let Some(confinement) = &confinement {
             check_confinement(confinement)?;
@@ -146,7 +128,7 @@ impl<'a> PlainProgram<'a> {
             environment: self.environment.to_vec(),
             directory: self.directory.into_owned(),
             stdin,
-            mailbox,
+            mailbox: self.mailbox,
             memory,
             is_kept: self.is_kept,
             run_as: self.run_as.into_owned(),
@@ -195,39 +177,25 @@ fn is_mark(mark: &str, environment: &[u8]) -> bool {
 }
 
 /// The seals of a memory file that nobody can change any more.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE);
 
 /// Puts a program into a memory file.
-///
-/// # Errors
-/// `E2BIG`: it is larger than any that can be executed. Otherwise the system has no more memory or descriptors.
+/// Fails with `E2BIG` if it is larger than any that can be executed.
 pub(crate) fn store(program: &[u8]) -> io::Result<OwnedFd> {
     if program.len() as u64 > PROGRAM_BYTES_MAX {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
     }
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is NUL-terminated.
-    let fd = unsafe { libc::memfd_create(c"sluice-program".as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just created it; nothing else owns it.
-    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let memory = memfd_create("sluice-program", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = File::from(memory);
     file.write_all(program)?;
-    // SAFETY: takes numbers only.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    fcntl_add_seals(&file, SEALS)?;
     Ok(file.into())
 }
 
-/// The content of a memory file with a program.
 pub(crate) fn load(file: OwnedFd) -> Result<Vec<u8>, Malformed> {
     const REFUSED: Malformed = Malformed("the memory file");
     // It fails for every other kind of file, of which reading could block.
-    // SAFETY: takes numbers only.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    if seals < 0 || seals & SEALS != SEALS {
+    if !fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
         return Err(REFUSED);
     }
     let file = File::from(file);

@@ -2,23 +2,25 @@
 //!
 //! Starts, signals and questions are sent by the thread that has them, and never block it: without room in the socket they are queued, and the
 //! reader sends them. The launcher may die, and be replaced (`connect`): the processes that it has started have died with it, starts in
-//! progress fail, and new ones wait a while for the next launcher. Here: the messages of the server, and who waits for which answer. Not
-//! here: the messages themselves (`message`), and the launcher (`service`).
+//! progress fail, and new ones wait a while for the next launcher.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, eventfd};
+
 use crate::end::pidfd::Signal;
-use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::launch_error::Stage;
 use crate::start::outcome::{End, LAUNCHER_TIMEOUT, StartError};
 use crate::start::program::Program;
-use crate::wire::message::{self, Reply};
+use crate::wire::codec::{decode, encode};
+use crate::wire::message::{PlainRequest, Reply, pack_launch};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
 use crate::wire::probe::{Probe, ProcessAnswer, ProcessQuestion};
 use crate::wire::program_wire::descriptors_of;
@@ -57,7 +59,6 @@ pub struct RemoteStarted {
 pub struct RemoteLauncher {
     shared: Arc<Shared>,
     reader: Option<JoinHandle<()>>,
-    /// The launcher, if it is in this process.
     local: Option<JoinHandle<()>>,
 }
 
@@ -84,12 +85,10 @@ struct State {
     queue: VecDeque<Queued>,
     processes: HashMap<u64, Entry>,
     questions: HashMap<u64, SyncSender<ProcessAnswer>>,
-    /// The last number that was given.
     number: u64,
     is_closed: bool,
 }
 
-/// A process, by its number.
 enum Entry {
     Starting(Done),
     Running(Option<OnEnd>),
@@ -111,18 +110,13 @@ impl RemoteLauncher {
     /// # Errors
     /// The system has no more threads or descriptors.
     pub fn start(socket: OwnedFd) -> io::Result<RemoteLauncher> {
-        // SAFETY: takes numbers only.
-        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if wake < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 socket: Some(Arc::new(socket)),
                 ..State::default()
             }),
-            // SAFETY: the kernel has just created it; nothing else owns it.
-            wake: unsafe { OwnedFd::from_raw_fd(wake) },
+            wake,
         });
         let own = Arc::clone(&shared);
         let reader = thread::Builder::new()
@@ -170,7 +164,7 @@ impl RemoteLauncher {
     ) {
         let mut state = self.shared.lock();
         let number = state.next_number();
-        let (packed, fds) = match message::pack_launch(number, &program, mark) {
+        let (packed, fds) = match pack_launch(number, &program, mark) {
             Ok(packed) => packed,
             Err(error) => {
                 drop(state);
@@ -230,7 +224,7 @@ impl RemoteProcess {
     /// Has a signal sent to the process and its group, unless it has ended.
     pub fn signal(&self, signal: Signal) {
         if let Some(launcher) = &self.probe.launcher {
-            launcher.send(message::pack_signal(self.probe.number, signal));
+            launcher.send(encode(&PlainRequest::Signal(self.probe.number, signal)));
         }
     }
 
@@ -277,7 +271,7 @@ impl State {
     }
 
     /// Sends a message unless others wait. False if there is no room, or no launcher.
-    fn send_now(&self, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> bool {
+    fn send_now(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
         let Some(socket) = self.socket.as_ref().filter(|_| self.queue.is_empty()) else {
             return false;
         };
@@ -355,10 +349,8 @@ impl Shared {
     }
 
     fn wake(&self) {
-        let one: u64 = 1;
         // It fails only if the reader has not seen so many wake-ups.
-        // SAFETY: the kernel reads eight bytes.
-        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     /// Sends a message that needs a launcher; without one it is dropped, because its process has gone.
@@ -377,7 +369,6 @@ impl Shared {
         self.wake();
     }
 
-    /// Asks the launcher, and waits for the answer.
     pub(crate) fn ask(&self, process: u64, about: ProcessQuestion) -> Option<ProcessAnswer> {
         let (sender, answer) = sync_channel(1);
         let number = {
@@ -386,18 +377,16 @@ impl Shared {
             state.questions.insert(number, sender);
             number
         };
-        self.send(message::pack_question(process, number, about));
+        self.send(encode(&PlainRequest::Ask(process, number, about)));
         let answer = answer.recv_timeout(ANSWER_TIMEOUT).ok();
         self.lock().questions.remove(&number);
         answer
     }
 
-    /// The reader: handles what the launcher says until the end.
     fn read(self: &Arc<Shared>) {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         while let Some((socket, awaited)) = self.turn() {
-            let number = socket.as_deref().map(AsRawFd::as_raw_fd);
-            let is_readable = await_messages(number, self.wake.as_raw_fd(), awaited);
+            let is_readable = await_messages(socket.as_deref().map(AsFd::as_fd), &self.wake, awaited);
             if let Some(socket) = socket.filter(|_| is_readable)
                 && !self.receive(&socket, &mut buffer)
             {
@@ -456,17 +445,17 @@ impl Shared {
             };
             // Without the last one, the standard input, a script would take the end of the pipe for that of its request's body.
             let fds = arrived.fds.into_iter().filter(|_| !arrived.are_fds_missing).collect();
-            match Reply::read(&buffer[..arrived.bytes], fds) {
-                Ok(reply) => self.handle(reply),
+            match decode(&buffer[..arrived.bytes]) {
+                Ok(reply) => self.handle(reply, fds),
                 // It is of another version: as if it were gone.
                 Err(_) => return false,
             }
         }
     }
 
-    fn handle(self: &Arc<Shared>, reply: Reply) {
+    fn handle(self: &Arc<Shared>, reply: Reply, fds: Vec<OwnedFd>) {
         match reply {
-            Reply::Started { number, pid, fds } => self.on_started(number, pid, fds),
+            Reply::Started { number, pid } => self.on_started(number, pid, fds),
             Reply::NotStarted { number, error } => {
                 let entry = self.lock().processes.remove(&number);
                 if let Some(Entry::Starting(done)) = entry {
@@ -511,10 +500,7 @@ impl Shared {
                 requests: fds.next().zip(fds.next()),
             })),
             // There were no descriptors left in this process to receive them.
-            _ => done(Err(StartError::Failed(LaunchError {
-                stage: Stage::Channels,
-                errno: libc::EMFILE,
-            }))),
+            _ => done(Err(StartError::failed(Stage::Channels, libc::EMFILE))),
         }
     }
 

@@ -7,16 +7,20 @@
 //!      └──▶ threads for ends that take longer: descendants, temporary files
 //! ```
 //! The server is not trusted: a message that is not as it must be ends the service, and with it all script processes of that server. When
-//! the server is gone, all of them end, too. Here: one server. Not here: the messages (`message`), the starts (`launcher`), how
-//! descendants are found (`process_resources`).
+//! the server is gone, all of them end, too.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{Shutdown, shutdown};
+use thiserror::Error;
 
 use crate::end::orphans::{has_orphans, reap_orphans};
 use crate::end::pidfd::Signal;
@@ -25,21 +29,20 @@ use crate::foreign::user_threads::{Bounds, UserThreads};
 use crate::policy::code_variables::remove_code_variables;
 use crate::policy::run_as::{RunAs, UserPolicy};
 use crate::policy::share::Share;
-use crate::start::launch_error::{LaunchError, Stage};
+use crate::start::launch_error::Stage;
 use crate::start::launcher::{CHECK_INTERVAL, Launcher, LauncherHealth, LauncherSettings, LostStart, Starter};
 use crate::start::outcome::{End, LateCause, LateStart, StartError};
 use crate::start::passed_files;
 use crate::start::program::Program;
 use crate::start::start_queue::Label;
 use crate::users::own_user::own_uid;
-use crate::wire::codec::Malformed;
-use crate::wire::message::{self, Request};
+use crate::wire::codec::{Malformed, encode};
+use crate::wire::message::{Reply, Request, number_of_launch};
 use crate::wire::message_socket::{MESSAGE_BYTES_MAX, Wait, receive, send};
 use crate::wire::pending_starts::PendingStarts;
 use crate::wire::probe::ProcessAnswer;
 use crate::wire::process_resources::Belongings;
 use crate::wire::traced::Traced;
-use crate::wire::waiting::watch;
 
 /// Messages that are handled before the ends of processes are checked again.
 const MESSAGES_IN_A_TURN: usize = 64;
@@ -58,8 +61,7 @@ const ENDS: Bounds = Bounds {
 };
 
 /// How often orphans are reaped while there may be any.
-const REAP_INTERVAL: Duration = Duration::from_millis(REAP_MILLIS as u64);
-const REAP_MILLIS: u16 = 1000;
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the processes of a server that is gone may take until their end: SIGKILL takes effect at once, except for one that waits for
 /// a disk.
@@ -82,7 +84,8 @@ pub struct ServiceSettings {
 }
 
 /// Why a service has ended before its server.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{0}")]
 pub struct ServiceError(String);
 
 /// A launcher that serves one server.
@@ -98,22 +101,16 @@ struct Shared {
     server_uid: u32,
     scripts_max: usize,
     start_timeout: Duration,
-    /// The starts that wait or are in progress.
     pending: Arc<PendingStarts>,
     scripts: Mutex<HashMap<u64, Script>>,
-    /// A script process has gone.
     gone: Condvar,
-    /// The threads for ends that take longer, and for questions.
     ends: UserThreads,
-    /// Processes that have exited and cannot be reaped yet.
     traced: Traced,
-    /// Questions that are being answered.
     questions: AtomicUsize,
     /// The server is gone: nothing is started any more.
     is_closing: AtomicBool,
 }
 
-/// A script process, by its number.
 enum Script {
     Starting,
     Running(Belongings),
@@ -129,14 +126,8 @@ impl Service {
     pub fn prepare(socket: OwnedFd, settings: ServiceSettings) -> io::Result<Service> {
         let start_timeout = settings.launcher.start_timeout;
         let launcher = Launcher::start_with(settings.launcher)?;
-        // SAFETY: takes numbers only.
-        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if epoll < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just created it; nothing else owns it.
-        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        watch(epoll.as_fd(), socket.as_fd(), SOCKET, libc::EPOLLIN)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &socket, EventData::new_u64(SOCKET), EventFlags::IN)?;
         Ok(Service {
             shared: Arc::new(Shared {
                 socket,
@@ -178,29 +169,24 @@ impl Service {
     }
 
     fn serve(&self) -> Result<(), ServiceError> {
-        const EVENTS: u8 = 64;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS as usize];
+        const EVENTS: usize = 64;
+        let mut events = Vec::with_capacity(EVENTS);
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let (mut reaped, mut checked) = (Instant::now(), Instant::now());
         loop {
             let timeout = if self.shared.pending.has_any() {
-                libc::c_int::try_from(CHECK_INTERVAL.as_millis()).unwrap_or(libc::c_int::MAX)
+                Some(CHECK_INTERVAL)
             } else if self.shared.lock().is_empty() && !self.shared.traced.has_any() && !has_orphans() {
-                -1
+                None
             } else {
-                libc::c_int::from(REAP_MILLIS)
+                Some(REAP_INTERVAL)
             };
-            // SAFETY: the array has room for so many events.
-            let count = unsafe {
-                libc::epoll_wait(
-                    self.shared.epoll.as_raw_fd(),
-                    events.as_mut_ptr(),
-                    EVENTS.into(),
-                    timeout,
-                )
-            };
-            for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
-                match event.u64 {
+            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+            events.clear();
+            // A signal interrupts it at most.
+            let _ = epoll::wait(&self.shared.epoll, spare_capacity(&mut events), timeout.as_ref());
+            for event in &events {
+                match event.data.u64() {
                     SOCKET => {
                         if !self.receive(&mut buffer)? {
                             return Ok(());
@@ -248,13 +234,9 @@ impl Service {
 
     /// Refuses a start whose descriptors found no room in this process.
     fn refuse_without_fds(&self, message: &[u8]) -> Result<(), ServiceError> {
-        let number = message::number_of_launch(message)?;
-        let error = LaunchError {
-            stage: Stage::Channels,
-            errno: libc::EMFILE,
-        };
+        let number = number_of_launch(message)?;
         self.shared
-            .send(&message::pack_not_started(number, &StartError::Failed(error)), &[]);
+            .refuse(number, StartError::failed(Stage::Channels, libc::EMFILE));
         Ok(())
     }
 
@@ -267,8 +249,9 @@ impl Service {
                 number,
                 question,
                 about,
-            } => self.shared.answer(number, move |pid| {
-                message::pack_answer(question, &ProcessAnswer::of(pid, about))
+            } => self.shared.answer(number, move |pid| Reply::Answered {
+                question,
+                answer: ProcessAnswer::of(pid, about),
             }),
         }
         Ok(())
@@ -282,12 +265,8 @@ impl Service {
         let pending = self.shared.pending.add(&program);
         if scripts.len() >= self.shared.scripts_max || pending.is_too_much() {
             drop(scripts);
-            let error = LaunchError {
-                stage: Stage::Clone,
-                errno: libc::EAGAIN,
-            };
             self.shared
-                .send(&message::pack_not_started(number, &StartError::Failed(error)), &[]);
+                .refuse(number, StartError::failed(Stage::Clone, libc::EAGAIN));
             return Ok(());
         }
         scripts.insert(number, Script::Starting);
@@ -314,11 +293,8 @@ struct StartJob {
 impl Drop for StartJob {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let error = LaunchError {
-                stage: Stage::Clone,
-                errno: libc::ECANCELED,
-            };
-            self.shared.report_not_started(self.number, &StartError::Failed(error));
+            let error = StartError::failed(Stage::Clone, libc::ECANCELED);
+            self.shared.report_not_started(self.number, error);
         }
     }
 }
@@ -354,13 +330,13 @@ impl Shared {
         });
         match started {
             Ok(started) => self.add(number, Belongings::of(started, uid, mark, began)),
-            Err(error) => self.report_not_started(number, &error),
+            Err(error) => self.report_not_started(number, error),
         }
     }
 
     /// A start has no place, or cannot be ended: its failure is reported by the link thread, and whatever its thread says later is ignored.
     fn lose(&self, lost: &LostStart) {
-        self.report_not_started(lost.label.number, &self.late(&lost.label.share, lost.why));
+        self.report_not_started(lost.label.number, self.late(&lost.label.share, lost.why));
     }
 
     fn late(&self, share: &Share, cause: LateCause) -> StartError {
@@ -372,17 +348,21 @@ impl Shared {
     }
 
     /// Reports a start that has failed, unless that was reported before.
-    fn report_not_started(&self, number: u64, error: &StartError) {
+    fn report_not_started(&self, number: u64, error: StartError) {
         if matches!(self.lock().get(&number), Some(Script::Starting)) {
             self.forget(number);
-            self.send(&message::pack_not_started(number, error), &[]);
+            self.refuse(number, error);
         }
+    }
+
+    fn refuse(&self, number: u64, error: StartError) {
+        self.send(&Reply::NotStarted { number, error }, &[]);
     }
 
     /// Reports a process, and watches it from then on, so that its end is reported after its start.
     fn add(self: &Arc<Shared>, number: u64, (belongings, ends): (Belongings, Vec<OwnedFd>)) {
         let pid = belongings.pid;
-        let pidfd = belongings.pidfd.as_raw_fd();
+        let pidfd = Arc::clone(&belongings.pidfd);
         {
             let mut scripts = self.lock();
             if !scripts.contains_key(&number) {
@@ -402,11 +382,9 @@ impl Shared {
             scripts.insert(number, Script::Running(belongings));
         }
         let fds: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
-        self.send(&message::pack_started(number, pid), &fds);
-        // SAFETY: the descriptor stays open in the table: a running process leaves it by `on_exit`, which needs this watch, or when no thread
-        // of the launcher is left.
-        let pidfd = unsafe { BorrowedFd::borrow_raw(pidfd) };
-        if watch(self.epoll.as_fd(), pidfd, number, libc::EPOLLIN | libc::EPOLLONESHOT).is_err() {
+        self.send(&Reply::Started { number, pid }, &fds);
+        let once = EventFlags::IN | EventFlags::ONESHOT;
+        if epoll::add(&self.epoll, pidfd, EventData::new_u64(number), once).is_err() {
             // Without memory for that a thread waits for it.
             self.end_unwatched(number);
         }
@@ -426,7 +404,7 @@ impl Shared {
             return;
         }
         let end = belongings.reap(Ok(()), &self.traced);
-        self.conclude(number, &end);
+        self.conclude(number, end);
         if belongings.is_slow_to_drop() {
             self.later(belongings.uid, move || drop(belongings));
         }
@@ -447,7 +425,7 @@ impl Shared {
             Some(end) => {
                 // Before its end is known: the next process may need the room.
                 drop(belongings);
-                self.conclude(number, &end);
+                self.conclude(number, end);
             }
             // The launcher's end is not delayed by that.
             None => self.forget(number),
@@ -458,11 +436,11 @@ impl Shared {
         let end = belongings.reap(left, &self.traced);
         // Before its end is known: the next process may need the room.
         drop(belongings);
-        self.conclude(number, &end);
+        self.conclude(number, end);
     }
 
-    fn conclude(&self, number: u64, end: &End) {
-        self.send(&message::pack_ended(number, end), &[]);
+    fn conclude(&self, number: u64, end: End) {
+        self.send(&Reply::Ended { number, end }, &[]);
         self.forget(number);
     }
 
@@ -473,7 +451,7 @@ impl Shared {
     }
 
     /// Answers a question about a process, which may take long.
-    fn answer(self: &Arc<Shared>, number: u64, answer: impl FnOnce(Option<i32>) -> Vec<u8> + Send + 'static) {
+    fn answer(self: &Arc<Shared>, number: u64, answer: impl FnOnce(Option<i32>) -> Reply + Send + 'static) {
         let (pid, uid) = match self.lock().get(&number) {
             Some(Script::Running(belongings)) => (Some(belongings.pid), belongings.uid),
             _ => return self.send(&answer(None), &[]),
@@ -497,9 +475,9 @@ impl Shared {
     }
 
     /// Sends a message. Waits while the server does not read.
-    fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) {
+    fn send(&self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
         // Fails if the server is gone, which the link thread notices.
-        let _ = send(self.socket.as_fd(), message, fds, Wait::Yes);
+        let _ = send(self.socket.as_fd(), &encode(reply), fds, Wait::Yes);
     }
 
     /// Takes a running process out of the table. Only its number stays there.
@@ -526,8 +504,7 @@ impl Shared {
     /// Starts nothing any more, and kills what runs.
     fn close(&self) {
         // Wakes those who wait for the server to read.
-        // SAFETY: takes numbers only.
-        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        let _ = shutdown(&self.socket, Shutdown::Both);
         let scripts = self.lock();
         self.is_closing.store(true, Ordering::Relaxed);
         for script in scripts.values() {
@@ -571,14 +548,6 @@ impl From<Malformed> for ServiceError {
         ServiceError(format!("a message of the server is malformed: {part}"))
     }
 }
-
-impl fmt::Display for ServiceError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ServiceError {}
 
 #[cfg(test)]
 #[path = "service_tests.rs"]

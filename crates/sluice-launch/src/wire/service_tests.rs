@@ -17,7 +17,7 @@ use crate::start::outcome::StartError;
 use crate::users::own_user::own_uid;
 use crate::wire::codec;
 use crate::wire::codec::Malformed;
-use crate::wire::message::{self, Reply, Request};
+use crate::wire::message::{self, PlainRequest, Reply, Request};
 use crate::wire::message_socket::{FDS_MAX, MESSAGE_BYTES_MAX, Wait, launcher_sockets, receive, send};
 use crate::wire::probe::{ProcessAnswer, ProcessQuestion};
 use crate::wire::program_wire::PlainProgram;
@@ -94,17 +94,21 @@ impl Scene {
     }
 
     pub(super) fn observe(&self, number: u64, question: u64) {
-        self.send(&message::pack_question(number, question, ProcessQuestion::State), &[]);
+        self.send(&codec::encode(&PlainRequest::Ask(number, question, ProcessQuestion::State)), &[]);
     }
 
     pub(super) fn reply(&self) -> Reply {
+        self.reply_with_fds().0
+    }
+
+    fn reply_with_fds(&self) -> (Reply, Vec<OwnedFd>) {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let began = Instant::now();
         loop {
             match receive(self.socket.as_fd(), &mut buffer) {
                 Ok(arrived) => {
                     let arrived = arrived.expect("the launcher has ended");
-                    return Reply::read(&buffer[..arrived.bytes], arrived.fds).unwrap();
+                    return (codec::decode(&buffer[..arrived.bytes]).unwrap(), arrived.fds);
                 }
                 Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
             }
@@ -115,8 +119,8 @@ impl Scene {
 
     /// The pid of a process that was started, and what else must stay open.
     pub(super) fn started(&self, expected: u64) -> (i32, Vec<OwnedFd>) {
-        match self.reply() {
-            Reply::Started { number, pid, fds } if number == expected => (pid, fds),
+        match self.reply_with_fds() {
+            (Reply::Started { number, pid }, fds) if number == expected => (pid, fds),
             other => panic!("{other:?}"),
         }
     }
@@ -180,7 +184,7 @@ fn wrong_numbers_of_descriptors_are_refused() {
         Request::read(&message, files(2)).unwrap_err(),
         Malformed("too many descriptors")
     );
-    let signal = message::pack_signal(1, Signal::Kill);
+    let signal = codec::encode(&PlainRequest::Signal(1, Signal::Kill));
     assert!(Request::read(&signal, files(0)).is_ok());
     assert!(Request::read(&signal, files(1)).is_err());
     // The memory buffer, a file as standard input, a large program.
@@ -275,8 +279,8 @@ fn unknown_numbers_reach_no_process() {
     let scene = Scene::start(10);
     let own = std::process::id();
     for number in [0, 1, 5, u64::from(own), u64::MAX] {
-        scene.send(&message::pack_signal(number, Signal::Kill), &[]);
-        scene.send(&message::pack_question(number, 3, ProcessQuestion::State), &[]);
+        scene.send(&codec::encode(&PlainRequest::Signal(number, Signal::Kill)), &[]);
+        scene.send(&codec::encode(&PlainRequest::Ask(number, 3, ProcessQuestion::State)), &[]);
         match scene.reply() {
             Reply::Answered {
                 question: 3,

@@ -1,8 +1,7 @@
 //! Script processes that have exited and cannot be reaped yet, because another process traces them.
 //!
-//! Whoever has the user of a process may trace it (ptrace(2)). The exit of a traced process is reported to its tracer first, and its parent can reap it only when the
-//! tracer has waited for it or has ended. Until then it is a zombie, which counts for `pids.max` and RLIMIT_NPROC. Here: trying again, and how many of them a user has.
-//! Not here: what is refused then (`service`).
+//! Whoever has the user of a process may trace it (ptrace(2)). The exit of a traced process is reported to its tracer first, and its parent can reap it
+//! only when the tracer has waited for it or has ended. Until then it is a zombie, which counts for `pids.max` and RLIMIT_NPROC.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +12,6 @@ use crate::wire::process_resources::Belongings;
 /// The processes of one user; with so many, no other one is started.
 const OF_USER_MAX: usize = 8;
 
-/// The processes of one launcher.
 #[derive(Debug, Default)]
 pub(crate) struct Traced(Mutex<Vec<Zombie>>);
 

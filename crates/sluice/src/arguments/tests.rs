@@ -187,11 +187,11 @@ fn demo_listens_on_this_machine_only() {
     let Command::Demo(demo) = Arguments::parse_from(["sluice", "demo"]).command else {
         panic!("not demo")
     };
-    assert_eq!(demo.listen, [sluice_config::DEFAULT_ADDRESS]);
+    assert_eq!(demo.addresses.listen, [sluice_config::DEFAULT_ADDRESS]);
     for (address, is_local) in [("[::1]:0", true), (":0", false), ("unix:demo.sock", false)] {
         let Command::Demo(demo) = Arguments::parse_from(["sluice", "demo", "--listen", address]).command else {
             panic!("not demo")
         };
-        assert_eq!(demo.is_local(), is_local, "{address}");
+        assert_eq!(demo.addresses.are_local(), is_local, "{address}");
     }
 }

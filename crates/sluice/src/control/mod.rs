@@ -1,8 +1,7 @@
 //! The server's side of the control socket: commands of the administrator to a running server.
 //!
-//! What is said is in `sluice_report::command`. Here: `socket` takes the commands, which `peer` reads. A connection is for one command. Signals can do the same, except for asking
-//! (`supervisor`). `sluice watch` is a command that leaves its connection open for the events (`watch_stream`). Not here: the client's side, and where
-//! the sockets are (`sluice_tools::control`).
+//! What is said is in `sluice_report::command`. A connection is for one command. Signals can do the same, except for asking (`supervisor`). `sluice
+//! watch` is a command that leaves its connection open for the events (`watch_stream`).
 
 mod peer;
 pub(crate) mod socket;

@@ -1,6 +1,6 @@
 //! The reading end of a connection to the control socket: descriptors that the peer sends along are closed on another thread.
 //!
-//! From Linux 6.16 on the socket takes none, because its listener refuses them (`sluice_net::unix`). Not here: what is read (`socket`).
+//! From Linux 6.16 on the socket takes none, because its listener refuses them (`sluice_net::unix`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,7 +11,6 @@ use sluice_launch::{Passing, close_socket_elsewhere, passing, receive};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::unix::OwnedReadHalf;
 
-/// The reading end of a connection.
 pub(super) struct PeerReader {
     half: OwnedReadHalf,
     /// The user of the peer, if descriptors can arrive.
@@ -19,7 +18,6 @@ pub(super) struct PeerReader {
 }
 
 impl PeerReader {
-    /// The reading end of a connection with a process of this user.
     pub(super) fn new(half: OwnedReadHalf, user: u32) -> PeerReader {
         let passing = passing(half.as_ref());
         PeerReader {

@@ -32,7 +32,6 @@ use tokio::time::timeout;
 use super::peer::PeerReader;
 use super::watch_stream::{STALL, Stream};
 
-/// Commands at once; others wait.
 const COMMANDS_MAX: usize = 16;
 
 /// Connections at once that have sent no command yet, or whose command waits; then the oldest of them is closed.
@@ -51,9 +50,6 @@ pub(crate) struct Control {
 
 impl Control {
     /// Listens on the socket of the settings, as of `BoundControl::bind`; `sluice watch` watches `hub`.
-    ///
-    /// # Errors
-    /// One line: the configured socket cannot be made.
     pub(crate) fn listen(settings: &ControlSocket, hub: &Arc<Hub>) -> Result<Option<Control>, String> {
         let Some(BoundControl { socket, file, .. }) = BoundControl::bind(settings)? else {
             return Ok(None);
@@ -64,9 +60,7 @@ impl Control {
     }
 
     /// Listens on a socket that the supervisor has bound.
-    ///
-    /// # Errors
-    /// One line: it is not a unix socket.
+    /// Fails if it is not a unix socket.
     pub(crate) fn on(socket: OwnedFd, hub: &Arc<Hub>) -> Result<Control, String> {
         let listener = UnixListener::from_std(socket.into()).map_err(|error| format!("control: {error}"))?;
         let (sender, requests) = mpsc::channel(COMMANDS_MAX);
@@ -83,7 +77,6 @@ impl Control {
         })
     }
 
-    /// The next command.
     pub(crate) async fn next(control: Option<&mut Control>) -> CommandRequest {
         if let Some(control) = control
             && let Some(request) = control.requests.recv().await
@@ -118,9 +111,6 @@ pub(crate) struct BoundControl {
 
 impl BoundControl {
     /// Binds the socket of the settings. Without the usual one the server starts, too, and logs why.
-    ///
-    /// # Errors
-    /// One line: the configured socket cannot be made.
     pub(crate) fn bind(settings: &ControlSocket) -> Result<Option<BoundControl>, String> {
         match settings {
             ControlSocket::Off => Ok(None),
@@ -134,10 +124,6 @@ impl BoundControl {
         }
     }
 
-    /// The socket of an earlier supervisor.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
     pub(crate) fn of(path: PathBuf, socket: OwnedFd) -> io::Result<BoundControl> {
         let file = SocketFile::of(&path, socket.try_clone()?).ok();
         Ok(BoundControl { path, socket, file })
@@ -155,14 +141,12 @@ fn bind(path: &Path) -> Result<BoundControl, String> {
     })
 }
 
-/// The parts of the server that a connection uses.
 #[derive(Clone)]
 struct Server {
     requests: mpsc::Sender<CommandRequest>,
     hub: Arc<Hub>,
 }
 
-/// The server's end of a connection.
 struct Connection {
     reader: BufReader<tokio::io::Take<PeerReader>>,
     writer: OwnedWriteHalf,
@@ -210,7 +194,6 @@ async fn accept(listener: UnixListener, server: Server) {
     }
 }
 
-/// Reads one command, and writes its answer.
 async fn answer_peer(
     stream: UnixStream,
     mut room: oneshot::Receiver<Infallible>,
@@ -282,7 +265,6 @@ fn is_watch(line: &str) -> bool {
     serde_json::from_str::<Named>(line).is_ok_and(|named| named.command == "watch")
 }
 
-/// Begins a watch, and writes its events until it ends.
 async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -> io::Result<()> {
     let Watching::Watch { format, spec } = watching;
     let watcher = match connection.peer.pid() {

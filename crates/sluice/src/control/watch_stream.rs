@@ -17,14 +17,11 @@ use tokio::time::timeout;
 /// How long a watcher may take nothing.
 pub(super) const STALL: Duration = Duration::from_secs(60);
 
-/// Text that is written at once, about.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A watch and how its events are written.
 pub(super) struct Stream {
     pub(super) watch: Watch,
     pub(super) format: WatchFormat,
-    /// How long the watcher may take nothing.
     pub(super) stall: Duration,
     pub(super) log: WatchLog,
 }

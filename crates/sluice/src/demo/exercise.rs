@@ -24,7 +24,6 @@ macro_rules! embed {
     };
 }
 
-/// The page and the scripts.
 const TEXTS: [(&str, &str); 10] = embed!(
     "index.html",
     "functions.sh",
@@ -38,25 +37,18 @@ const TEXTS: [(&str, &str); 10] = embed!(
     "xfer_v4.sh"
 );
 
-/// A line of the files.
 const LINE: &[u8; 80] = b"The quick brown fox jumps over the lazy dog. 0123456789 ABCDEFGHIJKLMNOPQRSTUVW\n";
 
-/// Makes the directory of the exercise.
 pub(crate) fn write(directory: &Path) -> io::Result<()> {
     fs::create_dir(directory)?;
-    let content: Vec<u8> = LINE.iter().copied().cycle().take(largest()).collect();
     for (name, bytes) in FILES {
-        fs::write(directory.join(name), &content[..bytes])?;
+        let content: Vec<u8> = LINE.iter().copied().cycle().take(bytes).collect();
+        fs::write(directory.join(name), content)?;
     }
     for (name, text) in TEXTS {
         fs::write(directory.join(name), text)?;
     }
     Ok(())
-}
-
-/// The length of the largest file.
-fn largest() -> usize {
-    FILES.iter().map(|(_, bytes)| *bytes).max().unwrap_or_default()
 }
 
 /// The route by which the files are served without the file cache.

@@ -1,58 +1,48 @@
 //! The files of the demo, embedded from `examples/` and `sdk/c/programs`, so that there is one copy.
 //!
-//! Here: the list of files, and what each script needs. A test compares the list with the directories.
+//! A test compares the list with the directories.
 
-/// A script.
 pub(crate) struct Script {
+    /// The name on the demo's pages. No other one has it.
     pub name: &'static str,
+    /// The name of its source.
+    pub source: &'static str,
     pub text: &'static str,
-    /// The interpreter that the first line names (a path, or a name that is looked up in PATH), or an engine.
-    pub interpreter: &'static str,
+    pub needs: Needs,
 }
 
-/// A program in C.
-pub(crate) struct Program {
-    /// The name on the demo's pages.
-    pub name: &'static str,
-    /// The name in the build directory.
-    pub built: &'static str,
-    pub text: &'static str,
-}
-
-macro_rules! engine_script {
-    ($engine:literal, $name:literal) => {
-        Script {
-            name: $name,
-            text: include_str!(concat!("../../../../examples/rte/", $name)),
-            interpreter: $engine,
-        }
-    };
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// The interpreter that the first line names (a path, or a name that is looked up in PATH).
+    Interpreter(&'static str),
+    /// An engine, with the interpreter that it needs in turn.
+    Engine(&'static str),
+    /// The C program that is built of it: in the build directory it has the name of the source without its suffix.
+    Build,
 }
 
 macro_rules! script {
-    ($interpreter:literal, $name:literal) => {
+    ($needs:expr, $name:literal, $directory:literal, $source:literal) => {
         Script {
             name: $name,
-            text: include_str!(concat!("../../../../examples/cgi-bin/", $name)),
-            interpreter: $interpreter,
+            source: $source,
+            text: include_str!(concat!("../../../../", $directory, "/", $source)),
+            needs: $needs,
         }
+    };
+    ($interpreter:literal, $name:literal) => {
+        script!(Needs::Interpreter($interpreter), $name, "examples/cgi-bin", $name)
+    };
+    (engine $engine:literal, $name:literal) => {
+        script!(Needs::Engine($engine), $name, "examples/rte", $name)
+    };
+    (build $source:literal, $name:literal) => {
+        script!(Needs::Build, $name, "sdk/c/programs", $source)
     };
 }
 
-macro_rules! program {
-    ($built:literal, $name:literal) => {
-        Program {
-            name: $name,
-            built: $built,
-            text: include_str!(concat!("../../../../sdk/c/programs/", $built, ".c")),
-        }
-    };
-}
-
-/// The index page, before it is completed.
 pub(crate) const INDEX: &str = include_str!("../../../../examples/htdocs/index.html");
 
-/// The other files of the site.
 pub(crate) const PAGES: [(&str, &str); 2] = [
     ("icon.svg", include_str!("../../../../examples/htdocs/icon.svg")),
     ("style.css", include_str!("../../../../examples/htdocs/style.css")),
@@ -64,8 +54,7 @@ pub(crate) const MIXED: [(&str, &str); 2] = [
     ("welcome.html", include_str!("../../../../examples/pages/welcome.html")),
 ];
 
-/// The scripts of the site, by interpreter.
-pub(crate) const SCRIPTS: [Script; 10] = [
+pub(crate) const SCRIPTS: [Script; 21] = [
     script!("/bin/sh", "clock.sh"),
     script!("/bin/sh", "counter.sh"),
     script!("/bin/sh", "fail.sh"),
@@ -76,25 +65,17 @@ pub(crate) const SCRIPTS: [Script; 10] = [
     script!("python3", "printenv.py"),
     script!("perl", "counter.pl"),
     script!("perl", "printenv.pl"),
-];
-
-/// The scripts of the site that engines run. No script has the name of another one.
-pub(crate) const ENGINE_SCRIPTS: [Script; 7] = [
-    engine_script!("python", "environment.py"),
-    engine_script!("python", "hello.py"),
-    engine_script!("python", "hello_uses.py"),
-    engine_script!("perl", "environment.pl"),
-    engine_script!("perl", "hello.pl"),
-    engine_script!("php", "environment.php"),
-    engine_script!("php", "hello.php"),
-];
-
-/// The programs of the site.
-pub(crate) const PROGRAMS: [Program; 4] = [
-    program!("cgipluscallout", "cgipluscallout"),
-    program!("cgiplustest", "cgiplustest"),
-    program!("membufdemo", "membufdemo"),
-    program!("printenv", "printenv-c"),
+    script!(engine "python", "environment.py"),
+    script!(engine "python", "hello.py"),
+    script!(engine "python", "hello_uses.py"),
+    script!(engine "perl", "environment.pl"),
+    script!(engine "perl", "hello.pl"),
+    script!(engine "php", "environment.php"),
+    script!(engine "php", "hello.php"),
+    script!(build "cgipluscallout.c", "cgipluscallout"),
+    script!(build "cgiplustest.c", "cgiplustest"),
+    script!(build "membufdemo.c", "membufdemo"),
+    script!(build "printenv.c", "printenv-c"),
 ];
 
 #[cfg(test)]
@@ -121,14 +102,15 @@ mod tests {
 
     #[test]
     fn every_file_of_the_examples_is_embedded() {
+        let with = |is_with: fn(Needs) -> bool| {
+            let scripts = SCRIPTS.iter().filter(move |script| is_with(script.needs));
+            sorted(scripts.map(|script| script.name))
+        };
         assert_eq!(
             names("examples/cgi-bin"),
-            sorted(SCRIPTS.iter().map(|script| script.name))
+            with(|needs| matches!(needs, Needs::Interpreter(_)))
         );
-        assert_eq!(
-            names("examples/rte"),
-            sorted(ENGINE_SCRIPTS.iter().map(|script| script.name))
-        );
+        assert_eq!(names("examples/rte"), with(|needs| matches!(needs, Needs::Engine(_))));
         let pages = PAGES.iter().map(|(name, _)| *name);
         assert_eq!(names("examples/htdocs"), sorted(pages.chain(["index.html"])));
         assert_eq!(names("examples/pages"), sorted(MIXED.iter().map(|(name, _)| *name)));
@@ -137,8 +119,11 @@ mod tests {
     #[test]
     fn scripts_name_their_interpreter_and_are_executable() {
         for script in &SCRIPTS {
+            let Needs::Interpreter(interpreter) = script.needs else {
+                continue;
+            };
             let first = script.text.lines().next().unwrap_or_default();
-            let named = ["#!", "#!/usr/bin/env "].map(|way| format!("{way}{}", script.interpreter));
+            let named = ["#!", "#!/usr/bin/env "].map(|way| format!("{way}{interpreter}"));
             assert!(named.contains(&first.to_owned()), "{}: {first}", script.name);
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cgi-bin");
             let about = std::fs::metadata(file.join(script.name)).expect("a file of this tree");

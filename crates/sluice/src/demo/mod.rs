@@ -6,7 +6,6 @@
 //! files and scripts to measure (`exercise`) ┼──▶ a private temporary directory ──▶ settings
 //! index.html, completed (`page`) ───────────┘        removed when Site is dropped
 //! ```
-//! Not here: serving it (`server_role`).
 
 mod exercise;
 mod files;
@@ -20,36 +19,29 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sluice_settings::notation;
-use sluice_settings::rule::{CertificateUse, Replacement};
+use sluice_settings::rule::Replacement;
 use sluice_settings::{
-    AccessLog, Action, CacheSettings, CompressionSettings, ErrorSettings, FileSettings, FollowLinks, ListenSettings,
-    LogTarget, Mailbox, RouteSettings, ScriptSettings, ScriptSource, Settings, SiteSettings, UnknownHosts,
+    Action, ErrorDetail, FollowLinks, Mailbox, RouteSettings, ScriptSettings, ScriptSource, SiteSettings,
 };
 use tempfile::TempDir;
 
-use crate::rte_directory;
-use files::{ENGINE_SCRIPTS, PAGES, PROGRAMS, SCRIPTS};
-use page::Missing;
+use crate::{arguments, rte_directory};
+use files::{Needs, PAGES, SCRIPTS};
 
-/// The origin of the site, for messages.
 const ORIGIN: &str = "the demo";
 
 /// The unpacked site; its directory is removed when this is dropped.
 pub(crate) struct Site {
-    /// Held to be dropped.
     _directory: TempDir,
     /// The same directory without links in its path, so that the server's path names are the real ones.
     path: PathBuf,
-    /// The directory of the engines, if it is named.
     sdk: Option<PathBuf>,
 }
 
 impl Site {
     /// Writes the site to a new directory that only this user can enter, and logs what is missing. `sdk` is the directory of the engines, if it
     /// is named.
-    ///
-    /// # Errors
-    /// One line about a temporary directory that cannot be written to; the user's to fix.
+    /// A temporary directory that cannot be written to is the user's to fix.
     pub(crate) fn unpack(sdk: Option<PathBuf>) -> Result<Site, String> {
         let refuse = |error: io::Error| {
             format!(
@@ -64,11 +56,8 @@ impl Site {
             .tempdir()
             .map_err(refuse)?;
         let path = directory.path().canonicalize().map_err(refuse)?;
-        let found = Found {
-            is_interpreter: &programs::is_interpreter,
-            is_engine: &|name| programs::is_engine(name, sdk.as_deref()),
-        };
-        let missing = write(&path, programs::built().as_deref(), &found).map_err(refuse)?;
+        let is_there = |needs: Needs| programs::is_there(needs, sdk.as_deref());
+        let missing = write(&path, programs::built().as_deref(), is_there).map_err(refuse)?;
         log_result(&missing, &path);
         Ok(Site {
             _directory: directory,
@@ -77,8 +66,8 @@ impl Site {
         })
     }
 
-    /// The settings that serve it; on loopback addresses for names of this machine and these hosts.
-    pub(crate) fn settings(&self, listen: Vec<ListenSettings>, errors: ErrorSettings, hosts: Vec<String>) -> Settings {
+    /// The site, with error pages that show so much.
+    pub(crate) fn site(&self, detail: ErrorDetail) -> SiteSettings {
         let programs = self.path.join("cgi-bin");
         let route = |path: &str, settings: fn(ScriptSource) -> ScriptSettings, mailbox: Mailbox| {
             let mut script = settings(ScriptSource::Directory(programs.clone()));
@@ -90,49 +79,18 @@ impl Site {
                 ..RouteSettings::new(path, Action::Script(Box::new(script)))
             }
         };
-        let is_local = listen
-            .iter()
-            .all(|listen| listen.address.ip().is_some_and(|ip| ip.is_loopback()));
-        let reports = is_local.then(|| RouteSettings::reports_for_this_machine(ORIGIN));
-        let mut settings = Settings {
-            listen,
-            workers: sluice_config::default_workers(),
-            unknown_hosts: UnknownHosts::RefuseOnLoopback(hosts),
-            cache: Some(CacheSettings::default()),
-            access_log: AccessLog::new(LogTarget::Stdout),
-            control: sluice_settings::ControlSocket::Usual,
-            ..Settings::new(vec![SiteSettings {
-                origin: ORIGIN.into(),
-                hosts: Vec::new(),
-                root: Some(self.path.join("htdocs")),
-                listen: Vec::new(),
-                identity: None,
-                client_certificates: CertificateUse::Optional,
-                client_authorities: None,
-                hsts: None,
-                index: vec![sluice_config::INDEX.to_owned()],
-                routes: vec![
-                    route("/cgi-bin/*", ScriptSettings::cgi, Mailbox::Stream),
-                    route("/cgiplus-bin/*", ScriptSettings::cgiplus, Mailbox::Stream),
-                    route("/record-bin/*", ScriptSettings::cgi, Mailbox::Record),
-                    self.engines(),
-                    exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
-                    pages::route(&self.path.join("pages"), ORIGIN),
-                    icon(),
-                ],
-                files: FileSettings::default(),
-                compression: CompressionSettings::default(),
-                errors,
-                log: None,
-                blocks: Vec::new(),
-            }])
-        };
-        settings.sites[0].routes.extend(reports);
-        settings
+        let routes = vec![
+            route("/cgi-bin/*", ScriptSettings::cgi, Mailbox::Stream),
+            route("/cgiplus-bin/*", ScriptSettings::cgiplus, Mailbox::Stream),
+            route("/record-bin/*", ScriptSettings::cgi, Mailbox::Record),
+            self.engines(),
+            exercise::uncached(&self.path.join("htdocs/exercise"), ORIGIN),
+            pages::route(&self.path.join("pages"), ORIGIN),
+            icon(),
+        ];
+        arguments::site(ORIGIN, self.path.join("htdocs"), routes, detail)
     }
-}
 
-impl Site {
     fn engines(&self) -> RouteSettings {
         let mut script = rte_directory::script(&self.path.join("rte"));
         script.engines.sdk.clone_from(&self.sdk);
@@ -153,45 +111,35 @@ fn icon() -> RouteSettings {
     }
 }
 
-/// The interpreters and engines of this machine; tests substitute a machine of their own.
-struct Found<'a> {
-    is_interpreter: &'a dyn Fn(&str) -> bool,
-    is_engine: &'a dyn Fn(&str) -> bool,
-}
-
-/// Writes pages, scripts and sources below `directory`, and links the C programs from `built`. Returns those that cannot run.
-fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Result<Vec<(&'static str, Missing)>> {
+/// Writes pages, scripts and sources below `directory`, and links the C programs from `built`. Returns those that cannot run. `is_there` says whether
+/// there is an interpreter or engine; tests have a machine of their own.
+fn write(
+    directory: &Path,
+    built: Option<&Path>,
+    is_there: impl Fn(Needs) -> bool,
+) -> io::Result<Vec<(&'static str, Needs)>> {
     let (htdocs, cgi_bin) = (directory.join("htdocs"), directory.join("cgi-bin"));
     let sources = htdocs.join("source");
     fs::create_dir(&htdocs)?;
     fs::create_dir(&sources)?;
     fs::create_dir(&cgi_bin)?;
-    let mut missing = Vec::new();
-    for script in &SCRIPTS {
-        fs::write(sources.join(format!("{}.txt", script.name)), script.text)?;
-        if (found.is_interpreter)(script.interpreter) {
-            let file = cgi_bin.join(script.name);
-            fs::write(&file, script.text)?;
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
-        } else {
-            missing.push((script.name, Missing::Interpreter(script.interpreter)));
-        }
-    }
     let engine_scripts = directory.join("rte");
     fs::create_dir(&engine_scripts)?;
-    for script in &ENGINE_SCRIPTS {
-        fs::write(sources.join(format!("{}.txt", script.name)), script.text)?;
-        if (found.is_engine)(script.interpreter) {
-            fs::write(engine_scripts.join(script.name), script.text)?;
-        } else {
-            missing.push((script.name, Missing::Engine(script.interpreter)));
-        }
-    }
-    for program in &PROGRAMS {
-        fs::write(sources.join(format!("{}.c.txt", program.built)), program.text)?;
-        match built.map(|built| built.join(program.built)) {
-            Some(file) if programs::is_program(&file) => symlink(file, cgi_bin.join(program.name))?,
-            _ => missing.push((program.name, Missing::Build)),
+    let mut missing = Vec::new();
+    for script in &SCRIPTS {
+        fs::write(sources.join(format!("{}.txt", script.source)), script.text)?;
+        let file = cgi_bin.join(script.name);
+        let program = built.map(|built| built.join(script.source.trim_end_matches(".c")));
+        match (script.needs, program.filter(|program| programs::is_program(program))) {
+            (Needs::Interpreter(_), _) if is_there(script.needs) => {
+                fs::write(&file, script.text)?;
+                fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+            }
+            (Needs::Engine(_), _) if is_there(script.needs) => {
+                fs::write(engine_scripts.join(script.name), script.text)?;
+            }
+            (Needs::Build, Some(program)) => symlink(program, file)?,
+            (needs, _) => missing.push((script.name, needs)),
         }
     }
     for (name, text) in PAGES {
@@ -206,9 +154,8 @@ fn write(directory: &Path, built: Option<&Path>, found: &Found<'_>) -> io::Resul
     Ok(missing)
 }
 
-/// Logs what to do next, and which programs are missing from the page.
-fn log_result(missing: &[(&str, Missing)], directory: &Path) {
-    let mut reasons: Vec<Missing> = missing.iter().map(|(_, reason)| *reason).collect();
+fn log_result(missing: &[(&str, Needs)], directory: &Path) {
+    let mut reasons: Vec<Needs> = missing.iter().map(|(_, reason)| *reason).collect();
     reasons.dedup();
     for reason in reasons {
         let of_reason = missing.iter().filter(|(_, other)| *other == reason);
@@ -223,27 +170,27 @@ fn log_result(missing: &[(&str, Missing)], directory: &Path) {
 mod tests {
     use super::*;
 
-    fn unpack(built: Option<&Path>, interpreters: &[&str]) -> (TempDir, Vec<(&'static str, Missing)>) {
+    fn unpack(built: Option<&Path>, interpreters: &[&str]) -> (TempDir, Vec<(&'static str, Needs)>) {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let found = Found {
-            is_interpreter: &|name| interpreters.contains(&name),
-            is_engine: &|_| true,
-        };
-        let missing = write(directory.path(), built, &found).expect("room for the site");
+        let is_there = |needs| !matches!(needs, Needs::Interpreter(name) if !interpreters.contains(&name));
+        let missing = write(directory.path(), built, is_there).expect("room for the site");
         (directory, missing)
     }
 
     #[test]
     fn scripts_can_be_run_and_their_sources_read() {
         let (directory, missing) = unpack(None, &["/bin/sh", "python3", "perl"]);
-        for script in &SCRIPTS {
+        for script in SCRIPTS
+            .iter()
+            .filter(|script| matches!(script.needs, Needs::Interpreter(_)))
+        {
             let file = directory.path().join("cgi-bin").join(script.name);
             assert!(programs::is_program(&file), "{}", script.name);
             let source = directory.path().join(format!("htdocs/source/{}.txt", script.name));
             assert_eq!(fs::read_to_string(source).expect("a source"), script.text);
         }
-        assert!(missing.iter().all(|(_, reason)| *reason == Missing::Build));
-        assert_eq!(missing.len(), PROGRAMS.len());
+        assert!(missing.iter().all(|(_, reason)| *reason == Needs::Build));
+        assert_eq!(missing.len(), 4);
     }
 
     #[test]
@@ -260,7 +207,7 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(missing.contains(&("counter.pl", Missing::Interpreter("perl"))));
+        assert!(missing.contains(&("counter.pl", Needs::Interpreter("perl"))));
         assert!(page.contains("href=\"/cgi-bin/printenv.sh\""));
     }
 
@@ -273,18 +220,24 @@ mod tests {
         let (directory, missing) = unpack(Some(built.path()), &[]);
         let link = fs::read_link(directory.path().join("cgi-bin/printenv-c"));
         assert_eq!(link.expect("a link"), program);
-        assert!(missing.contains(&("membufdemo", Missing::Build)));
+        assert!(missing.contains(&("membufdemo", Needs::Build)));
         assert!(!missing.iter().any(|(name, _)| *name == "printenv-c"));
     }
 
     #[test]
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack(None).expect("a temporary directory");
-        let settings = site.settings(
-            vec![ListenSettings::clear(sluice_config::DEFAULT_ADDRESS)],
-            ErrorSettings::default(),
-            Vec::new(),
-        );
+        let command = clap::Parser::parse_from(["sluice", "demo"]);
+        let arguments::Arguments {
+            command: arguments::Command::Demo(demo),
+        } = command
+        else {
+            panic!("not demo")
+        };
+        let settings = demo
+            .addresses
+            .serve(site.site(ErrorDetail::Off))
+            .expect("no certificate");
         let routes = &settings.sites[0].routes;
         let paths: Vec<String> = routes.iter().map(|route| route.path.to_string()).collect();
         assert_eq!(

@@ -5,33 +5,21 @@
 
 use std::fmt;
 
-use super::files::{ENGINE_SCRIPTS, PROGRAMS, SCRIPTS};
+use super::files::{Needs, SCRIPTS, Script};
 
-/// The reason why a script of the demo cannot run here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// The C program has not been built.
-    Build,
-    /// The interpreter is not in PATH.
-    Interpreter(&'static str),
-    /// The engine, or the interpreter that it needs, is not there.
-    Engine(&'static str),
-}
-
-impl fmt::Display for Missing {
+impl fmt::Display for Needs {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Missing::Build => out.write_str("not built (run \"make sdk\")"),
-            Missing::Engine(name) => write!(out, "the engine of {name} is not there (run \"make sdk\")"),
-            Missing::Interpreter(name) => write!(out, "{name} is not installed (or not in PATH)"),
+            Needs::Build => out.write_str("not built (run \"make sdk\")"),
+            Needs::Engine(name) => write!(out, "the engine of {name} is not there (run \"make sdk\")"),
+            Needs::Interpreter(name) => write!(out, "{name} is not installed (or not in PATH)"),
         }
     }
 }
 
-/// Replaces every mark of the page.
-pub(crate) fn complete(page: &str, missing: &[(&str, Missing)]) -> String {
+pub(crate) fn complete(page: &str, missing: &[(&str, Needs)]) -> String {
     let mut page = page.replace("<!-- sources -->\n", &list_of_sources());
-    for script in SCRIPTS.iter().chain(&ENGINE_SCRIPTS) {
+    for script in &SCRIPTS {
         let source = format!("<pre><code>{}</code></pre>", escape(script.text));
         page = page.replace(&format!("<!-- source: {} -->", script.name), &source);
     }
@@ -42,13 +30,8 @@ pub(crate) fn complete(page: &str, missing: &[(&str, Missing)]) -> String {
         );
         page = replace_block(&page, name, |_| &notice);
     }
-    let names = SCRIPTS
-        .iter()
-        .chain(&ENGINE_SCRIPTS)
-        .map(|script| script.name)
-        .chain(PROGRAMS.iter().map(|program| program.name));
-    for name in names {
-        page = replace_block(&page, name, |block| block);
+    for script in &SCRIPTS {
+        page = replace_block(&page, script.name, |block| block);
     }
     page
 }
@@ -72,13 +55,8 @@ fn replace_block<'a>(page: &'a str, name: &str, replacement: impl Fn(&'a str) ->
 
 /// A list item for each source under `/source/`.
 fn list_of_sources() -> String {
-    let scripts = SCRIPTS
-        .iter()
-        .chain(&ENGINE_SCRIPTS)
-        .map(|script| script.name.to_owned());
-    let programs = PROGRAMS.iter().map(|program| format!("{}.c", program.built));
-    let item = |name: String| format!("<li><a href=\"/source/{name}.txt\">{name}</a></li>\n");
-    scripts.chain(programs).map(item).collect()
+    let item = |script: &Script| format!("<li><a href=\"/source/{0}.txt\">{0}</a></li>\n", script.source);
+    SCRIPTS.iter().map(item).collect()
 }
 
 fn escape(text: &str) -> String {
@@ -92,16 +70,7 @@ mod tests {
 
     #[test]
     fn no_mark_is_left_whatever_is_missing() {
-        let all: Vec<(&str, Missing)> = PROGRAMS
-            .iter()
-            .map(|program| (program.name, Missing::Build))
-            .chain(SCRIPTS.iter().map(|script| (script.name, Missing::Interpreter("perl"))))
-            .chain(
-                ENGINE_SCRIPTS
-                    .iter()
-                    .map(|script| (script.name, Missing::Engine("perl"))),
-            )
-            .collect();
+        let all: Vec<(&str, Needs)> = SCRIPTS.iter().map(|script| (script.name, script.needs)).collect();
         for missing in [&all[..0], &all[..2], &all] {
             let page = complete(INDEX, missing);
             let (_, body) = page.split_once("<head>").expect("a head");
@@ -123,7 +92,7 @@ mod tests {
     #[test]
     fn only_blocks_of_missing_programs_become_notices() {
         let page = "a\n<!-- needs: counter.pl -->\nb\n<!-- end: counter.pl -->\nc\n<!-- needs: counter.py -->\nd\n<!-- end: counter.py -->\n";
-        let completed = complete(page, &[("counter.pl", Missing::Interpreter("perl"))]);
+        let completed = complete(page, &[("counter.pl", Needs::Interpreter("perl"))]);
         assert_eq!(
             completed,
             "a\n<dt class=\"missing\">counter.pl</dt>\n<dd class=\"missing\">perl is not installed (or not in PATH)</dd>\nc\nd\n"

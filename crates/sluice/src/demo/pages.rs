@@ -1,6 +1,4 @@
 //! `/pages/` of the demo: a directory with a script among its files, which answers where there is no file.
-//!
-//! Not here: the script and the page (`examples/pages`, embedded by `files`).
 
 use std::fs;
 use std::io;
@@ -13,13 +11,10 @@ use sluice_settings::{
 
 use super::files::MIXED;
 
-/// The paths of the route.
 const PATH: &str = "/pages/*";
 
-/// The paths that are tried if a file does not exist.
 const CANDIDATES: [&str; 2] = ["/pages/$1.html", "/pages/index.sh"];
 
-/// Writes the files.
 pub(super) fn write(directory: &Path) -> io::Result<()> {
     fs::create_dir(directory)?;
     for (name, text) in MIXED {
@@ -28,7 +23,6 @@ pub(super) fn write(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The route of the directory; `origin` is its place for messages.
 pub(super) fn route(directory: &Path, origin: &str) -> RouteSettings {
     let mut script = ScriptSettings::cgi(ScriptSource::Directory(directory.to_owned()));
     script.interpreters.insert(".sh".into(), "/bin/sh".into());

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::{Engine, EngineSettings};
 
+use super::files::Needs;
+
 /// Where the C programs of an installed server are, relative to the directory of the server's binary.
 const INSTALLED: &str = "../libexec/sluice/demo";
 
@@ -34,29 +36,27 @@ fn built_for(server: &Path) -> Option<PathBuf> {
         .ok()
 }
 
-/// Whether the system finds the interpreter that a script's first line names.
-pub(crate) fn is_interpreter(name: &str) -> bool {
-    if name.contains('/') {
-        return is_program(Path::new(name));
+/// Whether the interpreter that a script's first line names is there, or an engine with the interpreter that it needs. C programs are not asked for here.
+pub(crate) fn is_there(needs: Needs, sdk: Option<&Path>) -> bool {
+    match needs {
+        Needs::Interpreter(name) if name.contains('/') => is_program(Path::new(name)),
+        Needs::Interpreter(name) => std::env::var_os("PATH").is_some_and(|path| is_in(&path, name)),
+        Needs::Engine(name) => {
+            let settings = EngineSettings {
+                engine: Engine::named(name),
+                sdk: sdk.map(Path::to_owned),
+                ..EngineSettings::default()
+            };
+            settings.engine.is_some() && sluice_script::program::engine::missing_engines(&settings).is_empty()
+        }
+        Needs::Build => false,
     }
-    std::env::var_os("PATH").is_some_and(|path| is_in(&path, name))
-}
-
-/// Whether an engine and the interpreter that it needs are there.
-pub(crate) fn is_engine(name: &str, sdk: Option<&Path>) -> bool {
-    let settings = EngineSettings {
-        engine: Engine::named(name),
-        sdk: sdk.map(Path::to_owned),
-        ..EngineSettings::default()
-    };
-    settings.engine.is_some() && sluice_script::program::engine::missing_engines(&settings).is_empty()
 }
 
 fn is_in(path: &OsStr, name: &str) -> bool {
     std::env::split_paths(path).any(|directory| is_program(&directory.join(name)))
 }
 
-/// Whether this is a file with an execute bit.
 pub(crate) fn is_program(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }

@@ -2,8 +2,7 @@
 //!
 //! A message is JSON. It may need several records: each begins with `+` (more follow) or `.` (the last one). Descriptors go with the first
 //! ones (SCM_RIGHTS, unix(7)). The child gets its end as standard input, the only descriptor that a program can take over without further
-//! agreement. Only the supervisor sends any; it takes none, because their close could wait for another process. Here: sending and receiving.
-//! Not here: what is said (`message`).
+//! agreement. Only the supervisor sends any; it takes none, because their close could wait for another process.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -19,7 +18,6 @@ use sluice_launch::{ForeignDescriptors, UNKNOWN_USER, receive, refuse_descriptor
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// Bytes of a message in one record.
 const RECORD_BYTES: usize = 32 << 10;
 
 /// Descriptors with one record; the kernel allows 253.
@@ -31,10 +29,11 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a message of the supervisor at most. The plan of a launcher has each directory of scripts.
 const PLAN_BYTES_MAX: usize = 256 << 20;
 
+pub(crate) const UNSAID: &str = "the supervisor did not say how to start";
+
 const MORE: u8 = b'+';
 const LAST: u8 = b'.';
 
-/// One end of a channel.
 pub(crate) struct Channel {
     // The socket is SOCK_SEQPACKET; only readiness and its descriptor are used of this type.
     socket: UnixStream,
@@ -64,7 +63,6 @@ impl OtherSide {
     }
 }
 
-/// A message that has arrived.
 pub(crate) struct Received<T> {
     pub(crate) message: T,
     /// Empty if this process had no room for all of them.
@@ -95,6 +93,15 @@ impl Channel {
         })
     }
 
+    /// The channel of a process that the supervisor has started, and the first message, which says what to do.
+    /// Fails if nobody has said that, because the process was started by hand.
+    pub(crate) async fn begin<T: DeserializeOwned>() -> Result<(Channel, Received<T>), String> {
+        let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
+        let mut channel = Channel::of_stdin().map_err(by_hand)?;
+        let received = channel.next().await.map_err(by_hand)?;
+        Ok((channel, received.ok_or(UNSAID)?))
+    }
+
     /// The channel over standard input, which becomes /dev/null.
     pub(crate) fn of_stdin() -> io::Result<Channel> {
         let end = io::stdin().as_fd().try_clone_to_owned()?;
@@ -103,7 +110,6 @@ impl Channel {
         Channel::new(end, OtherSide::Supervisor)
     }
 
-    /// The descriptor, for another process that goes on with the channel.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -156,7 +162,6 @@ impl Channel {
     }
 }
 
-/// A part of a message that has arrived.
 struct Arrived {
     /// The kind, and the text.
     bytes: Vec<u8>,
@@ -199,9 +204,7 @@ impl Channel {
 }
 
 /// Sends a whole message at once, for a process that goes on with this socket later.
-///
-/// # Errors
-/// It does not fit the socket's buffer.
+/// Fails if it does not fit the socket's buffer.
 pub(crate) fn send_now(socket: BorrowedFd<'_>, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     records(&text, fds)
@@ -209,7 +212,6 @@ pub(crate) fn send_now(socket: BorrowedFd<'_>, message: &impl Serialize, fds: &[
         .try_for_each(|record| send_record(socket, record))
 }
 
-/// A part of a message.
 struct Record<'a> {
     kind: [u8; 1],
     text: &'a [u8],

@@ -1,6 +1,4 @@
 //! Bytes that pass to another process in a memory file (memfd_create(2)), because a message has no room for so many.
-//!
-//! Not here: what they mean (`message`, `supervisor`).
 
 use std::fs::File;
 use std::io;
@@ -10,9 +8,6 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 /// Makes a file with these bytes, which nobody can change.
-///
-/// # Errors
-/// The system has no more memory or descriptors.
 pub(crate) fn seal(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create(name, flags)?;
@@ -27,9 +22,6 @@ pub(crate) fn seal(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// The bytes of such a file.
-///
-/// # Errors
-/// It cannot be read.
 pub(crate) fn read(file: &OwnedFd) -> io::Result<Vec<u8>> {
     let file = File::from(file.try_clone()?);
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?];

@@ -24,7 +24,6 @@ use sluice_settings::ScriptUserSettings;
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
 pub(crate) const VERSION: u32 = 600 + sluice_launch::MESSAGES_VERSION;
 
-/// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
     /// Serve. With the bundle, the socket to the launcher, the control socket if there is one, and the sockets of each address.
@@ -33,7 +32,6 @@ pub(crate) enum ToServer {
     Reload(Reload),
     /// The result of a command that the supervisor has carried out or refused.
     Result {
-        /// The commands and signals that asked for it.
         causes: Vec<Cause>,
         /// The result, whose messages are for the log.
         result: Box<CommandResult>,
@@ -54,12 +52,12 @@ pub(crate) enum ToServer {
     Directories,
     /// End after the exchanges in progress. `is_replaced` if another server process goes on: then connections without a request get time to
     /// send one.
-    Drain { is_replaced: bool },
-    /// End at once.
+    Drain {
+        is_replaced: bool,
+    },
     End,
 }
 
-/// A message of the supervisor to a launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToLauncher {
     /// Start scripts for a server process. With the socket to it.
@@ -72,16 +70,13 @@ pub(crate) enum ToLauncher {
     End,
 }
 
-/// A message of a launcher to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromLauncher {
-    /// The launcher answers.
     Alive,
     /// The users and programs that the supervisor has sent are permitted now.
     UsersSet,
 }
 
-/// How a server process begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     /// The configuration file, as the administrator named it.
@@ -94,7 +89,6 @@ pub(crate) struct Start {
     /// Whether another one serves, and goes on if this one refuses the settings: then a file of one site that is missing is a mistake, as at a reload.
     #[serde(default)]
     pub(crate) is_candidate: bool,
-    /// Whether the control socket is among the descriptors.
     pub(crate) has_control: bool,
     /// The history of server processes, for `sluice status`.
     pub(crate) supervisor: History,
@@ -105,7 +99,6 @@ pub(crate) struct Start {
     pub(crate) left: Option<String>,
 }
 
-/// Settings that have changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reload {
     /// The commands and signals that asked for the reload; the first one is named in the log.
@@ -114,7 +107,6 @@ pub(crate) struct Reload {
     pub(crate) listen: Vec<Listen>,
 }
 
-/// An address of new settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Listen {
     /// The address, with the port that the system chose.
@@ -123,7 +115,6 @@ pub(crate) struct Listen {
     pub(crate) sockets: usize,
 }
 
-/// The origin of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
     /// A signal to the supervisor.
@@ -132,21 +123,26 @@ pub(crate) enum Cause {
     Asked(u64),
 }
 
-/// A message of a server process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromServer {
-    /// The server process serves.
     Started,
     /// Startup failed; the text is one line for the administrator.
     Failed(String),
     /// A program that is only tried could take over, and has this version of the messages.
-    Tried { version: u32 },
-    /// Whether the new settings are in force.
-    Reloaded { is_done: bool },
-    /// Whether the new certificates are in force.
-    NewCertificates { is_done: bool },
+    Tried {
+        version: u32,
+    },
+    Reloaded {
+        is_done: bool,
+    },
+    NewCertificates {
+        is_done: bool,
+    },
     /// A command that the supervisor carries out. The result has this number as a cause.
-    Command { number: u64, command: Command },
+    Command {
+        number: u64,
+        command: Command,
+    },
     /// The workers answer.
     Alive,
     /// A path of the configuration leads to another directory. `ToServer::Directories` follows.

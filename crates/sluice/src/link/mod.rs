@@ -1,6 +1,4 @@
 //! The link between supervisor and server process, as both see it: the channel, and what is said over it.
-//!
-//! Not here: what the supervisor does (`supervisor`), and the server process (`server_role`).
 
 pub(crate) mod channel;
 pub(crate) mod memory_file;

@@ -20,7 +20,6 @@ use tracing_subscriber::layer::Context;
 use super::queue::{Body, Line, Queue};
 use super::style::Style;
 
-/// The field of tracing that holds the message.
 const MESSAGE: &str = "message";
 
 /// The field of tracing that holds further lines of a message, separated by newlines. No text of a script or client is its name.
@@ -34,7 +33,6 @@ thread_local! {
     static IS_WRITER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Receives the events of all threads.
 pub(super) struct Collector {
     pub(super) queue: Arc<Queue>,
     pub(super) is_json: Arc<AtomicBool>,
@@ -57,7 +55,6 @@ impl<S: Subscriber> Layer<S> for Collector {
     }
 }
 
-/// Marks the calling thread as the log's own.
 pub(super) fn mark_writer() {
     IS_WRITER.set(true);
 }

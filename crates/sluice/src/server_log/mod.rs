@@ -3,8 +3,7 @@
 //! ```text
 //! tracing event ─▶ Collector (escaped text) ─▶ Queue ─▶ the log's thread ─▶ standard error · LineFile
 //! ```
-//! A thread writes, so that a slow terminal or disk never blocks a worker. Here: the log's start, its settings, and its end. Not
-//! here: the text of a line (`collector`, `style`) and the thread (`writer`).
+//! A thread writes, so that a slow terminal or disk never blocks a worker.
 
 mod collector;
 mod queue;
@@ -35,7 +34,6 @@ pub(crate) struct Logger {
     filter: reload::Handle<EnvFilter, Registry>,
     /// The last lines, wherever they were written to.
     recent: Arc<RecentLines>,
-    /// Whether the log goes to a file.
     has_file: Cell<bool>,
 }
 
@@ -81,9 +79,7 @@ impl Logger {
     }
 
     /// Opens the file of the settings. Nothing has changed until `apply`.
-    ///
-    /// # Errors
-    /// One line: the file cannot be opened. The administrator's fault.
+    /// A file that cannot be opened is the administrator's fault.
     pub(crate) fn prepare(&self, settings: &ServerLog) -> Result<Change, String> {
         let opened = settings.file.as_ref().map(|path| {
             LineFile::open(path, &settings.rotation).map_err(|error| format!("server log {}: {error}", path.display()))
@@ -125,7 +121,6 @@ impl Logger {
         }
     }
 
-    /// Opens the file again under its name, after it was renamed.
     pub(crate) fn reopen(&self) {
         self.queue.send(Command::Reopen);
     }

@@ -43,13 +43,11 @@ pub(super) enum Item {
     Command(Command),
 }
 
-/// A command for the log's thread.
 pub(super) enum Command {
     /// Write to this file, and still to standard error; without a file, to standard error only.
     Use(Option<Box<LineFile>>),
     /// Write no more to standard error if there is a file.
     LeaveStderr,
-    /// Open the file again under its name.
     Reopen,
     /// Write what waits, and end.
     End,
@@ -65,14 +63,12 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
-    /// Bytes of the lines.
     bytes: usize,
     /// Lines dropped since the thread last took some.
     lost: u64,
     has_ended: bool,
 }
 
-/// The items that the thread takes at once.
 pub(super) struct Batch {
     pub(super) items: VecDeque<Item>,
     /// Lines that were dropped after these.
@@ -100,27 +96,18 @@ impl Queue {
 
     /// Waits for lines and commands, at most for `timeout`.
     pub(super) fn take(&self, timeout: Option<Duration>) -> Batch {
-        let mut state = self.lock();
-        while state.items.is_empty() {
-            state = match timeout {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(timeout) => {
-                    let waited = self.changed.wait_timeout(state, timeout);
-                    let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
-                    if result.timed_out() {
-                        drop(state);
-                        return self.take_now();
-                    }
-                    state
-                }
-            };
-        }
-        drop(state);
-        self.take_now()
-    }
-
-    fn take_now(&self) -> Batch {
-        let mut state = self.lock();
+        let is_empty = |state: &mut State| state.items.is_empty();
+        let state = self.lock();
+        let mut state = match timeout {
+            None => self
+                .changed
+                .wait_while(state, is_empty)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                let waited = self.changed.wait_timeout_while(state, timeout, is_empty);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
         state.bytes = 0;
         Batch {
             items: std::mem::take(&mut state.items),
@@ -128,7 +115,6 @@ impl Queue {
         }
     }
 
-    /// The thread has written the last line.
     pub(super) fn set_ended(&self) {
         self.lock().has_ended = true;
         self.changed.notify_all();

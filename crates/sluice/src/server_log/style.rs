@@ -10,19 +10,15 @@ use tracing::Level;
 
 use super::queue::{Body, Line};
 
-/// The way in which one place shows lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Time, level, message.
     Plain,
-    /// The same for a terminal.
     Colour,
     /// A priority (sd-daemon(3)) and the message: the journal adds the time by itself.
     Journal,
 }
 
 impl Style {
-    /// The style for standard error.
     pub(super) fn of_stderr() -> Style {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let stderr = std::io::stderr();
@@ -36,27 +32,19 @@ impl Style {
         }
     }
 
-    /// Appends a line with its newline.
     pub(super) fn write(self, out: &mut Vec<u8>, line: &Line) {
-        if self == Style::Journal {
-            out.extend_from_slice(format!("<{}>", priority(line.level)).as_bytes());
-        }
+        let before = self.priority(line.level);
+        out.extend_from_slice(before.as_bytes());
         match &line.body {
             Body::Text(text) => {
                 out.extend_from_slice(self.head(line).as_bytes());
-                match self {
-                    // Each line is an entry of the journal.
-                    Style::Journal => {
-                        let next = format!("\n<{}>", priority(line.level));
-                        out.extend_from_slice(text.replace('\n', &next).as_bytes());
-                    }
-                    Style::Plain | Style::Colour => out.extend_from_slice(text.as_bytes()),
-                }
+                // Each line is an entry of the journal.
+                out.extend_from_slice(text.replace('\n', &format!("\n{before}")).as_bytes());
             }
             Body::Json(members) => {
                 out.push(b'{');
                 if self != Style::Journal {
-                    let (time, level) = (time(line.time), name(line.level).to_lowercase());
+                    let (time, level) = (time(line.time), shown(line.level).name.to_lowercase());
                     out.extend_from_slice(format!("\"time\":\"{time}\",\"level\":\"{level}\",").as_bytes());
                 }
                 out.extend_from_slice(members);
@@ -68,20 +56,23 @@ impl Style {
 
     /// A message on standard error that is not a line of the log: only the journal needs anything before each of its lines.
     pub(super) fn failure(self, message: &str) -> String {
-        let before = match self {
-            Style::Journal => format!("<{}>", priority(Level::ERROR)),
-            Style::Plain | Style::Colour => String::new(),
-        };
+        let before = self.priority(Level::ERROR);
         message.lines().map(|line| format!("{before}{line}\n")).collect()
     }
 
-    /// The text before the message.
+    fn priority(self, level: Level) -> String {
+        match self {
+            Style::Journal => format!("<{}>", shown(level).priority),
+            Style::Plain | Style::Colour => String::new(),
+        }
+    }
+
     fn head(self, line: &Line) -> String {
-        let (time, name) = (time(line.time), name(line.level));
+        let (time, Shown { name, colour, .. }) = (time(line.time), shown(line.level));
         match self {
             Style::Journal => String::new(),
             Style::Plain => format!("{time} {name:<5} "),
-            Style::Colour => format!("\x1b[2m{time}\x1b[0m {}{name:<5}\x1b[0m ", colour(line.level)),
+            Style::Colour => format!("\x1b[2m{time}\x1b[0m {colour}{name:<5}\x1b[0m "),
         }
     }
 }
@@ -103,34 +94,23 @@ fn time(time: SystemTime) -> String {
     format!("{time:.3}")
 }
 
-fn name(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "ERROR",
-        Level::WARN => "WARN",
-        Level::INFO => "INFO",
-        Level::DEBUG => "DEBUG",
-        Level::TRACE => "TRACE",
-    }
+struct Shown {
+    name: &'static str,
+    /// The priority of syslog(3).
+    priority: u8,
+    /// On a terminal: red, yellow, green, blue.
+    colour: &'static str,
 }
 
-/// The priority of syslog(3).
-fn priority(level: Level) -> u8 {
-    match level {
-        Level::ERROR => 3,
-        Level::WARN => 4,
-        Level::INFO => 6,
-        Level::DEBUG | Level::TRACE => 7,
-    }
-}
-
-/// The colour of a level on a terminal: red, yellow, green, blue.
-fn colour(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "\x1b[31m",
-        Level::WARN => "\x1b[33m",
-        Level::INFO => "\x1b[32m",
-        Level::DEBUG | Level::TRACE => "\x1b[34m",
-    }
+fn shown(level: Level) -> Shown {
+    let (name, priority, colour) = match level {
+        Level::ERROR => ("ERROR", 3, "\x1b[31m"),
+        Level::WARN => ("WARN", 4, "\x1b[33m"),
+        Level::INFO => ("INFO", 6, "\x1b[32m"),
+        Level::DEBUG => ("DEBUG", 7, "\x1b[34m"),
+        Level::TRACE => ("TRACE", 7, "\x1b[34m"),
+    };
+    Shown { name, priority, colour }
 }
 
 #[cfg(test)]

@@ -29,15 +29,11 @@ pub(super) fn start(queue: Arc<Queue>, style: Style, is_json: Arc<AtomicBool>, r
     let _ = thread.spawn(move || writer.run(&queue));
 }
 
-/// Where lines go.
 struct Writer {
-    /// The style of standard error.
     style: Style,
-    /// Whether lines are JSON objects.
     is_json: Arc<AtomicBool>,
     file: Option<Box<LineFile>>,
     is_on_stderr: bool,
-    /// The last lines, for a report.
     recent: Arc<RecentLines>,
 }
 
@@ -79,7 +75,6 @@ impl Writer {
         is_end
     }
 
-    /// Returns whether it was the command to end.
     fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::Use(file) => {
@@ -120,7 +115,6 @@ impl Writer {
         }
     }
 
-    /// The line about lines that did not fit the queue.
     fn lost(&self, count: u64) -> Line {
         let text = format!("server log: {count} lines were lost here, because they could not be written fast enough");
         Line {

@@ -226,7 +226,6 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
     pending
 }
 
-/// Checks the limits that need a restart.
 fn check_limits(started: &Limits, read: &Limits, connections_max: usize, check: &mut impl FnMut(bool, String)) {
     let Limits {
         connections_max: connections,

@@ -28,7 +28,6 @@ impl Report {
         }
     }
 
-    /// A command, and the report on it.
     pub(super) fn of_request(request: CommandRequest) -> (Command, Report) {
         let name = request.command.name();
         let (name, user) = match request.requester {

@@ -17,13 +17,12 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::report::Report;
 use super::{Role, allow_core_dumps, run_to_end, runtime};
 use crate::control::socket::Control;
-use crate::link::channel::{Channel, Received};
+use crate::link::channel::{Channel, Received, UNSAID};
 use crate::link::memory_file;
 use crate::link::message::{Cause, FromServer, Start, ToServer, VERSION};
 use crate::server_log::Logger;
 use crate::signals::Signals;
 
-/// A message of the supervisor, with its descriptors.
 pub(super) type Message = Received<ToServer>;
 
 /// Commands to the supervisor that wait for their result; further ones are refused.
@@ -35,17 +34,9 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
     run_to_end(async {
         // Before the server, so that no signal is lost while it starts.
         let signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
-        let channel = Channel::of_stdin();
-        let mut channel = channel
-            .map_err(|error| format!("this is started by `sluice run`, not by hand: standard input: {error}"))?;
-        let received = channel.next().await;
-        let received = received.map_err(|error| format!("this is started by `sluice run`, not by hand: {error}"))?;
-        let Some(Received {
-            message: ToServer::Start(start),
-            fds,
-        }) = received
-        else {
-            return Err("the supervisor did not say how to start".to_owned());
+        let (channel, Received { message, fds }) = Channel::begin().await?;
+        let ToServer::Start(start) = message else {
+            return Err(UNSAID.to_owned());
         };
         // A directory whose file system does not answer is opened later.
         match deadline::with_deadline(|| begin(&start, fds, logger)) {
@@ -73,14 +64,9 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
 /// same, it must be able to read what it would take over (`check_left`), and the configuration must be valid for it.
 pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
     runtime()?.block_on(async {
-        let mut channel = Channel::of_stdin().map_err(|error| format!("standard input: {error}"))?;
-        let received = channel.next().await.map_err(|error| error.to_string())?;
-        let Some(Received {
-            message: ToServer::Start(start),
-            ..
-        }) = received
-        else {
-            return Err("the supervisor did not say how to start".to_owned());
+        let (channel, Received { message, .. }) = Channel::begin().await?;
+        let ToServer::Start(start) = message else {
+            return Err(UNSAID.to_owned());
         };
         let result = start.left.as_deref().map_or(Ok(()), check_left).and_then(|()| {
             deadline::with_deadline(|| {
@@ -97,7 +83,6 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
     })
 }
 
-/// Starts the server on the sockets of the supervisor.
 fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, Settings, Option<Control>), String> {
     let mut taken = PassedFds::new(fds);
     let bundle = read_bundle(&taken.one()?)?;
@@ -152,12 +137,10 @@ impl PassedFds {
     }
 }
 
-/// An event of the supervisor, for its server process.
 pub(super) enum SupervisorEvent {
     Message(Message),
     /// A report is due that the workers answer.
     AliveDue,
-    /// The supervisor has ended.
     Gone,
 }
 

@@ -2,8 +2,7 @@
 //! may be for ever. They are abandoned, and others do their work.
 //!
 //! Such a process keeps its descriptors: the sockets that it shares with the supervisor serve its successor as well, and its own connections
-//! stay open. The launcher of a server process that is abandoned is asked to end, because the socket between them does not close. Here:
-//! finding these processes, and going on without them. Not here: when a server process is given up (`life`).
+//! stay open. The launcher of a server process that is abandoned is asked to end, because the socket between them does not close.
 
 use std::collections::HashSet;
 use std::fs::read_to_string;
@@ -22,7 +21,6 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// The same, while one is.
 const INTERVAL_WHILE_DYING: Duration = Duration::from_secs(1);
 
-/// How a process that is abandoned has ended, in words.
 const HANGS: &str = "was killed and does not end: it hangs in the kernel, and is abandoned";
 
 /// The bit of SIGKILL among pending signals (proc_pid_status(5)).
@@ -46,9 +44,7 @@ impl Supervisor<'_> {
     pub(super) fn look_at_processes(&mut self) {
         self.check_due = Instant::now() + INTERVAL;
         if self.look.is_none() {
-            let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-            let ending = self.ending.iter().map(|ending| &ending.process);
-            let processes = self.server.iter().chain(&self.retired).chain(launchers).chain(ending);
+            let processes = self.server.iter().chain(&self.retired).chain(self.launcher_processes());
             let pids: Vec<i32> = processes.map(|process| process.pid).collect();
             let look = move || pids.into_iter().filter(|pid| is_dying(*pid)).collect();
             self.look = Some(look_elsewhere(LookupShare::PROCESSES, look));
@@ -108,11 +104,9 @@ impl Supervisor<'_> {
     /// Has the scripts of a server process ended that is given up. What only one server process may have stays with it.
     async fn leave_behind(&mut self, server: i32) {
         let mut launchers = self.launchers.iter().filter(|launcher| launcher.server == server);
-        if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref())
-            && let Err(error) = process.send(&ToLauncher::End, &[]).await
-        {
+        if let Some(process) = launchers.find_map(|launcher| launcher.process.as_ref()) {
             // It is killed when it does not end.
-            tracing::debug!("launcher process {}: {error}", process.pid);
+            process.send_or_log(&ToLauncher::End, &[]).await;
         }
         self.end_launcher_of(server);
         self.abandoned.push(server);

@@ -24,9 +24,7 @@ struct Passed {
 
 impl Activated {
     /// The sockets that were passed to this process, if there are any. Call it once, before other descriptors are made.
-    ///
-    /// # Errors
-    /// One line: a descriptor that was passed is not a listening stream socket.
+    /// Fails if one is not a listening stream socket.
     pub(super) fn take_passed() -> Result<Activated, String> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let count = count(
@@ -49,9 +47,6 @@ impl Activated {
     }
 
     /// The sockets that are bound to an address. Several are possible: ReusePort=yes in several units.
-    ///
-    /// # Errors
-    /// One line: they cannot be used.
     pub(super) fn take(&mut self, address: &ListenAddress) -> Result<Option<Bound>, String> {
         let is_it = |passed: &mut Passed| passed.address.as_ref() == Some(address);
         let sockets: Vec<OwnedFd> = self.sockets.extract_if(.., is_it).map(|passed| passed.socket).collect();
@@ -65,9 +60,6 @@ impl Activated {
     }
 
     /// Checks that all were used.
-    ///
-    /// # Errors
-    /// One line: a socket that no `[[listen]]` names.
     pub(super) fn check_used(&self) -> Result<(), String> {
         let Some(passed) = self.sockets.first() else {
             return Ok(());

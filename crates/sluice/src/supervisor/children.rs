@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
-use sluice_launch::run_as;
+use sluice_launch::{Exit, run_as};
 
 use super::files::ServerUser;
 use super::notify;
@@ -30,7 +30,6 @@ pub(crate) const READER_NAME: &str = "sluice: reader";
 /// Variables with directories of root.
 const FOREIGN_VARIABLES: [&str; 4] = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "STATE_DIRECTORY", "MAIL"];
 
-/// A child that has ended.
 pub(super) struct Ended {
     pub(super) pid: i32,
     pub(super) status: WaitStatus,
@@ -60,9 +59,6 @@ impl Children {
     }
 
     /// Starts a process of a program under a name, which says its role, with its end of the channel; as another user if there is one.
-    ///
-    /// # Errors
-    /// The system refuses another process, or the program cannot be run.
     pub(super) fn start(
         &mut self,
         program: &Path,
@@ -133,37 +129,16 @@ impl Children {
 pub(super) fn describe(status: WaitStatus) -> String {
     /// The flag for a core dump (WCOREDUMP in wait(2)).
     const CORE: i32 = 0x80;
-    let core = if status.as_raw() & CORE != 0 && status.signaled() {
-        ", core dumped"
-    } else {
-        ""
-    };
     match (status.exit_status(), status.terminating_signal()) {
-        (_, Some(signal)) => format!("was killed by signal {signal}{}{core}", signal_name(signal)),
+        (_, Some(signal)) => {
+            let name = Exit::Signal(signal).signal_name().map(|name| format!(" ({name})"));
+            let has_core = status.as_raw() & CORE != 0;
+            let core = if has_core { ", core dumped" } else { "" };
+            format!("was killed by signal {signal}{}{core}", name.unwrap_or_default())
+        }
         (Some(code), None) => format!("exited with status {code}"),
         (None, None) => "ended".to_owned(),
     }
-}
-
-fn signal_name(number: i32) -> &'static str {
-    let known = [
-        (Signal::HUP, " (SIGHUP)"),
-        (Signal::INT, " (SIGINT)"),
-        (Signal::QUIT, " (SIGQUIT)"),
-        (Signal::ILL, " (SIGILL)"),
-        (Signal::TRAP, " (SIGTRAP)"),
-        (Signal::ABORT, " (SIGABRT)"),
-        (Signal::BUS, " (SIGBUS)"),
-        (Signal::FPE, " (SIGFPE)"),
-        (Signal::KILL, " (SIGKILL)"),
-        (Signal::SEGV, " (SIGSEGV)"),
-        (Signal::PIPE, " (SIGPIPE)"),
-        (Signal::TERM, " (SIGTERM)"),
-        (Signal::XCPU, " (SIGXCPU)"),
-        (Signal::SYS, " (SIGSYS)"),
-    ];
-    let found = known.into_iter().find(|(signal, _)| signal.as_raw() == number);
-    found.map_or("", |(_, name)| name)
 }
 
 /// The children of this process, which starts and inherits them on its main thread. Empty if the kernel does not say

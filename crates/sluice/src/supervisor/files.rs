@@ -55,6 +55,14 @@ impl ServerUser {
         variables
     }
 
+    /// Makes the files for this user of the server process, if it has another one, as `do_elsewhere` does.
+    pub(super) async fn make_files_elsewhere(user: Option<&ServerUser>, settings: &Settings) {
+        if let Some(user) = user.cloned() {
+            let settings = settings.clone();
+            user.do_elsewhere(move |user| user.make_files(&settings)).await;
+        }
+    }
+
     /// Makes files on a thread that may be lost, and waits for it a few seconds.
     pub(super) async fn do_elsewhere(self, make: impl FnOnce(&ServerUser) + Send + 'static) {
         if log_files::do_elsewhere(move || make(&self)).await.is_none() {
@@ -87,29 +95,22 @@ impl ServerUser {
         options.append(true).mode(MODE).custom_flags(flags);
         // First one that is there: only making it needs the lock of the directory, which others can keep.
         let found = match options.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            found => Some(found?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match options.clone().create_new(true).open(&path)
+            {
+                Ok(made) => return self.give(&made),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(&path)?,
+                Err(error) => return Err(error),
+            },
+            found => found?,
         };
-        let made = match &found {
-            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
-            None => options.clone().create_new(true).open(&path),
-        };
-        match made {
-            Ok(made) => self.give(&made),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = found.map_or_else(|| options.open(&path), Ok)?;
-                let about = found.metadata()?;
-                // An earlier server of root has made it, or one with another user.
-                match about.is_file() && about.nlink() == 1 && !self.may_write(&about) {
-                    true => self.give(&found),
-                    false => Ok(()),
-                }
-            }
-            Err(error) => Err(error),
+        let about = found.metadata()?;
+        // An earlier server of root has made it, or one with another user.
+        match about.is_file() && about.nlink() == 1 && !self.may_write(&about) {
+            true => self.give(&found),
+            false => Ok(()),
         }
     }
 
-    /// Whether the permissions of a file let the user write it.
     fn may_write(&self, about: &Metadata) -> bool {
         let Credentials { uid, gid, groups } = &self.user.credentials;
         let mask = match about {

@@ -3,22 +3,21 @@
 //! ```text
 //! supervisor ── link ──▶ launcher ◀── socket ──▶ server process
 //! ```
-//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise, or whose
-//! server process goes on, is replaced, with growing delays, and its server process gets another socket; what it has left behind are children of
-//! the supervisor then, and are killed. One that answers no questions, because somebody has stopped it, is killed. Here: their start, their end, and when the next one is due. Not here: what a launcher does (`launcher_role`).
+//! A launcher ends when the socket to its server process is closed, after all script processes of that server. One that ends otherwise, or whose server
+//! process goes on, is replaced, with growing delays, and its server process gets another socket; what it has left behind are children of the supervisor
+//! then, and are killed. One that answers no questions, because somebody has stopped it, is killed.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::process::WaitStatus;
 use sluice_launch::launcher_sockets;
 use sluice_server::LauncherPlan;
 use sluice_settings::ScriptUserSettings;
 
 use super::Supervisor;
 use super::children::{Ended, describe};
-use super::life::{State, delay_after};
+use super::life::{State, delay_after, in_milliseconds};
 use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use crate::launcher_role::LAUNCHER_NAME;
 use crate::link::message::{ToLauncher, ToServer};
@@ -36,9 +35,7 @@ const SERVER_END: Duration = Duration::from_secs(2);
 /// stopped as well.
 const UNANSWERED_MAX: u32 = 4;
 
-/// The launcher of a server process.
 pub(super) struct Launcher {
-    /// The server process.
     pub(super) server: i32,
     /// `None` until the next one is due.
     pub(super) process: Option<ServerProcess>,
@@ -46,7 +43,6 @@ pub(super) struct Launcher {
     /// Deaths in a row.
     deaths: u32,
     due: Option<Instant>,
-    /// Questions since its last answer.
     unanswered: u32,
 }
 
@@ -63,10 +59,6 @@ impl Launcher {
             unanswered: 0,
         }
     }
-
-    fn pid(&self) -> i32 {
-        self.process.as_ref().map_or(0, |process| process.pid)
-    }
 }
 
 /// A launcher process whose server process has ended.
@@ -77,7 +69,6 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// A launcher that is to end from now on.
     pub(super) fn new(process: ServerProcess) -> Ending {
         Ending {
             process,
@@ -111,14 +102,11 @@ impl Supervisor<'_> {
     /// Starts the launchers that are due, and kills those that do not end or do not answer.
     pub(super) async fn on_launchers_due(&mut self) {
         let now = Instant::now();
-        let is_due = |launcher: &Launcher| launcher.due.is_some_and(|due| due <= now);
-        let servers: Vec<i32> = self
+        let due = self
             .launchers
             .iter()
-            .filter(|launcher| is_due(launcher))
-            .map(|launcher| launcher.server)
-            .collect();
-        for server in servers {
+            .filter(|launcher| launcher.due.is_some_and(|due| due <= now));
+        for server in due.map(|launcher| launcher.server).collect::<Vec<_>>() {
             self.restart_launcher(server).await;
         }
         for ending in self.ending.iter_mut().filter(|ending| ending.until <= now) {
@@ -149,10 +137,7 @@ impl Supervisor<'_> {
                 continue;
             }
             launcher.unanswered += 1;
-            if let Err(error) = process.send(&ToLauncher::Ask, &[]).await {
-                // Its end is noticed elsewhere.
-                tracing::debug!("launcher process {}: {error}", process.pid);
-            }
+            process.send_or_log(&ToLauncher::Ask, &[]).await;
         }
         self.question_due = Instant::now() + timeout / UNANSWERED_MAX;
     }
@@ -178,11 +163,14 @@ impl Supervisor<'_> {
         }
     }
 
+    pub(super) fn launcher_processes(&self) -> impl Iterator<Item = &ServerProcess> {
+        let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
+        launchers.chain(self.ending.iter().map(|ending| &ending.process))
+    }
+
     /// Kills all launchers. Their scripts die with them, and what these have started is killed next.
     pub(super) fn kill_launchers(&self) {
-        let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-        let ending = self.ending.iter().map(|ending| &ending.process);
-        launchers.chain(ending).for_each(ServerProcess::kill);
+        self.launcher_processes().for_each(ServerProcess::kill);
     }
 
     /// Has the launcher of the server process permit the users that scripts may have. It has done so afterwards, because the server process may start their
@@ -213,15 +201,11 @@ impl Supervisor<'_> {
         self.send(&ToServer::Directories).await;
     }
 
-    /// Gives a server process the socket to its next launcher.
     async fn give_launcher(&self, server: i32, socket: OwnedFd) {
         let candidate = self.candidate.iter().map(|candidate| &candidate.process);
         let mut processes = self.server.iter().chain(&self.retired).chain(candidate);
-        if let Some(process) = processes.find(|process| process.pid == server)
-            && let Err(error) = process.send(&ToServer::Launcher, &[socket.as_fd()]).await
-        {
-            // Its end is noticed elsewhere.
-            tracing::debug!("server process {server}: {error}");
+        if let Some(process) = processes.find(|process| process.pid == server) {
+            process.send_or_log(&ToServer::Launcher, &[socket.as_fd()]).await;
         }
     }
 
@@ -234,10 +218,7 @@ impl Supervisor<'_> {
         let delay = delay_after(launcher.deaths);
         launcher.deaths += 1;
         launcher.due = Some(Instant::now() + delay);
-        match delay {
-            Duration::ZERO => tracing::warn!("a launcher is started again"),
-            delay => tracing::warn!("a launcher is started again in {} ms", delay.as_millis()),
-        }
+        tracing::warn!("a launcher is started again{}", in_milliseconds(delay));
     }
 
     /// A server process has ended: its launcher ends.
@@ -247,19 +228,24 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Handles the end of a launcher, if it was one.
     pub(super) fn on_launcher_end(&mut self, ended: &Ended) {
         let endings = self.ending.len();
         self.ending.retain(|ending| ending.process.pid != ended.pid);
         let is_ending = self.ending.len() < endings;
-        let index = self.launchers.iter().position(|launcher| launcher.pid() == ended.pid);
+        let is_of = |launcher: &Launcher| {
+            launcher
+                .process
+                .as_ref()
+                .is_some_and(|process| process.pid == ended.pid)
+        };
+        let index = self.launchers.iter().position(is_of);
         if is_ending || index.is_some() {
             // Its scripts are children of this process now, as far as they are alive.
             self.is_cleaning = self.children.kill_leftovers() > 0;
         }
         let Some(index) = index else { return };
         self.launchers[index].process = None;
-        if is_good(ended.status) {
+        if ended.status.exit_status() == Some(0) {
             self.await_server_of(index, ended.pid);
             return;
         }
@@ -278,8 +264,4 @@ impl Supervisor<'_> {
             tracing::warn!("launcher process {pid} has ended, because server process {server} has closed their socket");
         }
     }
-}
-
-fn is_good(status: WaitStatus) -> bool {
-    status.exit_status() == Some(0)
 }

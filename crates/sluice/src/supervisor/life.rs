@@ -23,7 +23,6 @@ const STABLE: Duration = Duration::from_secs(10);
 /// The delay after the second death in a row; it doubles with each further one.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
 
-/// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// A server process that was killed and has not ended after this time hangs in the kernel. What it waits for may never happen, so nothing
@@ -33,68 +32,55 @@ pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);
 /// How long a server process may take to start, or to answer a reload. It reads its settings meanwhile; what it waits for beyond that may never come.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The state of the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The server process reads its settings.
     Starting,
-    /// The server process serves.
     Serving,
     /// The server process serves, and changes its settings.
     Reloading,
     /// The server process serves, and another program is tried.
     Upgrading,
     /// There is no server process until this moment.
-    BackingOff { until: Instant },
+    BackingOff {
+        until: Instant,
+    },
     /// The server process ends after its exchanges; at once if `signals` is 2 or more.
-    Draining { signals: u32 },
-    /// There is no server process any more.
+    Draining {
+        signals: u32,
+    },
     Ended,
 }
 
-/// An event in the life of a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LifeEvent {
-    /// The server process serves.
     Started,
     /// The server process has ended, or was abandoned.
     Died,
     /// The server process was killed, by whomever, and has not ended. Happens again while that is so.
     Dying,
-    /// The time of a delay is over.
     Due,
     /// The server process has not said for `ANSWER_TIMEOUT` that it serves, or what came of a reload.
     Silent,
-    /// The configuration is to be read again.
     Reload,
-    /// A reload is over.
     ReloadOver,
-    /// The program is to be replaced.
     Upgrade,
     /// The program was not replaced.
     UpgradeOver,
-    /// The server is to end.
     Drain,
 }
 
-/// An action of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Start a server process.
     Start,
     /// Wait so long, and say so.
     Wait(Duration),
     /// Read the configuration, and have the server process use it.
     Reload,
-    /// Try the new program.
     Upgrade,
-    /// Refuse an upgrade now.
     RefuseUpgrade,
-    /// Have the server process end after its exchanges.
     Drain,
-    /// Have it end at once.
     End,
-    /// Kill it.
     Kill,
     /// Kill it, because it does not start.
     KillSilent,
@@ -102,21 +88,16 @@ pub(super) enum Action {
     ForgetReload,
     /// Go on without it, because it hangs in the kernel.
     Abandon,
-    /// End the supervisor.
     Exit,
 }
 
-/// The life of the server processes, one after the other.
 #[derive(Debug)]
 pub(super) struct Life {
     state: State,
-    /// Whether one has served.
     has_served: bool,
-    /// When the last one was started.
     started: Instant,
     /// Deaths in a row.
     deaths: u32,
-    /// A reload that waits.
     wants_reload: bool,
     /// When the server process was started, or asked for a reload.
     asked: Instant,
@@ -156,12 +137,10 @@ impl Life {
         matches!(self.state, State::Starting | State::Reloading).then(|| self.asked + ANSWER_TIMEOUT)
     }
 
-    /// Whether a server process has served.
     pub(super) fn has_served(&self) -> bool {
         self.has_served
     }
 
-    /// Decides what to do.
     pub(super) fn on(&mut self, event: LifeEvent, now: Instant) -> Option<Action> {
         if matches!(event, LifeEvent::Died | LifeEvent::Started | LifeEvent::UpgradeOver) {
             // From here on it is another process.
@@ -244,6 +223,14 @@ impl Life {
     fn end(&mut self) -> Option<Action> {
         self.state = State::Ended;
         Some(Action::Exit)
+    }
+}
+
+/// ` in 100 ms`, for a line of the log; nothing for no delay.
+pub(super) fn in_milliseconds(delay: Duration) -> String {
+    match delay.as_millis() {
+        0 => String::new(),
+        milliseconds => format!(" in {milliseconds} ms"),
     }
 }
 

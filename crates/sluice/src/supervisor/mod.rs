@@ -7,8 +7,7 @@
 //! server process  everything that clients send (server_role)
 //! ```
 //! When a server process dies, its scripts are killed (`children`), and another one gets the same sockets and the same files: clients wait in
-//! the queues of the sockets meanwhile. Here: carrying out what `life` decides. Not here: which sockets (`sockets`, `activation`), what is
-//! reported to systemd (`notify`), the next program (`takeover`).
+//! the queues of the sockets meanwhile.
 
 mod abandon;
 mod activation;
@@ -40,13 +39,13 @@ use crate::control::socket::BoundControl;
 use crate::link::channel::Received;
 use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::server_log::Logger;
-use crate::signals::{Event as SignalEvent, Signals};
+use crate::signals::{Event as SignalEvent, Signals, until};
 
 use abandon::Look;
 use children::{Children, Ended, describe};
 use files::ServerUser;
 use launchers::{Ending, Launcher};
-use life::{Action, Life, LifeEvent, State};
+use life::{Action, Life, LifeEvent, State, in_milliseconds};
 use notify::Notifier;
 use process::ServerProcess;
 use reading::{Purpose, Reading};
@@ -66,7 +65,6 @@ const CAUSES_MAX: usize = 64;
 /// How long the last messages of a dead server process are waited for: they are in the channel already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A supervisor.
 struct Supervisor<'a> {
     /// The configuration file, as the administrator named it.
     file: PathBuf,
@@ -91,9 +89,7 @@ struct Supervisor<'a> {
     abandoned: Vec<i32>,
     /// When it is looked next whether one hangs.
     check_due: Instant,
-    /// The look that has not been answered.
     look: Option<Look>,
-    /// A process that reads the configuration.
     reading: Option<Reading>,
     /// Settings, or certificates, that the server process tries.
     pending: reload::Pending,
@@ -102,9 +98,7 @@ struct Supervisor<'a> {
     /// The command that asked for the upgrade.
     upgrade: Option<Cause>,
     history: History,
-    /// The plan of a launcher by the settings in force.
     launcher_plan: LauncherPlan,
-    /// The launchers of the server processes.
     launchers: Vec<Launcher>,
     /// When the launchers are asked next whether they answer.
     question_due: Instant,
@@ -114,12 +108,10 @@ struct Supervisor<'a> {
     is_cleaning: bool,
     /// Why the first server process could not start.
     failure: Option<String>,
-    /// The end of the supervisor.
     end: Option<Result<(), String>>,
     logger: &'a Logger,
 }
 
-/// An event that the supervisor handles.
 enum Event {
     Signal(SignalEvent),
     Child,
@@ -137,7 +129,6 @@ enum Event {
 }
 
 impl Supervisor<'_> {
-    /// Supervises until the end.
     async fn supervise(mut self, mut signals: Signals, mut child: Signal) -> Result<(), String> {
         loop {
             // Those that were replaced may still have exchanges.
@@ -213,10 +204,8 @@ impl Supervisor<'_> {
             Action::Reload => return self.begin_reload().await,
             Action::Upgrade => return self.try_program().await,
             Action::RefuseUpgrade => {
-                self.conclude_upgrade(Err(
-                    "the server is starting, ending, or changing already: try again".to_owned()
-                ))
-                .await;
+                let text = "the server is starting, ending, or changing already: try again";
+                self.conclude_upgrade(Err(text.to_owned())).await;
             }
             Action::Drain => {
                 self.notifier.stopping();
@@ -313,12 +302,9 @@ impl Supervisor<'_> {
         .await;
     }
 
-    /// Has server processes that were replaced end at once.
     async fn end_retired(&self) {
         for process in &self.retired {
-            if let Err(error) = process.send(&ToServer::End, &[]).await {
-                tracing::debug!("server process {}: {error}", process.pid);
-            }
+            process.send_or_log(&ToServer::End, &[]).await;
         }
     }
 
@@ -330,7 +316,6 @@ impl Supervisor<'_> {
         self.on(LifeEvent::Reload).await;
     }
 
-    /// Handles a message of the server process.
     async fn on_server(&mut self, message: FromServer) {
         match message {
             FromServer::Started if self.life.state() != State::Starting => {}
@@ -359,12 +344,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Handles a message of a process that may replace the server process.
     async fn on_candidate(&mut self, message: FromServer) {
-        let is_trial = self
-            .candidate
-            .as_ref()
-            .is_some_and(|candidate| candidate.prepared.is_none());
+        let candidate = self.candidate.as_ref();
+        let is_trial = candidate.is_some_and(|candidate| candidate.prepared.is_none());
         match message {
             FromServer::Tried { version: VERSION } if is_trial => self.replace_program().await,
             FromServer::Tried { version } if is_trial => {
@@ -384,7 +366,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Reaps the children that have ended.
     async fn on_children(&mut self) {
         for ended in self.children.reap() {
             self.on_end(&ended).await;
@@ -399,15 +380,10 @@ impl Supervisor<'_> {
         self.on_launcher_end(ended);
         if self.server.as_ref().is_some_and(|server| server.pid == ended.pid) {
             self.on_server_end(ended).await;
-        } else if self
-            .candidate
-            .as_ref()
-            .is_some_and(|candidate| candidate.process.pid == ended.pid)
+        } else if let Some(candidate) = self.candidate.as_mut()
+            && candidate.process.pid == ended.pid
         {
-            let candidate = self.candidate.as_mut();
-            if let Some(candidate) = candidate
-                && candidate.failure.is_none()
-            {
+            if candidate.failure.is_none() {
                 candidate.failure = last_failure(&mut candidate.process).await;
             }
             self.give_up_candidate(&format!("it {}", describe(ended.status))).await;
@@ -449,17 +425,12 @@ impl Supervisor<'_> {
                 self.failure = Some(format!("the server process {how} while it was to end"));
             }
             State::Starting if !self.life.has_served() => {
-                self.failure = Some(match self.failure.take() {
-                    Some(failure) => failure,
-                    None => format!("the server process {how} while it started"),
-                });
+                let failure = || format!("the server process {how} while it started");
+                self.failure.get_or_insert_with(failure);
             }
             _ => {
-                let because = self
-                    .failure
-                    .take()
-                    .map_or(String::new(), |failure| format!(": {failure}"));
-                tracing::error!("server process {pid} {how}{because}");
+                let because = self.failure.take().map(|failure| format!(": {failure}"));
+                tracing::error!("server process {pid} {how}{}", because.unwrap_or_default());
                 self.history.restarts += 1;
                 self.history.last_end = Some(how.to_owned());
                 self.notifier
@@ -469,23 +440,13 @@ impl Supervisor<'_> {
     }
 
     fn announce_restart(&self, delay: Duration) {
-        match delay {
-            Duration::ZERO => tracing::warn!("a server process is started again (restart {})", self.history.restarts),
-            delay => tracing::warn!(
-                "a server process is started again in {} ms (restart {})",
-                delay.as_millis(),
-                self.history.restarts
-            ),
-        }
+        let (when, restarts) = (in_milliseconds(delay), self.history.restarts);
+        tracing::warn!("a server process is started again{when} (restart {restarts})");
     }
 
-    /// Sends a message to the server process, if there is one.
     async fn send(&self, message: &ToServer) {
-        if let Some(server) = &self.server
-            && let Err(error) = server.send(message, &[]).await
-        {
-            // Its end is noticed elsewhere.
-            tracing::debug!("server process {}: {error}", server.pid);
+        if let Some(server) = &self.server {
+            server.send_or_log(message, &[]).await;
         }
     }
 
@@ -495,12 +456,8 @@ impl Supervisor<'_> {
 
     /// The line for `systemctl status`.
     fn status(&self) -> String {
-        let listening: Vec<_> = self
-            .sockets
-            .bound()
-            .iter()
-            .map(|bound| bound.address().to_string())
-            .collect();
+        let bound = self.sockets.bound().iter();
+        let listening: Vec<_> = bound.map(|bound| bound.address().to_string()).collect();
         format!(
             "Serving {} (server process {})",
             listening.join(", "),
@@ -537,12 +494,4 @@ async fn last_failure(process: &mut ServerProcess) -> Option<String> {
         }
     }
     failure
-}
-
-/// Waits until a moment; forever without one.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment.into()).await,
-        None => std::future::pending().await,
-    }
 }

@@ -18,7 +18,6 @@ pub(super) const VARIABLES: [&str; 6] = [
     "LISTEN_FDNAMES",
 ];
 
-/// Systemd.
 #[derive(Default)]
 pub(super) struct Notifier {
     socket: Option<UnixDatagram>,
@@ -26,7 +25,6 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Systemd that the environment names.
     pub(super) fn of_environment() -> Notifier {
         let variable = |name| std::env::var(name).unwrap_or_default();
         Notifier {
@@ -49,7 +47,6 @@ impl Notifier {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// A line for `systemctl status`.
     pub(super) fn status(&self, status: &str) {
         self.send(&format!("STATUS={status}"));
     }
@@ -69,12 +66,10 @@ impl Notifier {
         self.send(&format!("STATUS={first}"));
     }
 
-    /// The server ends.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=Draining");
     }
 
-    /// The workers answer.
     pub(super) fn alive(&self) {
         if self.watchdog.is_some() {
             self.send("WATCHDOG=1");

@@ -1,6 +1,4 @@
 //! A process that the supervisor has started, with the channel to it: a server process, a launcher, or a program that is tried.
-//!
-//! Not here: which children there are and how they end (`children`), when one is started (`start`, `launchers`, `upgrade`).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -31,7 +29,6 @@ pub(super) struct ServerProcess {
     /// The process, also when it was reaped and its number is that of another one.
     pidfd: OwnedFd,
     pub(super) channel: Channel,
-    /// Whether the channel has ended.
     pub(super) is_closed: bool,
     /// Since when it is known to be dying (`abandon`).
     pub(super) dying_since: Option<Instant>,
@@ -82,6 +79,13 @@ impl ServerProcess {
         }
     }
 
+    /// Sends it a message. If it is gone, its end is noticed elsewhere.
+    pub(super) async fn send_or_log(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) {
+        if let Err(error) = self.send(message, fds).await {
+            tracing::debug!("process {}: {error}", self.pid);
+        }
+    }
+
     /// Sends it a message. One that reads nothing for so long is killed: otherwise it would keep the supervisor from everything else.
     pub(super) async fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         match timeout(SEND_TIMEOUT, self.channel.send(message, fds)).await {
@@ -98,7 +102,6 @@ impl ServerProcess {
     }
 }
 
-/// Starts a process of a program in this role.
 pub(super) fn start_process(
     children: &mut Children,
     program: &Path,

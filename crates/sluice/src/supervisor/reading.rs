@@ -5,9 +5,9 @@
 //!            ◀── paths that do not answer    (at most some seconds later)
 //!      reads the configuration itself, and does not ask for these
 //! ```
-//! A thread that waits for a file system in user space can be killed by nobody, and the process ends with its last thread. So the supervisor, which must be able to end
-//! and to be replaced, leaves this wait to a process that nobody needs afterwards; meanwhile it obeys signals, restarts its server process and reports. Not here: the
-//! time that a path has (`sluice_launch::deadline`), and what is read (`reload`).
+//! A thread that waits for a file system in user space can be killed by nobody, and the process ends with its last thread. So the supervisor, which must
+//! be able to end and to be replaced, leaves this wait to a process that nobody needs afterwards; meanwhile it obeys signals, restarts its server process
+//! and reports.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,6 @@ use crate::link::message::ToServer;
 /// How long the other process may take. It waits for file systems for some seconds less.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The purpose for which a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Reload,
@@ -33,16 +32,13 @@ pub(super) enum Purpose {
     Candidate,
 }
 
-/// A process that reads the configuration.
 pub(super) struct Reading {
     process: ServerProcess,
     purpose: Purpose,
-    /// When it is given up.
     pub(super) until: Instant,
 }
 
 impl Reading {
-    /// Starts a process that reads a file.
     async fn start(children: &mut Children, file: &Path, purpose: Purpose) -> io::Result<Reading> {
         let process = start_process(children, OWN_PROGRAM.as_ref(), READER_NAME, None)?;
         let reading = Reading {
@@ -67,9 +63,7 @@ impl Reading {
     }
 
     /// Reads a file for the first start, when nothing else is to be done.
-    ///
-    /// # Errors
-    /// One line: it takes too long.
+    /// Fails if it takes too long.
     pub(super) async fn before_start(children: &mut Children, file: &Path) -> Result<Vec<PathBuf>, String> {
         let Ok(mut reading) = Reading::start(children, file, Purpose::Reload).await else {
             return Ok(Vec::new());
@@ -82,7 +76,6 @@ impl Reading {
     }
 }
 
-/// The message that a configuration is not read in time.
 fn too_long(file: &Path) -> String {
     format!(
         "{}: reading it takes more than {} s: a file system that it needs does not answer",
@@ -111,7 +104,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The other process has read the configuration.
     pub(super) async fn on_read(&mut self, silent: &[PathBuf]) {
         let Some(reading) = self.reading.take() else { return };
         if let Some(event) = self.read(reading.purpose, silent).await {
@@ -119,7 +111,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The other process takes too long.
     pub(super) async fn give_up_reading(&mut self) {
         let Some(reading) = self.reading.take() else { return };
         reading.process.kill();
@@ -143,13 +134,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Goes on with the configuration.
     async fn read(&mut self, purpose: Purpose, silent: &[PathBuf]) -> Option<LifeEvent> {
         match (purpose, self.life.state()) {
-            (Purpose::Candidate, _) => {
-                self.start_candidate(silent).await;
-                None
-            }
+            (Purpose::Candidate, _) => self.start_candidate(silent).await,
             (Purpose::Reload, State::Reloading | State::BackingOff { .. }) => self.reload(silent).await,
             (Purpose::Reload, State::Draining { .. } | State::Ended) => None,
             // Another server process has been started meanwhile: it reloads when it serves.

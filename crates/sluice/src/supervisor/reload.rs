@@ -1,7 +1,7 @@
 //! New settings and certificates: read by the supervisor, tried by the server process, and kept if it uses them.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sluice_launch::deadline;
 use sluice_server::LauncherPlan;
@@ -10,6 +10,7 @@ use sluice_settings::source::{Bundle, Source};
 
 use super::Supervisor;
 use super::activation::Activated;
+use super::files::ServerUser;
 use super::life::{ANSWER_TIMEOUT, LifeEvent, State};
 use super::reading::Purpose;
 use super::sockets::Plan;
@@ -36,39 +37,23 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.settings.is_none() && self.certificates.is_none()
     }
 }
 
-/// Reads a configuration, and the files that it names. To be called with a deadline.
-///
-/// # Errors
-/// Every mistake, a line for each; a file whose file system does not answer is one.
-pub(super) fn read(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
-    read_from(file, &Source::recording())
-}
-
-/// Reads a configuration as `read` does, for a start.
-///
-/// # Errors
-/// As for `read`, without the mistakes that a start tolerates.
-pub(super) fn read_at_start(file: &std::path::Path) -> Result<(Settings, OwnedFd, Certificates), String> {
-    read_from(file, &Source::recording().tolerant())
-}
-
-fn read_from(file: &std::path::Path, source: &Source) -> Result<(Settings, OwnedFd, Certificates), String> {
+/// Reads a configuration, and the files that it names, with `Source::recording`. To be called with a deadline.
+/// The error has a line for each mistake; a file whose file system does not answer is one.
+pub(super) fn read(file: &Path, source: &Source) -> Result<(Settings, OwnedFd, Certificates), String> {
     let settings = sluice_config::load_from(file, source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
     certificates.record(source);
     source.note_silent(&deadline::silent_paths());
-    let bundle = seal(&source.recorded())?;
-    Ok((settings, bundle, certificates))
+    Ok((settings, seal(&source.recorded())?, certificates))
 }
 
 /// Does something with a deadline, and does not ask for these paths.
-fn with_deadline<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
+pub(super) fn with_deadline<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
     deadline::with_deadline(|| {
         deadline::assume_silence(silent);
         work()
@@ -76,7 +61,7 @@ fn with_deadline<T>(silent: &[PathBuf], work: impl FnOnce() -> T) -> T {
 }
 
 /// The settings of a bundle that is in force.
-pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Settings, String> {
+pub(super) fn settings_of(file: &Path, bundle: &OwnedFd) -> Result<Settings, String> {
     let bundle = read_bundle(bundle)?;
     with_deadline(&bundle.silent(), || {
         let source = Source::given(bundle.clone()).tolerant();
@@ -85,10 +70,7 @@ pub(super) fn settings_of(file: &std::path::Path, bundle: &OwnedFd) -> Result<Se
 }
 
 /// The settings of a bundle, if this program can use them, and the files of their certificates.
-pub(super) fn settings_and_certificates_of(
-    file: &std::path::Path,
-    bundle: &OwnedFd,
-) -> (Option<Settings>, Certificates) {
+pub(super) fn settings_and_certificates_of(file: &Path, bundle: &OwnedFd) -> (Option<Settings>, Certificates) {
     let settings = settings_of(file, bundle).ok();
     let certificates = settings
         .as_ref()
@@ -105,15 +87,12 @@ fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
 impl Supervisor<'_> {
     /// Reads the configuration again, and finds or binds its sockets. `silent` are the paths that are not answered for.
     pub(super) async fn prepare(&mut self, silent: &[PathBuf]) -> Result<Prepared, String> {
-        let read = with_deadline(silent, || read(&self.file));
+        let read = with_deadline(silent, || read(&self.file, &Source::recording()));
         let read = read.map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
         users::check(&settings, true).map_err(|text| format!("{text}; nothing has changed"))?;
-        if let Some(user) = self.user.clone() {
-            let settings = settings.clone();
-            user.do_elsewhere(move |user| user.make_files(&settings)).await;
-        }
+        ServerUser::make_files_elsewhere(self.user.as_ref(), &settings).await;
         // Those that systemd has passed were all used at the start.
         let plan = with_deadline(silent, || self.sockets.plan(&settings, &mut Activated::default()));
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
@@ -125,7 +104,6 @@ impl Supervisor<'_> {
         })
     }
 
-    /// Begins to read the configuration.
     pub(super) async fn begin_reload(&mut self) -> Option<LifeEvent> {
         if self.pending.settings.is_some() {
             let text =

@@ -1,7 +1,4 @@
 //! The listening sockets, which the supervisor binds once and keeps open: while no server process runs, clients wait in their queues.
-//!
-//! Here: which sockets the addresses of new settings need, and which are needed no more. Not here: binding (`sluice_net::listener`), sockets
-//! that systemd has bound (`activation`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -37,9 +34,7 @@ impl Sockets {
 
     /// Finds or binds the sockets for these settings. Those of an address that is still configured are kept; sockets that systemd has bound
     /// are used where their address is configured.
-    ///
-    /// # Errors
-    /// One line: an address cannot be bound. Nothing has changed.
+    /// Nothing has changed if it fails.
     pub(super) fn plan(&self, settings: &Settings, activated: &mut Activated) -> Result<Plan, String> {
         // Each is used once, because several addresses may have port 0.
         let mut unused: Vec<_> = self.bound.iter().map(|bound| Some(bound.configured())).collect();

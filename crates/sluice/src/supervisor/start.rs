@@ -1,6 +1,6 @@
 //! The start of a supervisor, and of each server process.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,8 +9,8 @@ use sluice_launch::deadline;
 use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
+use sluice_settings::source::Source;
 use sluice_settings::{ServerLog, Settings};
-use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Supervisor;
@@ -20,16 +20,17 @@ use super::files::ServerUser;
 use super::launchers::Launcher;
 use super::life::{ANSWER_TIMEOUT, Life, LifeEvent};
 use super::notify::Notifier;
-use super::process::{OWN_PROGRAM, start_process};
+use super::process::{OWN_PROGRAM, ServerProcess, start_process};
 use super::reading::{Purpose, Reading};
 use super::reload;
 use super::sockets::Sockets;
 use super::takeover::Estate;
+use crate::certificates::Certificates;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{Channel, Received};
 use crate::link::message::{Start, ToServer};
 use crate::server_log::Logger;
-use crate::signals::Signals;
+use crate::signals::{Signals, event_loop};
 use crate::users;
 
 /// Paths that a reading process names. More would lie together with these.
@@ -39,7 +40,6 @@ const PATHS_MAX: usize = 1000;
 pub(crate) struct Passed(Result<Activated, String>);
 
 impl Passed {
-    /// Takes them.
     pub(crate) fn take() -> Passed {
         Passed(Activated::take_passed())
     }
@@ -53,60 +53,40 @@ pub(crate) fn run(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logg
 }
 
 fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Result<(), String> {
-    runtime()?.block_on(async {
+    event_loop()?.block_on(async {
         // Before the first child, so that no signal is lost.
         let (signals, child) = listen()?;
         let mut children = Children::new(&[]);
         let silent = Reading::before_start(&mut children, &file).await?;
-        let (settings, bundle, certificates) = deadline::with_deadline(|| {
-            deadline::assume_silence(&silent);
-            reload::read_at_start(&file)
-        })?;
+        let (settings, bundle, certificates) =
+            reload::with_deadline(&silent, || reload::read(&file, &Source::recording().tolerant()))?;
         use_log(&settings.server_log, logger)?;
         let user = ServerUser::of(&settings);
         // Before the log has the reason of a failure.
-        if let Some(user) = user.clone() {
-            let settings = settings.clone();
-            user.do_elsewhere(move |user| user.make_files(&settings)).await;
-        }
+        ServerUser::make_files_elsewhere(user.as_ref(), &settings).await;
         let permitted = users::check(&settings, allow_root);
         permitted.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
         let bound = deadline::with_deadline(|| bind(&settings, passed));
         let (sockets, control) = bound.inspect_err(|_| use_log_file(&settings.server_log, logger))?;
-        let mut supervisor = Supervisor {
-            program: program()?,
-            file,
-            life: Life::begin(Instant::now()),
-            children,
-            sockets,
-            notifier: Notifier::of_environment(),
-            control,
-            bundle,
-            certificates,
-            user,
+        let estate = Estate {
             server: None,
-            candidate: None,
             retired: Vec::new(),
-            abandoned: Vec::new(),
-            check_due: Instant::now(),
-            look: None,
-            reading: None,
-            pending: reload::Pending::default(),
-            causes: Vec::new(),
-            upgrade: None,
+            launcher_plan: LauncherPlan::of(&settings),
+            launchers: Vec::new(),
+            bundle,
+            control,
+            sockets,
             history: History {
                 pid: std::process::id(),
                 ..History::default()
             },
-            launcher_plan: LauncherPlan::of(&settings),
-            launchers: Vec::new(),
-            question_due: Instant::now(),
+            upgrade: None,
+            causes: Vec::new(),
             ending: Vec::new(),
-            is_cleaning: false,
-            failure: None,
-            end: None,
-            logger,
+            abandoned: Vec::new(),
         };
+        let life = Life::begin(Instant::now());
+        let mut supervisor = Supervisor::new(estate, file, life, children, user, certificates, logger)?;
         drop(settings);
         if supervisor.start_server().await.is_some() {
             return Err(supervisor
@@ -118,20 +98,12 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
 }
 
 /// Reads the configuration that the supervisor names, and says which paths were not answered for.
-///
-/// # Errors
-/// One line: this process was not started by a supervisor.
 pub(crate) fn run_reader() -> Result<ExitCode, String> {
-    runtime()?.block_on(async {
-        let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
-        let mut channel = Channel::of_stdin().map_err(by_hand)?;
-        let received = channel.next::<PathBuf>().await.map_err(by_hand)?;
-        let Some(Received { message: file, .. }) = received else {
-            return Err("reader: the supervisor did not say what to read".to_owned());
-        };
+    event_loop()?.block_on(async {
+        let (channel, Received { message: file, .. }) = Channel::begin::<PathBuf>().await?;
         let silent = deadline::with_deadline(|| {
             // The supervisor says what is wrong with it.
-            drop(reload::read(&file));
+            drop(reload::read(&file, &Source::recording()));
             deadline::silent_paths()
         });
         let named = silent.get(..PATHS_MAX).unwrap_or(&silent);
@@ -141,7 +113,6 @@ pub(crate) fn run_reader() -> Result<ExitCode, String> {
     })
 }
 
-/// Binds the addresses and the control socket.
 fn bind(settings: &Settings, passed: Passed) -> Result<(Sockets, Option<BoundControl>), String> {
     let mut activated = passed.0?;
     let mut sockets = Sockets::default();
@@ -160,53 +131,29 @@ fn use_log_file(settings: &ServerLog, logger: &Logger) {
 
 /// Goes on with the server of the program that this one has replaced (`sluice upgrade`), and replaces its server process, too.
 pub(crate) fn take_over(file: PathBuf, logger: &Logger) -> Result<(), String> {
-    runtime()?.block_on(async {
+    event_loop()?.block_on(async {
         let (signals, child) = listen()?;
         let estate = Estate::take().await?;
-        let mut own: Vec<_> = estate.retired.iter().map(|process| process.pid).collect();
-        own.push(estate.server.pid);
         let launchers = estate.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-        own.extend(launchers.map(|process| process.pid));
-        own.extend(estate.ending.iter().map(|ending| ending.process.pid));
+        let ending = estate.ending.iter().map(|ending| &ending.process);
+        let processes = estate
+            .server
+            .iter()
+            .chain(&estate.retired)
+            .chain(launchers)
+            .chain(ending);
+        let mut own: Vec<_> = processes.map(|process| process.pid).collect();
         own.extend(&estate.abandoned);
+        let children = Children::new(&own);
         let mut life = Life::take_over(Instant::now());
-        if !estate.reloads.is_empty() {
+        if !estate.causes.is_empty() {
             // It waits for the end of the upgrade.
             life.on(LifeEvent::Reload, Instant::now());
         }
         // Those in force, in case that this program cannot use the present ones.
         let (settings, certificates) = reload::settings_and_certificates_of(&file, &estate.bundle);
-        let mut supervisor = Supervisor {
-            program: program()?,
-            life,
-            children: Children::new(&own),
-            sockets: Sockets::of(estate.bound),
-            notifier: Notifier::of_environment(),
-            control: estate.control,
-            user: settings.as_ref().and_then(ServerUser::of),
-            bundle: estate.bundle,
-            file,
-            certificates,
-            server: Some(estate.server),
-            candidate: None,
-            retired: estate.retired,
-            abandoned: estate.abandoned,
-            check_due: Instant::now(),
-            look: None,
-            reading: None,
-            pending: reload::Pending::default(),
-            causes: estate.reloads,
-            upgrade: Some(estate.cause),
-            history: estate.history,
-            launcher_plan: estate.launcher_plan,
-            launchers: estate.launchers,
-            question_due: Instant::now(),
-            ending: estate.ending,
-            is_cleaning: false,
-            failure: None,
-            end: None,
-            logger,
-        };
+        let user = settings.as_ref().and_then(ServerUser::of);
+        let mut supervisor = Supervisor::new(estate, file, life, children, user, certificates, logger)?;
         if let Some(event) = supervisor.begin_reading(Purpose::Candidate).await {
             supervisor.on(event).await;
         }
@@ -222,18 +169,6 @@ fn listen() -> Result<(Signals, Signal), String> {
     listen().map_err(|error: std::io::Error| format!("signals: {error}"))
 }
 
-fn runtime() -> Result<Runtime, String> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("event loop: {error}"))
-}
-
-/// The path of this program. A newer one may be there later.
-fn program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))
-}
-
 /// Has the log its level and format. The file of the log is that of the server process; this one writes to standard error.
 pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), String> {
     let change = logger.prepare(&ServerLog {
@@ -244,37 +179,99 @@ pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), Strin
     Ok(())
 }
 
+impl<'a> Supervisor<'a> {
+    fn new(
+        estate: Estate,
+        file: PathBuf,
+        life: Life,
+        children: Children,
+        user: Option<ServerUser>,
+        certificates: Certificates,
+        logger: &'a Logger,
+    ) -> Result<Supervisor<'a>, String> {
+        Ok(Supervisor {
+            // A newer one may be there later.
+            program: std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?,
+            file,
+            life,
+            children,
+            sockets: estate.sockets,
+            notifier: Notifier::of_environment(),
+            control: estate.control,
+            bundle: estate.bundle,
+            certificates,
+            user,
+            server: estate.server,
+            candidate: None,
+            retired: estate.retired,
+            abandoned: estate.abandoned,
+            check_due: Instant::now(),
+            look: None,
+            reading: None,
+            pending: reload::Pending::default(),
+            causes: estate.causes,
+            upgrade: estate.upgrade,
+            history: estate.history,
+            launcher_plan: estate.launcher_plan,
+            launchers: estate.launchers,
+            question_due: Instant::now(),
+            ending: estate.ending,
+            is_cleaning: false,
+            failure: None,
+            end: None,
+            logger,
+        })
+    }
+}
+
 impl Supervisor<'_> {
     /// Starts a server process with the settings in force. Returns its death if that fails.
     pub(super) async fn start_server(&mut self) -> Option<LifeEvent> {
-        let start = self.start_message(self.sockets.bound().iter().map(|bound| bound.sockets().len()).collect());
-        let plan = self.launcher_plan.clone();
-        let (launcher, socket) = match self.start_launcher(&plan).await {
+        let (plan, user) = (self.launcher_plan.clone(), self.user.clone());
+        let (process, socket) = match self.start_with_launcher(&plan, user.as_ref()).await {
             Ok(started) => started,
-            Err(error) => return Some(self.fail_to_start("the launcher", &error)),
-        };
-        let fds: Vec<_> = self.sockets.bound().iter().flat_map(Bound::sockets).collect();
-        let mut given = vec![self.bundle.as_fd(), socket.as_fd()];
-        given.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
-        given.extend(fds.iter().map(|fd| fd.as_fd()));
-        match start_process(
-            &mut self.children,
-            OWN_PROGRAM.as_ref(),
-            SERVER_NAME,
-            self.user.as_ref(),
-        ) {
-            Ok(process) => {
-                self.launchers.push(Launcher::new(process.pid, Some(launcher)));
-                if let Err(error) = process.send(&ToServer::Start(start), &given).await {
-                    process.kill();
-                    self.failure = Some(format!("the server process: {error}"));
-                }
-                self.server = Some(process);
-                None
+            Err(text) => {
+                tracing::error!("{text}");
+                self.failure = Some(text);
+                return Some(LifeEvent::Died);
             }
-            // The launcher ends, because its socket is closed.
-            Err(error) => Some(self.fail_to_start("the server process", &error)),
+        };
+        let bound: Vec<_> = self.sockets.bound().iter().collect();
+        let start = ToServer::Start(self.start_message(&bound));
+        if let Err(error) = process.send(&start, &self.given(&self.bundle, &socket, &bound)).await {
+            process.kill();
+            self.failure = Some(format!("the server process: {error}"));
         }
+        self.server = Some(process);
+        None
+    }
+
+    /// Starts a server process and its launcher. Also returns the server's end of the socket between them.
+    pub(super) async fn start_with_launcher(
+        &mut self,
+        plan: &LauncherPlan,
+        user: Option<&ServerUser>,
+    ) -> Result<(ServerProcess, OwnedFd), String> {
+        let launcher = self.start_launcher(plan).await;
+        let (launcher, socket) = launcher.map_err(|error| format!("the launcher cannot be started: {error}"))?;
+        // If that fails, the launcher ends, because its socket is closed.
+        let process = start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME, user)
+            .map_err(|error| format!("the server process cannot be started: {error}"))?;
+        self.launchers.push(Launcher::new(process.pid, Some(launcher)));
+        Ok((process, socket))
+    }
+
+    /// The descriptors that a server process begins with, in the order of `ToServer::Start`.
+    pub(super) fn given<'a>(
+        &'a self,
+        bundle: &'a OwnedFd,
+        launcher: &'a OwnedFd,
+        bound: &[&'a Bound],
+    ) -> Vec<BorrowedFd<'a>> {
+        let control = self.control.as_ref().map(|control| &control.socket);
+        let sockets = bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd);
+        let first = [bundle, launcher].into_iter().chain(control);
+        first.map(AsFd::as_fd).chain(sockets).collect()
     }
 
     /// Kills the server process, which does not start.
@@ -289,18 +286,12 @@ impl Supervisor<'_> {
         self.failure = Some(format!("the server process has not started within {limit} s"));
     }
 
-    fn fail_to_start(&mut self, what: &str, error: &std::io::Error) -> LifeEvent {
-        tracing::error!("{what} cannot be started: {error}");
-        self.failure = Some(format!("{what} cannot be started: {error}"));
-        LifeEvent::Died
-    }
-
-    /// How a server process begins; `sockets` are the numbers of sockets of each address.
-    pub(super) fn start_message(&self, sockets: Vec<usize>) -> Start {
+    /// How a server process begins on the sockets of these addresses.
+    pub(super) fn start_message(&self, bound: &[&Bound]) -> Start {
         let interval = self.notifier.alive_interval();
         Start {
             file: self.file.clone(),
-            sockets,
+            sockets: bound.iter().map(|bound| bound.sockets().len()).collect(),
             replaces: !self.retired.is_empty() || !self.abandoned.is_empty(),
             is_candidate: false,
             has_control: self.control.is_some(),

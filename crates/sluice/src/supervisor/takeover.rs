@@ -8,12 +8,12 @@
 //!               └─ it does not: it is given up, and the old one goes on
 //! ```
 //! The process stays the same, so its number does, for systemd, for pid files, and as process 1 of a container; and the old server
-//! process is still its child. Here: what passes to the new program. Not here: when (`life`), the server processes (the supervisor).
+//! process is still its child.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,10 @@ use sluice_report::command::History;
 use sluice_server::LauncherPlan;
 use sluice_settings::notation;
 
+use super::Supervisor;
 use super::launchers::{Ending, Launcher};
 use super::process::ServerProcess;
+use super::sockets::Sockets;
 use crate::control::socket::BoundControl;
 use crate::link::channel::{self, Channel, Received};
 use crate::link::memory_file;
@@ -39,7 +41,7 @@ const PASSED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// follow in this order: the channel of the server process, its bundle, the control socket if there is one, the channels of retired server processes
 /// and of launchers, the sockets of each address, the channels of launchers that are to end.
 #[derive(Debug, Serialize, Deserialize)]
-struct Left {
+pub(super) struct Left {
     version: u32,
     server: i32,
     /// Server processes that end.
@@ -70,9 +72,6 @@ struct LeftLauncher {
 }
 
 /// Whether this program could take over what another one would leave.
-///
-/// # Errors
-/// One line: it cannot be read.
 pub(crate) fn check_left(text: &str) -> Result<(), String> {
     match serde_json::from_str::<Left>(text) {
         Ok(_) => Ok(()),
@@ -82,7 +81,6 @@ pub(crate) fn check_left(text: &str) -> Result<(), String> {
     }
 }
 
-/// The sockets of an address.
 #[derive(Debug, Serialize, Deserialize)]
 struct Address {
     configured: String,
@@ -91,50 +89,64 @@ struct Address {
     owns_file: bool,
 }
 
-/// The state that passes from one supervisor to the next one.
+/// The state that passes from one supervisor to the next one, or that the first one begins with.
 pub(super) struct Estate {
-    pub(super) server: ServerProcess,
+    pub(super) server: Option<ServerProcess>,
     pub(super) retired: Vec<ServerProcess>,
     pub(super) launcher_plan: LauncherPlan,
     pub(super) launchers: Vec<Launcher>,
     pub(super) bundle: OwnedFd,
     pub(super) control: Option<BoundControl>,
-    pub(super) bound: Vec<Bound>,
+    pub(super) sockets: Sockets,
     pub(super) history: History,
     /// The command that asked for the upgrade.
-    pub(super) cause: Cause,
+    pub(super) upgrade: Option<Cause>,
     /// The commands and signals that asked for a reload after it.
-    pub(super) reloads: Vec<Cause>,
+    pub(super) causes: Vec<Cause>,
     pub(super) ending: Vec<Ending>,
     pub(super) abandoned: Vec<i32>,
 }
 
-/// The same state, borrowed from the supervisor that leaves it.
-pub(super) struct Leaving<'a> {
-    pub(super) server: &'a ServerProcess,
-    pub(super) retired: &'a [ServerProcess],
-    pub(super) launcher_plan: LauncherPlan,
-    pub(super) launchers: &'a [Launcher],
-    pub(super) bundle: BorrowedFd<'a>,
-    pub(super) control: Option<&'a BoundControl>,
-    pub(super) bound: &'a [Bound],
-    pub(super) history: History,
-    pub(super) cause: Cause,
-    pub(super) reloads: &'a [Cause],
-    pub(super) ending: &'a [Ending],
-    pub(super) abandoned: &'a [i32],
+impl Left {
+    /// The state as JSON, without the descriptors.
+    pub(super) fn text(&self) -> String {
+        // Numbers and texts only, which can always be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
-impl Leaving<'_> {
-    /// Replaces the program of this process. Returns only if that fails: then nothing has changed.
-    pub(super) fn replace_program(&self, program: &Path) -> io::Error {
-        let end = match self.leave() {
+impl Supervisor<'_> {
+    /// The state for the next program. `None` if there is no server process, or if the upgrade is no longer wanted.
+    pub(super) fn left(&self) -> Option<Left> {
+        let launchers = self.launchers.iter().map(|launcher| LeftLauncher {
+            pid: launcher.process.as_ref().map(|process| process.pid),
+            server: launcher.server,
+        });
+        Some(Left {
+            version: VERSION,
+            server: self.server.as_ref()?.pid,
+            retired: self.retired.iter().map(|process| process.pid).collect(),
+            launcher_plan: self.launcher_plan.clone(),
+            launchers: launchers.collect(),
+            control: self.control.as_ref().map(|control| control.path.clone()),
+            listen: self.sockets.bound().iter().map(Address::of).collect(),
+            history: self.history.clone(),
+            cause: self.upgrade.clone()?,
+            reloads: self.causes.clone(),
+            ending: self.ending.iter().map(|ending| ending.process.pid).collect(),
+            abandoned: self.abandoned.clone(),
+        })
+    }
+
+    /// Replaces the program of this process. Returns only if that fails: then nothing has changed. `None` if there is nothing to leave.
+    pub(super) fn execute_program(&self) -> Option<io::Error> {
+        let end = match self.leave(&self.left()?, self.server.as_ref()?) {
             Ok(end) => end,
-            Err(error) => return error,
+            Err(error) => return Some(error),
         };
         // Otherwise a signal that arrives before the new program is ready would end it.
         let _ignored = sluice_launch::IgnoredSignals::ignore();
-        let mut command = Command::new(program);
+        let mut command = Command::new(&self.program);
         command
             .arg0(SUPERVISOR_NAME)
             .args(std::env::args_os().skip(1))
@@ -142,48 +154,18 @@ impl Leaving<'_> {
         PASSED.iter().for_each(|name| {
             command.env_remove(name);
         });
-        command.exec()
-    }
-
-    /// The state for the successor as JSON, without the descriptors.
-    pub(super) fn text(&self) -> String {
-        // Numbers and texts only, which can always be written.
-        serde_json::to_string(&self.left()).unwrap_or_default()
-    }
-
-    fn left(&self) -> Left {
-        Left {
-            version: VERSION,
-            server: self.server.pid,
-            retired: self.retired.iter().map(|process| process.pid).collect(),
-            launcher_plan: self.launcher_plan.clone(),
-            launchers: self
-                .launchers
-                .iter()
-                .map(|launcher| LeftLauncher {
-                    pid: launcher.process.as_ref().map(|process| process.pid),
-                    server: launcher.server,
-                })
-                .collect(),
-            control: self.control.map(|control| control.path.clone()),
-            listen: self.bound.iter().map(Address::of).collect(),
-            history: self.history.clone(),
-            cause: self.cause.clone(),
-            reloads: self.reloads.to_vec(),
-            ending: self.ending.iter().map(|ending| ending.process.pid).collect(),
-            abandoned: self.abandoned.to_vec(),
-        }
+        Some(command.exec())
     }
 
     /// Puts everything into a socket. Returns the end from which the successor takes it.
-    fn leave(&self) -> io::Result<OwnedFd> {
+    fn leave(&self, left: &Left, server: &ServerProcess) -> io::Result<OwnedFd> {
         let launchers = self.launchers.iter().filter_map(|launcher| launcher.process.as_ref());
-        let state = memory_file::seal("sluice-state", self.text().as_bytes())?;
-        let mut fds = vec![state.as_fd(), self.server.channel.as_fd(), self.bundle];
-        fds.extend(self.control.map(|control| control.socket.as_fd()));
+        let state = memory_file::seal("sluice-state", left.text().as_bytes())?;
+        let mut fds = vec![state.as_fd(), server.channel.as_fd(), self.bundle.as_fd()];
+        fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
         fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
         fds.extend(launchers.map(|process| process.channel.as_fd()));
-        fds.extend(self.bound.iter().flat_map(Bound::sockets).map(AsFd::as_fd));
+        fds.extend(self.sockets.bound().iter().flat_map(Bound::sockets).map(AsFd::as_fd));
         fds.extend(self.ending.iter().map(|ending| ending.process.channel.as_fd()));
         let (near, far) = channel::pair()?;
         channel::send_now(near.as_fd(), &VERSION, &fds)?;
@@ -203,9 +185,7 @@ impl Address {
 
 impl Estate {
     /// Takes over what the program before this one has left on standard input.
-    ///
-    /// # Errors
-    /// One line: there is nothing, or it is of another version.
+    /// Fails if there is nothing, or it is of another version.
     pub(super) async fn take() -> Result<Estate, String> {
         let failed = |error: io::Error| format!("taking over: {error}");
         let mut channel = Channel::of_stdin().map_err(failed)?;
@@ -224,48 +204,40 @@ impl Estate {
         let left: Left = serde_json::from_slice(&memory_file::read(&next()?)?)?;
         let server = ServerProcess::new(left.server, next()?)?;
         let bundle = next()?;
-        let control = match left.control {
-            Some(path) => Some(BoundControl::of(path, next()?)?),
-            None => None,
-        };
-        let mut retired = Vec::new();
-        for pid in left.retired {
-            retired.push(ServerProcess::new(pid, next()?)?);
-        }
-        let mut launchers = Vec::new();
-        for LeftLauncher { pid, server } in left.launchers {
-            let process = match pid {
-                Some(pid) => Some(ServerProcess::new(pid, next()?)?),
-                None => None,
-            };
-            launchers.push(Launcher::new(server, process));
-        }
-        let mut bound = Vec::new();
-        for address in left.listen {
+        let control = left.control.map(|path| BoundControl::of(path, next()?)).transpose()?;
+        let mut process = |pid| ServerProcess::new(pid, next()?);
+        let retired = left.retired.into_iter().map(&mut process).collect::<io::Result<_>>()?;
+        let launchers = left.launchers.into_iter().map(|LeftLauncher { pid, server }| {
+            let process = pid.map(&mut process).transpose()?;
+            Ok(Launcher::new(server, process))
+        });
+        let launchers = launchers.collect::<io::Result<_>>()?;
+        let bound = left.listen.into_iter().map(|address| {
             let configured = notation::parse_address(&address.configured).map_err(io::Error::other)?;
             let sockets = (0..address.sockets).map(|_| next()).collect::<io::Result<_>>()?;
             let sockets = Bound::of_sockets(&configured, sockets)?;
-            bound.push(if address.owns_file {
-                sockets.owning_file()?
-            } else {
-                sockets
-            });
-        }
-        let mut ending = Vec::new();
-        for pid in left.ending {
-            ending.push(Ending::new(ServerProcess::new(pid, next()?)?));
-        }
+            match address.owns_file {
+                true => sockets.owning_file(),
+                false => Ok(sockets),
+            }
+        });
+        let bound = bound.collect::<io::Result<_>>()?;
+        let ending = left
+            .ending
+            .into_iter()
+            .map(|pid| Ok(Ending::new(ServerProcess::new(pid, next()?)?)));
+        let ending = ending.collect::<io::Result<_>>()?;
         Ok(Estate {
-            server,
+            server: Some(server),
             retired,
             launcher_plan: left.launcher_plan,
             launchers,
             bundle,
             control,
-            bound,
+            sockets: Sockets::of(bound),
             history: left.history,
-            cause: left.cause,
-            reloads: left.reloads,
+            upgrade: Some(left.cause),
+            causes: left.reloads,
             ending,
             abandoned: left.abandoned,
         })

@@ -1,18 +1,15 @@
 //! The steps of `sluice upgrade`, which `takeover` draws: the new program is tried, replaces this one, and starts a server process.
 
-use std::os::fd::AsFd;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
-use super::children::SERVER_NAME;
 use super::files::ServerUser;
-use super::launchers::Launcher;
 use super::life::LifeEvent;
-use super::process::{OWN_PROGRAM, ServerProcess, start_process};
+use super::process::{ServerProcess, start_process};
 use super::reload::Prepared;
 use super::start::use_log;
-use super::takeover::Leaving;
 use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 
@@ -27,11 +24,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A process that may replace the server process.
 pub(super) struct Candidate {
     pub(super) process: ServerProcess,
-    /// When it is given up.
     pub(super) until: Instant,
     /// The settings that the process would take over. `None` for a program that is only tried.
     pub(super) prepared: Option<Prepared>,
-    /// Why the process cannot take over.
     pub(super) failure: Option<String>,
 }
 
@@ -49,115 +44,75 @@ impl Candidate {
 impl Supervisor<'_> {
     /// Starts the program that is now at the path of this one, to see whether it could take over.
     pub(super) async fn try_program(&mut self) -> Option<LifeEvent> {
-        let shown = self.program.display().to_string();
         if sluice_launch::is_any_elsewhere() {
             // execve(2) waits for every thread of this process.
-            let text = "a thread of the supervisor still waits for the directory of a log or certificate, or for another file system".to_owned();
-            self.conclude_upgrade(Err(text)).await;
-            return Some(LifeEvent::UpgradeOver);
+            let text = "a thread of the supervisor still waits for the directory of a log or certificate, or for another file system";
+            return self.fail_upgrade(text.to_owned()).await;
         }
-        let started = start_process(&mut self.children, &self.program, TRIAL_NAME, None);
-        match started {
-            Ok(process) => {
-                let left = self.leaving().map(|leaving| leaving.text());
-                let start = ToServer::Start(Start {
-                    has_control: false,
-                    left,
-                    ..self.start_message(Vec::new())
-                });
-                if process.send(&start, &[]).await.is_err() {
-                    // Its end says more than this error.
-                    process.kill();
-                }
-                self.candidate = Some(Candidate::new(process, None));
-                None
-            }
-            Err(error) => {
-                let text = format!("{shown} cannot be started: {error}");
-                self.conclude_upgrade(Err(text)).await;
-                Some(LifeEvent::UpgradeOver)
-            }
+        let process = match start_process(&mut self.children, &self.program, TRIAL_NAME, None) {
+            Ok(process) => process,
+            Err(error) => return self.fail_upgrade(self.cannot_be_started(&error)).await,
+        };
+        let start = ToServer::Start(Start {
+            has_control: false,
+            left: self.left().map(|left| left.text()),
+            ..self.start_message(&[])
+        });
+        if process.send(&start, &[]).await.is_err() {
+            // Its end says more than this error.
+            process.kill();
         }
+        self.candidate = Some(Candidate::new(process, None));
+        None
     }
 
     /// The new program could take over: this process becomes it.
     pub(super) async fn replace_program(&mut self) {
         self.candidate = None;
-        let Some(leaving) = self.leaving() else {
-            return self.on(LifeEvent::UpgradeOver).await;
-        };
-        let error = leaving.replace_program(&self.program);
-        let text = format!("{} cannot be started: {error}", self.program.display());
-        self.conclude_upgrade(Err(text)).await;
+        if let Some(error) = self.execute_program() {
+            let text = self.cannot_be_started(&error);
+            self.conclude_upgrade(Err(text)).await;
+        }
         self.on(LifeEvent::UpgradeOver).await;
     }
 
-    /// The state for the next program. `None` if there is no server process, or if the upgrade is no longer wanted.
-    fn leaving(&self) -> Option<Leaving<'_>> {
-        Some(Leaving {
-            server: self.server.as_ref()?,
-            retired: &self.retired,
-            bundle: self.bundle.as_fd(),
-            control: self.control.as_ref(),
-            bound: self.sockets.bound(),
-            launchers: &self.launchers,
-            launcher_plan: self.launcher_plan.clone(),
-            history: self.history.clone(),
-            cause: self.upgrade.clone()?,
-            reloads: &self.causes,
-            ending: &self.ending,
-            abandoned: &self.abandoned,
-        })
+    fn cannot_be_started(&self, error: &io::Error) -> String {
+        format!("{} cannot be started: {error}", self.program.display())
     }
 
-    /// Starts a server process of this program beside the one of the program before. `silent` are the paths that are not answered for.
-    pub(super) async fn start_candidate(&mut self, silent: &[PathBuf]) {
+    /// The upgrade has failed for this reason. Returns what happens by that.
+    async fn fail_upgrade(&mut self, text: String) -> Option<LifeEvent> {
+        self.conclude_upgrade(Err(text)).await;
+        Some(LifeEvent::UpgradeOver)
+    }
+
+    /// Starts a server process of this program beside the one of the program before. `silent` are the paths that are not answered for. Returns what
+    /// happens if that fails.
+    pub(super) async fn start_candidate(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
         let prepared = match self.prepare(silent).await {
             Ok(prepared) => prepared,
-            Err(text) => {
-                self.conclude_upgrade(Err(text)).await;
-                return self.on(LifeEvent::UpgradeOver).await;
-            }
+            Err(text) => return self.fail_upgrade(text).await,
         };
         let user = ServerUser::of(&prepared.settings);
         // It may be another one than that of the server process that runs.
-        if let Some(user) = user.clone() {
-            let settings = prepared.settings.clone();
-            user.do_elsewhere(move |user| user.make_files(&settings)).await;
-        }
+        ServerUser::make_files_elsewhere(user.as_ref(), &prepared.settings).await;
+        let plan = LauncherPlan::of(&prepared.settings);
+        let (process, socket) = match self.start_with_launcher(&plan, user.as_ref()).await {
+            Ok(started) => started,
+            Err(text) => return self.fail_upgrade(text).await,
+        };
         let bound = self.sockets.of_plan(&prepared.plan);
-        let mut start = self.start_message(bound.iter().map(|bound| bound.sockets().len()).collect());
-        start.replaces = true;
-        start.is_candidate = true;
+        let mut start = self.start_message(&bound);
+        (start.replaces, start.is_candidate) = (true, true);
         start.supervisor.upgrades += 1;
         start.supervisor.last_end = None;
-        let plan = LauncherPlan::of(&prepared.settings);
-        let started = match self.start_launcher(&plan).await {
-            Ok((launcher, socket)) => {
-                let started = start_process(&mut self.children, OWN_PROGRAM.as_ref(), SERVER_NAME, user.as_ref());
-                started.map(|process| (process, launcher, socket))
-            }
-            Err(error) => Err(error),
-        };
-        match started {
-            Ok((process, launcher, socket)) => {
-                self.launchers.push(Launcher::new(process.pid, Some(launcher)));
-                let bound = self.sockets.of_plan(&prepared.plan);
-                let mut fds = vec![prepared.bundle.as_fd(), socket.as_fd()];
-                fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
-                fds.extend(bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd));
-                if process.send(&ToServer::Start(start), &fds).await.is_err() {
-                    process.kill();
-                }
-                drop(fds);
-                self.candidate = Some(Candidate::new(process, Some(prepared)));
-            }
-            Err(error) => {
-                let text = format!("the server process cannot be started: {error}");
-                self.conclude_upgrade(Err(text)).await;
-                self.on(LifeEvent::UpgradeOver).await;
-            }
+        let fds = self.given(&prepared.bundle, &socket, &bound);
+        if process.send(&ToServer::Start(start), &fds).await.is_err() {
+            process.kill();
         }
+        drop(fds);
+        self.candidate = Some(Candidate::new(process, Some(prepared)));
+        None
     }
 
     /// The new server process serves: the old one ends after its exchanges.
@@ -204,11 +159,7 @@ impl Supervisor<'_> {
     /// The candidate cannot take over, because of what it has said, or else for this reason.
     pub(super) async fn give_up_candidate(&mut self, reason: &str) {
         let Some(failure) = self.drop_candidate() else { return };
-        let shown = self.program.display();
-        let text = match failure {
-            Some(failure) => failure,
-            None => format!("{shown}: {reason}"),
-        };
+        let text = failure.unwrap_or_else(|| format!("{}: {reason}", self.program.display()));
         self.conclude_upgrade(Err(text)).await;
         self.on(LifeEvent::UpgradeOver).await;
     }
