@@ -1,7 +1,7 @@
 //! The newline adjustment: which replies from a record mailbox get newlines, and how.
 //!
-//! Programs from VMS write text in records without newlines and expect the server to add them. The route decides
-//! whether a mailbox keeps records; a stream is never adjusted. Not here: where a newline is missing (`record_lines`).
+//! Programs from VMS write text in records without newlines and expect the server to add them. The route decides whether a mailbox keeps
+//! records; a stream is never adjusted.
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};

@@ -1,7 +1,7 @@
 //! Callouts: requests that a script makes to the server in the middle of its response, and the answer line.
 //!
-//! Here: parsing one line, and encoding one answer. `scanner` finds the lines; the server acts on them. The keywords
-//! are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
+//! `scanner` finds the lines; the server acts on them. The keywords are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides
+//! WASD's plain buffer.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -176,7 +176,6 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
     }
 }
 
-/// Whether a line has the keyword FAILED.
 fn is_failed(line: &[u8]) -> bool {
     let keyword = line.split(|byte| *byte == b':').next().unwrap_or(line);
     keyword.trim_ascii().eq_ignore_ascii_case(b"FAILED")

@@ -1,11 +1,8 @@
 //! The lines of an open callout, assembled from chunks and limited in length.
-//!
-//! Not here: where a line ends (`scanner`), and what it means (`callout`).
 
 use crate::callout;
 use crate::output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, Output, OutputFault};
 
-/// The lines of the open callout.
 #[derive(Debug, Default)]
 pub(crate) struct CalloutLines {
     /// The current line as far as it has arrived.
@@ -17,7 +14,6 @@ pub(crate) struct CalloutLines {
 }
 
 impl CalloutLines {
-    /// Appends to the current line.
     pub(crate) fn extend(&mut self, text: &[u8]) {
         self.line.extend_from_slice(text);
     }

@@ -30,9 +30,7 @@ pub(crate) const EXAMINED_BYTES_MAX: usize = CALLOUT_LINE_BYTES_MAX + SENTINEL_B
 pub(crate) enum Meaning {
     /// More output decides, or a pause: then it is the sentinel.
     Undecided,
-    /// The sentinel.
     Sentinel,
-    /// Text of the body.
     Text,
 }
 
@@ -130,7 +128,6 @@ impl PrecedingOutput {
         }
     }
 
-    /// Records output bytes.
     pub(crate) fn record(&mut self, chunk: &[u8]) {
         let chunk = &chunk[chunk.len().saturating_sub(NAME_DISTANCE_BYTES_MAX)..];
         let kept = self.length.min(NAME_DISTANCE_BYTES_MAX - chunk.len());

@@ -1,6 +1,5 @@
 //! The meta-variables of a request: those of RFC 3875 §4.1, Apache's common additions, and WASD's.
 //!
-//! Not here: how variables are stored (`variables`), which names are valid (`names`), how a query is parsed (`query`).
 //! The server fills in the [`CgiRequest`].
 
 use std::io::Write;

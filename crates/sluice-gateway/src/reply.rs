@@ -1,8 +1,7 @@
 //! A script's reply: which of the four kinds of RFC 3875 §6.2 it is, decided from the fields of its head.
 //!
-//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. A reply has
-//! few of these, so one pass finds out which (`special_fields`), and only they are looked up. Not here: what the server sends to
-//! the client.
+//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. A reply has few of these,
+//! so one pass finds out which (`special_fields`), and only they are looked up.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

@@ -7,8 +7,7 @@
 //!               (empty line) LF
 //! ```
 //!
-//! The server encodes it; decoding is for scripts in Rust and for tests. Not here: which variables there are
-//! (`meta_variables`).
+//! The server encodes it; decoding is for scripts in Rust and for tests.
 
 use std::fmt;
 

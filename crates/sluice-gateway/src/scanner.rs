@@ -239,7 +239,6 @@ impl Scanner {
         }
     }
 
-    /// The sentinels that count in a callout.
     fn wanted_in_callout(&self) -> &'static [Mark] {
         match self.end {
             EndMark::Sentinel => &[Mark::Close, Mark::End, Mark::Escape],
@@ -312,7 +311,6 @@ impl Scanner {
         self.leave_body(mark)
     }
 
-    /// Ends the response or opens a callout.
     fn leave_body(&mut self, mark: Mark) -> Step {
         self.enter(mark);
         self.queued.take().map_or(Step::Continue, Step::Emit)
@@ -458,7 +456,6 @@ impl Scanner {
         }
     }
 
-    /// Emits the first `length` bytes of the first chunk.
     fn emit(&mut self, length: usize) -> Step {
         let Some(mut first) = self.input.pop_front() else {
             return Step::Continue;
@@ -490,7 +487,6 @@ impl Scanner {
         Step::Emit(Output::Bytes(held))
     }
 
-    /// Drops the first `length` bytes of the first chunk.
     fn skip(&mut self, length: usize) {
         let Some(first) = self.input.front_mut() else { return };
         first.advance(length);
@@ -529,9 +525,7 @@ impl fmt::Debug for Scanner {
     }
 }
 
-/// The result of one step.
 enum Step {
-    /// Output for the server.
     Emit(Output),
     /// No output; take the next step.
     Continue,

@@ -1,7 +1,6 @@
 //! The incremental parser for the head of a script's reply: header fields up to an empty line (RFC 3875 §6.3).
 //!
-//! Here: lines and fields. Not here: what the fields mean (`reply`), and the messages about invalid ones
-//! (`head_fault`). The bytes come from `scanner`, without callouts.
+//! The bytes come from `scanner`, without callouts.
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

@@ -1,8 +1,7 @@
 //! The three sentinels of one script process, and the search for them in its output.
 //!
-//! The random bytes come from the server, because this crate draws none. Here also: masking. A sentinel that is only
-//! text is sent with zeros for its digits, so that no client and no log shows one. Not here: which sentinels count at
-//! which point of the output (`scanner`), and how the script learns them (`environment`, `meta_variables`).
+//! The random bytes come from the server, because this crate draws none. Here also: masking. A sentinel that is only text is sent with
+//! zeros for its digits, so that no client and no log shows one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +20,6 @@ const LETTERS_BYTES: usize = 2;
 /// The secret digits within a sentinel.
 const DIGITS: Range<usize> = 3..27;
 
-/// The meaning of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// The response is complete (`$Z`, CGIPLUSEOF).
@@ -65,15 +63,18 @@ pub(crate) enum Found {
     Digits(usize),
 }
 
-/// The result of a comparison with the sentinels.
 pub(crate) enum Comparison {
     /// A whole sentinel; the first `used` of the compared bytes belong to it.
-    Whole { mark: Mark, used: usize },
+    Whole {
+        mark: Mark,
+        used: usize,
+    },
     /// The digits are complete, and are text; the first `used` of the compared bytes belong to them.
-    Digits { used: usize },
+    Digits {
+        used: usize,
+    },
     /// All bytes belong to a sentinel, but it is incomplete.
     Partial(PartialMatch),
-    /// No sentinel.
     Different,
 }
 

@@ -1,7 +1,6 @@
 //! The fields of a reply's head that mean something to the server: its names are read once to find out which of them a head has.
 //!
-//! Each lookup in a `HeaderMap` hashes a name, and the head of most replies has one or two of these fields. Not here: what they mean
-//! (`reply`).
+//! Each lookup in a `HeaderMap` hashes a name, and the head of most replies has one or two of these fields.
 
 use http::header::{CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, UPGRADE};
 use http::{HeaderMap, HeaderName};
@@ -26,7 +25,6 @@ pub(crate) static HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Which of them a head has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SpecialFields {
     pub status: bool,

@@ -167,7 +167,6 @@ impl Variables {
         self.complete_valid(start, prefix.len() + name.len());
     }
 
-    /// Adds a number, in decimal.
     pub(crate) fn add_number(&mut self, prefix: &str, name: &str, number: impl Into<u64>) {
         let start = self.begin(prefix, name);
         push_number(&mut self.buffer, number.into());

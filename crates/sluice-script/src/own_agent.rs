@@ -3,7 +3,7 @@
 //! ```text
 //!   SDK/agents/build/sluice-ldap   as in a checkout; or SDK/agents/sluice-ldap, installed
 //! ```
-//! They run as scripts of mode `cgiplus`, of a route of their own that no path leads to. Not here: asking one (`agent`).
+//! They run as scripts of mode `cgiplus`, of a route of their own that no path leads to.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

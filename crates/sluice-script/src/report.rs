@@ -1,6 +1,4 @@
 //! The script processes of the whole server as reports show them, and orders of the administrator to them.
-//!
-//! Not here: what the system knows of the processes, and which requests they work for (the server adds both).
 
 use std::path::Path;
 

@@ -1,7 +1,4 @@
 //! The resources that the scripts of the whole server share: the budgets of all workers.
-//!
-//! Here: the budgets, their log lines, and their bounds after a reload. Not here: who reserves how much (`buffer`,
-//! `sluice_http::stored_body`, `process_limit`).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,17 +30,12 @@ const MEMORY_SHARE: u64 = 4;
 pub struct Resources {
     memory_buffers: Arc<Budget>,
     memory_refused: Mutex<RateLimitedLog>,
-    /// The room for request bodies that are stored.
     pub(crate) stored_bodies: BodyStorage,
-    /// The bound on script processes.
     pub(crate) processes: Arc<ProcessLimit>,
     /// The threads for the pipes of all script processes.
     pub(crate) pipes: PipeThreads,
-    /// The threads for their memory buffers.
     pub(crate) buffers: PipeThreads,
-    /// The bounds on the log lines of scripts.
     pub(crate) script_logs: ScriptLogs,
-    /// The history of pools, for reports.
     pub(crate) pool_records: PoolRecords,
     /// Wakes a worker when processes are to be started in advance.
     pub(crate) wanted: Arc<Notify>,

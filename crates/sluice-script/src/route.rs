@@ -1,6 +1,4 @@
 //! The parts of a site that scripts need: the route, and the map of paths and files.
-//!
-//! Not here: the program that a route leads to (`script`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

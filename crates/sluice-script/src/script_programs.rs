@@ -1,7 +1,6 @@
 //! The programs of the routes with their limits, as the launcher takes them: every form that a server process may give to the start of one.
 //!
-//! Programs that are searched, such as engines and interpreters, may be installed later, so each place in which they would be found counts. Not here:
-//! the check (`sluice_launch`), what a server process asks for (`job`, `job_limits`).
+//! Programs that are searched, such as engines and interpreters, may be installed later, so each place in which they would be found counts.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

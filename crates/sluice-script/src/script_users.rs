@@ -1,6 +1,4 @@
 //! The users that scripts may have: the settings, as the launcher takes them.
-//!
-//! Not here: their programs (`script_programs`), the decision (`sluice_launch`).
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,4 @@
 //! All that the scripts of one worker share: its processes, budgets, log lines and spare memory.
-//!
-//! Not here: the list of the processes (`processes`), what the scripts of all workers share (`resources`), and which process serves
-//! which request (`pool`).
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Authentication agents: a script that is asked about a user instead of for a page (WASD).
 //!
-//! The script gets the variables of the request with REMOTE_USER, AUTH_PASSWORD, AUTH_REALM and AUTH_AGENT, and answers with lines between the
-//! sentinels of a callout (`sluice_gateway::AgentLine`). Not here: which script is asked, and what its answer means (the server).
+//! The script gets the variables of the request with REMOTE_USER, AUTH_PASSWORD, AUTH_REALM and AUTH_AGENT, and answers with lines between
+//! the sentinels of a callout (`sluice_gateway::AgentLine`).
 
 use std::rc::Rc;
 

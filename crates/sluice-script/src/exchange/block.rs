@@ -1,8 +1,8 @@
 //! A block of output: what a script writes is collected and sent together, because it has asked for that
 //! (`Script-Control: X-buffer-records`).
 //!
-//! Not here: whether it has (`conversation::body`). A block is complete when it has so many bytes, when the reply ends, or some time
-//! after its first byte, so that a script which pauses does not keep its client waiting.
+//! A block is complete when it has so many bytes, when the reply ends, or some time after its first byte, so that a script which pauses
+//! does not keep its client waiting.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,6 @@ use tokio::time::Sleep;
 /// The longest time from the first byte of a block until it is sent, if the script pauses.
 const AGE_MAX: Duration = Duration::from_millis(250);
 
-/// Output that is not sent yet.
 #[derive(Default)]
 pub(crate) struct Block {
     bytes: BytesMut,
@@ -43,7 +42,6 @@ impl Block {
         self.is_complete = true;
     }
 
-    /// The block, if it is complete.
     pub(crate) fn take_complete(&mut self) -> Option<Bytes> {
         if !self.is_complete || self.bytes.is_empty() {
             return None;

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use sluice_gateway::{MissingNewlines, RecordAdjustment, RecordLines, Reply, ReplyHead, ScriptControl};
 use sluice_settings::Mailbox;
 
-/// The filter of one reply, from its head on.
 pub(crate) struct BodyFilter {
     /// `None` for a stream, which has no records.
     lines: Option<RecordLines>,

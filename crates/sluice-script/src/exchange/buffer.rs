@@ -1,9 +1,5 @@
 //! The memory buffer in one exchange: the bytes that the script has put there, on their way to the client.
 //!
-//! Here: which of the two kinds is open, the chunks in their order, and when a part may be refilled: after its chunk was
-//! dropped, because it is written to the socket then. Not here: the memory itself and the checks of what the script writes
-//! there (`sluice-membuf`), and the syntax of callouts (`callout`).
-//!
 //! ```text
 //!             begin, its memory is there
 //!         ┌────────────────────────────────────┐
@@ -49,7 +45,6 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Parts of a plain buffer that may be in flight at once.
 const PARTS_MAX: usize = 8;
 
-/// The memory buffer of one exchange.
 pub(crate) struct Buffer {
     kind: Kind,
     /// Made when it is needed: most exchanges use no buffer.
@@ -75,7 +70,6 @@ enum Kind {
     },
     Plain {
         buffer: PlainBuffer,
-        /// Parts to send.
         parts: VecDeque<Bytes>,
         /// Parts that the client does not have yet, oldest first.
         in_flight: VecDeque<Part>,
@@ -86,7 +80,6 @@ enum Kind {
     },
 }
 
-/// The parameters of BUFFER-BEGIN.
 #[derive(Clone, Copy)]
 pub(crate) struct BeginRequest {
     pub kind: BufferKind,
@@ -97,7 +90,6 @@ pub(crate) struct BeginRequest {
     pub answering: Answering,
 }
 
-/// A buffer that has begun.
 enum Opened {
     Plain(PlainBuffer),
     Ring(RingReader),
@@ -112,9 +104,7 @@ struct Part {
 /// Whether the script waits for the answer to a callout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answering {
-    /// The script waits.
     Wanted,
-    /// The script goes on at once.
     Unwanted,
 }
 
@@ -148,7 +138,6 @@ impl Freed {
 }
 
 impl Buffer {
-    /// No buffer is open.
     pub(crate) fn new() -> Buffer {
         Buffer {
             kind: Kind::Closed,
@@ -310,7 +299,6 @@ impl Buffer {
         None
     }
 
-    /// Whether a buffer is open.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.kind, Kind::Closed)
     }
@@ -374,14 +362,12 @@ impl Buffer {
         }
     }
 
-    /// Wakes the task when a part is freed.
     pub(crate) fn wake_when_freed(&self, context: &Context<'_>) {
         if self.is_open() {
             self.freed.get_or_init(Arc::default).wake(context);
         }
     }
 
-    /// How many parts were freed in this exchange.
     fn freed_parts(&self) -> u64 {
         self.freed.get().map_or(0, |freed| freed.count())
     }

@@ -1,7 +1,4 @@
 //! Callouts: requests that a script sends to the server while it writes its reply.
-//!
-//! Here: the answers, and the settings that callouts change for the rest of the exchange. Not here: their syntax
-//! (`sluice-gateway`), and when an answer is written (`relay`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,10 +24,8 @@ use crate::route::Map;
 /// Lines that an exchange may have logged in an interval, as for standard error; further ones are counted.
 const LINES_MAX: u32 = 100;
 
-/// The interval of `LINES_MAX`.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The callouts of one exchange.
 pub(crate) struct Callouts {
     map: Arc<dyn Map>,
     notices: Notices,
@@ -58,7 +53,6 @@ pub(crate) struct Callouts {
 }
 
 impl Callouts {
-    /// The state before the first callout.
     pub(crate) fn new(
         map: Arc<dyn Map>,
         process: Arc<Process>,
@@ -86,7 +80,6 @@ impl Callouts {
         }
     }
 
-    /// Whether the route allows memory buffers.
     pub(crate) fn allows_buffers(&self) -> bool {
         self.memory_buffer_max > 0
     }

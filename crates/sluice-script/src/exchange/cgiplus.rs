@@ -142,7 +142,6 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Resu
     }
 }
 
-/// Starts a process for the lease.
 pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<IdleProcess, Fault> {
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();

@@ -1,9 +1,6 @@
 //! The conversation with a script process in one exchange, as its handler and then the response hold it: the head of the reply
 //! first, then the body.
 //!
-//! Here: the parts that the exchange holds until its end, and the head. Not here: the body (`body`), what the channels carry
-//! (`relay`), and what happens to the process afterwards (`ending`).
-//!
 //! ```text
 //!                  ┌─ until the head is complete ─▶ HeadParser ─▶ head; body bytes that came with it return to the relay
 //!   relay events ──┤
@@ -45,7 +42,6 @@ use crate::process::shebang;
 use crate::route::ScriptRoute;
 use crate::scripts::Scripts;
 
-/// Fields in the head of a reply.
 const HEAD_FIELDS_MAX: usize = 200;
 
 /// How long the server waits for the end of a process that wrote a bad head, so that its exit status can be logged.
@@ -73,7 +69,6 @@ pub(crate) struct Conversation {
     expects_body: bool,
     /// The filter has passed bytes of the body.
     has_body: bool,
-    /// The reply has a Content-Length.
     is_counted: bool,
     /// The task has yielded before `fault`, so that the bytes before it leave first.
     has_yielded: bool,
@@ -106,7 +101,6 @@ impl Conversation {
         ))
     }
 
-    /// A conversation that has read nothing yet.
     fn of(
         link: Option<Link>,
         audience: Audience,
@@ -153,7 +147,6 @@ impl Conversation {
         self.link.as_ref().map(|link| &*link.relay)
     }
 
-    /// The relay to the process, to change it.
     pub(crate) fn relay_mut(&mut self) -> Option<&mut Relay> {
         self.link.as_mut().map(|link| &mut *link.relay)
     }
@@ -288,7 +281,6 @@ async fn bad_head(route: &ScriptRoute, relay: &mut Relay, fault: HeadFault) -> F
     }
 }
 
-/// The fault of a script that is made for the other mode, otherwise this one.
 async fn wrong_mode_or(route: &ScriptRoute, relay: &mut Relay, fault: Fault) -> Fault {
     relay.learn_what_is_read().await;
     wrong_mode(route, relay).unwrap_or(fault)

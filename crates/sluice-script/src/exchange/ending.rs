@@ -62,14 +62,11 @@ pub(crate) enum Ending {
 /// Whether somebody waits for the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// The client does.
     Waiting,
-    /// Nobody does.
     Gone,
 }
 
 impl Ending {
-    /// For a conversation that is dropped. `None` if its exchange is over.
     pub(crate) fn of_dropped(conversation: &Conversation) -> Option<Ending> {
         let relay = conversation.relay()?;
         Some(match (conversation.audience, conversation.culprit) {
@@ -99,7 +96,6 @@ impl Ending {
         }
     }
 
-    /// For an exchange that ends with a fault.
     fn of_failed(conversation: &Conversation, relay: &Relay, culprit: Culprit) -> Ending {
         let input = relay.channels.input.as_ref();
         let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
@@ -144,7 +140,6 @@ impl Ending {
         Ok(Ending::Stop(EndCause::Fault))
     }
 
-    /// Ends the exchange, unless it is over.
     pub(crate) fn carry_out(self, conversation: &mut Conversation) {
         let Some(mut link) = conversation.link.take() else {
             return;
@@ -176,7 +171,6 @@ impl Ending {
         }
     }
 
-    /// Notes what happens to the process, and why.
     fn note(&self, relay: &Relay, filter: &BodyFilter) {
         relay.events.process(|| {
             let (pid, totals) = (relay.process.pid, relay.events.totals());

@@ -1,7 +1,7 @@
 //! Starting processes before there is a request for them: those that `min` lacks, and the successors of those that are due.
 //!
-//! A pool decides when (`pool`, `shared_pool`). A worker takes the leases of such processes, starts these, asks them with the method PROCTOR if
-//! the route says so, and returns them to their pools. Not here: which scripts a route names for that (the server).
+//! A pool decides when (`pool`, `shared_pool`). A worker takes the leases of such processes, starts these, asks them with the method
+//! PROCTOR if the route says so, and returns them to their pools.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -1,8 +1,5 @@
 //! A job: one request for one script, with everything that a mode needs to run it.
 //!
-//! Here: the variables of the request, the command and environment of a process, and the parts of a relay. Not here: when a
-//! process is started, and how the variables reach it (`cgi`, `cgiplus`).
-//!
 //! ```text
 //!   Job ─┬─ request                the request as the script sees it
 //!        ├─ script, route, map     the program to run, its settings and pools, the site that it belongs to
@@ -43,7 +40,6 @@ use crate::scripts::Scripts;
 use sluice_http::request_body::RequestBody;
 use sluice_http::stored_body::StoredBody;
 
-/// Variables about the user of a process.
 const USER_VARIABLES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
 /// One request for one script.
@@ -69,7 +65,6 @@ impl Job {
         &self.route.settings
     }
 
-    /// The texts over its tracer.
     pub(crate) fn events(self: &Rc<Self>) -> ScriptEvents {
         ScriptEvents::of(Rc::<Job>::clone(self))
     }
@@ -272,7 +267,6 @@ impl Job {
         }
     }
 
-    /// The scanner of a new process's mailbox.
     pub(crate) fn scanner(&self, process: &Process, end: EndMark) -> Box<Scanner> {
         let kind = match self.settings().output.mailbox {
             settings::Mailbox::Stream | settings::Mailbox::Pipe => MailboxKind::Stream,
@@ -281,7 +275,6 @@ impl Job {
         Box::new(Scanner::new(&process.sentinels, kind, end))
     }
 
-    /// The server's side of its callouts.
     pub(crate) fn callouts(&self, process: &Arc<Process>) -> Callouts {
         let mut callouts = Callouts::new(
             Arc::clone(&self.map),
@@ -293,7 +286,6 @@ impl Job {
         callouts
     }
 
-    /// Notes the process that works for it.
     pub(crate) fn note_process(&self, process: &Process) {
         self.tracer.stage(Stage::Running);
         self.request.progress.set_pid(process.pid);
@@ -358,7 +350,6 @@ impl WatchableJob for Job {
     }
 }
 
-/// New sentinels from the system's random source.
 pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
     let mut bytes = [0; 12];
     getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;

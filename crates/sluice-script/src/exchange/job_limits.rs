@@ -1,6 +1,4 @@
 //! The confinement of a script process, from the settings of its route: what the launcher needs to know.
-//!
-//! Not here: what the settings mean (`sluice_settings`), and how they are applied (`sluice_launch`).
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -15,7 +13,6 @@ use sluice_settings::{ScriptLimits, ScriptSource, ScriptUser};
 use crate::exchange::job::{Job, c_string, present};
 
 impl Job {
-    /// The resource limits of a process.
     pub(crate) fn limits(&self) -> ProcessLimits {
         let limits = self.settings().confinement.limits;
         ProcessLimits {

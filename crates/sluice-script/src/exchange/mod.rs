@@ -1,8 +1,7 @@
 //! One exchange with a script process: from the request to the end of the reply.
 //!
-//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. A process of mode `rte` gets it as
-//! one of `cgiplus` does; its program is another (`program::engine`). Everything else is common to all modes. Not here: the process and its
-//! channels (`process`), and which one serves (`pool`).
+//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. A process of mode `rte` gets it as one of
+//! `cgiplus` does; its program is another (`program::engine`). Everything else is common to all modes.
 //!
 //! ```text
 //!   serve ──┬─ cgi ──────┐      the entry: a Task in, a ScriptAnswer out; Mode is matched there alone

@@ -1,7 +1,4 @@
 //! The pump: copies a request body to a script's standard input while the reply is read.
-//!
-//! Here: the copying, chunk by chunk as the pipe accepts it. Not here: the body and the rule by which another process can get it
-//! (`sluice_http::body_source`), and the pipe (`input`).
 
 use std::io::ErrorKind;
 use std::task::{Context, Poll};
@@ -15,7 +12,6 @@ use crate::process::input::Input;
 /// Steps after which the other tasks of the worker get their turn.
 const STEPS_MAX: usize = 64;
 
-/// A body that is copied to a script.
 pub(crate) struct Pump {
     body: RepeatableBody,
     is_done: bool,
@@ -41,7 +37,6 @@ impl Pump {
         self.is_done
     }
 
-    /// Bytes written so far.
     pub(crate) fn written(&self) -> u64 {
         self.body.consumed()
     }
@@ -56,7 +51,6 @@ impl Pump {
         self.body.is_repeatable()
     }
 
-    /// Whether it waits for the client.
     pub(crate) fn awaits_client(&self) -> bool {
         !self.is_done && self.body.awaits_client()
     }

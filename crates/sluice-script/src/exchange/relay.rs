@@ -1,9 +1,8 @@
 //! The relay: the conversation with one script process about one exchange.
 //!
-//! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it:
-//! first `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request
-//! body, timeouts and the end of the process meet here and nowhere else. Not here: what a silent script waits for (`silence`), the
-//! meaning of the bytes (`conversation`, `body_filter`), and how a process gets its request (`cgi`, `cgiplus`).
+//! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it: first
+//! `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request body, timeouts and
+//! the end of the process meet here and nowhere else.
 //!
 //! How far the exchange is, is one state (`state`). The order of checks in each turn:
 //! ```text
@@ -59,7 +58,6 @@ const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 /// Turns without output after which the other tasks of the worker get theirs.
 const TURNS_MAX: usize = 64;
 
-/// An event of a reply.
 pub(crate) enum ReplyEvent {
     /// Bytes, or one record, on the mailbox: head or body.
     Mailbox(Bytes),
@@ -67,7 +65,6 @@ pub(crate) enum ReplyEvent {
     Bulk(Bytes),
     /// Bytes of the mailbox that a script has put into shared memory (BUFFER-REGION): body. It can still change them.
     Region(Bytes),
-    /// The reply is complete.
     End,
 }
 
@@ -98,7 +95,6 @@ pub(crate) struct Relay {
     check: Option<JoinHandle<Option<BlockedRead>>>,
     /// `check` also waits for the answer what of CGIPLUSIN is unread.
     is_counting: bool,
-    /// The script has said that it has failed.
     failure: Failure,
     /// The region that was announced with the request (WWW_GATEWAY_REGION).
     region: AnnouncedRegion,
@@ -225,7 +221,6 @@ impl Relay {
         }
     }
 
-    /// Obeys the times of a Script-Control.
     pub(crate) fn limit_times(&mut self, control: &ScriptControl) {
         if let Some(limit) = control.silence_limit {
             self.idle_timer.restart(limit);

@@ -10,7 +10,6 @@ const NETWORK_BITS: u32 = 64;
 pub(crate) struct ClientId(IpAddr);
 
 impl ClientId {
-    /// The id for an address.
     pub(crate) fn of(address: IpAddr) -> ClientId {
         ClientId(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),

@@ -1,6 +1,4 @@
 //! The default of `limits.processes`: how many script processes the machine can carry.
-//!
-//! Here: what the system says of its bounds, and the arithmetic. Not here: the bound itself (`process_limit`).
 
 use std::fs;
 

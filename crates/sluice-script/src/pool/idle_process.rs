@@ -1,6 +1,4 @@
 //! A process between two exchanges, with everything that its next one needs.
-//!
-//! Here: the process, and those of a pool. Not here: which request gets it (`pool`).
 
 use std::sync::Arc;
 
@@ -10,7 +8,6 @@ use crate::pool::pure::ProcessId;
 use crate::process::idle_timer::KeptTimer;
 use crate::process::script_process::{Channels, Process};
 
-/// A live process between exchanges.
 pub(crate) struct IdleProcess {
     pub process: Arc<Process>,
     /// Boxed, as the scanner, because each request moves an idle process several times.
@@ -30,7 +27,6 @@ pub(crate) struct IdleProcess {
 pub(crate) struct IdleProcesses(Vec<(ProcessId, IdleProcess)>);
 
 impl IdleProcesses {
-    /// Adds a process that has become idle.
     pub(crate) fn insert(&mut self, id: ProcessId, idle: IdleProcess) {
         self.0.push((id, idle));
     }
@@ -41,7 +37,6 @@ impl IdleProcesses {
         Some(self.0.remove(at).1)
     }
 
-    /// Takes all processes out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = IdleProcess> {
         self.0.drain(..).map(|(_, idle)| idle)
     }

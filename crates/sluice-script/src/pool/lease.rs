@@ -1,7 +1,5 @@
 //! Leases: the right to one process of a pool. Whoever runs a script holds a lease; the pool stays consistent in whichever state a
 //! lease is dropped.
-//!
-//! Not here: who gets a lease (`shared_pool`), and how a process gets its request (`cgi`, `cgiplus`).
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -15,11 +13,9 @@ use crate::process::end_cause::EndedProcess;
 use crate::process::script_process::Process;
 use crate::program::script::Script;
 
-/// The right to one process of a pool.
 pub(crate) struct Lease {
     pool: Arc<SharedPool>,
     id: ProcessId,
-    /// `None` if the holder has to start the process.
     idle: Option<IdleProcess>,
     /// The permit for a process that the holder has to start, until it does.
     permit: Option<Permit>,
@@ -30,11 +26,9 @@ pub(crate) struct Lease {
 enum LeaseState {
     /// The process has not been used yet.
     Unused,
-    /// The holder is about to start a process.
     Starting,
     /// The process is running or being started: its `ExitNotice` reports its end to the pool.
     Running,
-    /// The process is back in its pool.
     Returned,
 }
 
@@ -160,7 +154,6 @@ impl Lease {
         self.pool.lock().pool.set_gone();
     }
 
-    /// The script of its pool.
     pub(crate) fn script(&self) -> &Script {
         &self.pool.script
     }
@@ -197,7 +190,6 @@ struct ExitNotice {
 }
 
 impl ExitNotice {
-    /// The process has ended.
     fn ended(&mut self, process: EndedProcess) {
         self.record.note_end(process);
         self.give_back(Pool::ended);

@@ -1,7 +1,5 @@
 //! The pools: which request gets which process, and how many there are.
 //!
-//! Not here: the processes themselves (`process`), and what happens in an exchange with one (`exchange`).
-//!
 //! ```text
 //!   pools ── shared_pool ── pure        the pools of a route; one of them; its decisions, without effects
 //!     │        ├─ lease                 the right to one process (idle_process)

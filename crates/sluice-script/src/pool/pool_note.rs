@@ -1,6 +1,4 @@
 //! The events of WATCH about a request that asks a pool for a process: the process that it gets, or why it waits.
-//!
-//! Not here: the decision (`pool`), and how it is carried out (`shared_pool`).
 
 use std::path::Path;
 use std::time::Instant;
@@ -49,7 +47,6 @@ impl<'a> PoolNote<'a> {
         }))
     }
 
-    /// A process is to be started.
     pub(crate) fn start(&self) {
         let Some(QueueNote { events, before, .. }) = &self.0 else {
             return;
@@ -124,7 +121,6 @@ pub(crate) fn note_use(career: impl FnOnce() -> Option<Career>, process: &Proces
     });
 }
 
-/// The text about a process that is returned to its pool.
 pub(crate) fn release_text(release: Release, pid: i32) -> String {
     match release {
         Release::Keep => format!("pid {pid} is kept, idle"),

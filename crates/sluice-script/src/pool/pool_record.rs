@@ -1,7 +1,5 @@
 //! The history of the pools of each script, for reports: how many processes were started and requests refused, and how the last
 //! processes ended. A record outlives its pools, which are dropped when they are empty, and when the configuration is replaced.
-//!
-//! Not here: the pools themselves (`shared_pool`).
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -24,7 +22,6 @@ const ENDED_MAX: usize = 10;
 /// Records of pools that are gone. Beyond that one of them is forgotten for each new record.
 const RECORDS_MAX: usize = 1000;
 
-/// A pool as its record sees it.
 pub(crate) trait ReportedPool: Send + Sync {
     /// The processes, and the requests that wait. Only the ids of requests are known.
     fn report(&self) -> report::Pool;
@@ -88,7 +85,6 @@ pub(crate) struct PoolLabel {
 /// The name of the scripts that have no series of counters of their own.
 const OTHER: &str = "other";
 
-/// The records of all pools of the server.
 #[derive(Default)]
 pub(crate) struct PoolRecords {
     records: Mutex<HashMap<PoolLabel, Arc<PoolRecord>>>,
@@ -104,7 +100,6 @@ impl PoolLabel {
     }
 }
 
-/// The history of the pools with one label.
 pub(crate) struct PoolRecord {
     pub label: PoolLabel,
     /// The number of its script among the series of counters.
@@ -142,7 +137,6 @@ impl RareCount {
 }
 
 impl PoolRecords {
-    /// The record with this label.
     pub(crate) fn of(&self, label: PoolLabel) -> Arc<PoolRecord> {
         let mut records = self.lock();
         if let Some(record) = records.get(&label) {
@@ -187,19 +181,16 @@ impl PoolRecords {
 }
 
 impl PoolRecord {
-    /// Adds a pool.
     pub(crate) fn add(&self, pool: Weak<dyn ReportedPool>) {
         let mut pools = self.lock_pools();
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(pool);
     }
 
-    /// The pools that there are.
     pub(crate) fn pools(&self) -> Vec<Arc<dyn ReportedPool>> {
         self.lock_pools().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Remembers how a process has ended.
     pub(crate) fn note_end(&self, process: EndedProcess) {
         let mut ended = self.lock_ended();
         ended.truncate(ENDED_MAX - 1);
@@ -267,7 +258,6 @@ fn report_end(process: &EndedProcess, at: SystemTime, mode: Mode) -> report::End
     }
 }
 
-/// A time in milliseconds.
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

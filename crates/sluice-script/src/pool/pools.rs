@@ -1,8 +1,5 @@
 //! The pools of a route: one for each of its scripts, or each of its engines, made at the first request. Routes of one site whose engines and
 //! settings are the same share them.
-//!
-//! Here: which pool a script has, and what the tick of the worker does with all of them. Not here: what a pool decides (`pool`), and
-//! how it is carried out (`shared_pool`).
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -90,7 +87,6 @@ impl Pools {
         pool
     }
 
-    /// The pool of a script, if there is one.
     pub(crate) fn existing(&self, script: &Script) -> Option<Arc<SharedPool>> {
         self.by_script.lock().get(script.pool_key().as_os_str()).cloned()
     }
@@ -116,7 +112,6 @@ impl Pools {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The leases of the processes to start in advance.
     pub(crate) fn take_advance(&self) -> Vec<Lease> {
         let pools: Vec<_> = self.by_script.lock().values().cloned().collect();
         pools.iter().flat_map(SharedPool::take_advance).collect()

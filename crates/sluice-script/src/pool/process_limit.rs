@@ -9,8 +9,6 @@
 //!
 //! The last eighth of the server's bound is for pools without any process, so that a script whose processes all hang leaves room for
 //! the others. Above the soft bound of the server, each start ends an idle process, if there is one.
-//!
-//! Not here: which request of a pool is served (`pool`, `shared_pool`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -40,11 +38,9 @@ pub(crate) trait Member: Send + Sync {
     fn start_waiting(self: Arc<Self>);
     /// The time since which its oldest idle process has been idle. `None` if it has no such process.
     fn idle_since(&self, which: Idle) -> Option<Instant>;
-    /// Ends that process, for this reason.
     fn end_idle(self: Arc<Self>, which: Idle, reason: Reason);
 }
 
-/// A bound on script processes.
 pub(crate) struct ProcessLimit {
     /// The key of the configuration, for the log.
     name: &'static str,
@@ -69,7 +65,6 @@ struct Shared {
     unreported: u64,
 }
 
-/// A pool with requests that wait for room.
 struct Waiting {
     member: Weak<dyn Member>,
     need: Need,
@@ -79,7 +74,6 @@ struct Waiting {
     is_woken: bool,
 }
 
-/// The bounds that hold for a pool.
 #[derive(Clone)]
 pub(crate) struct PoolLimits {
     pub(crate) route: Arc<ProcessLimit>,
@@ -90,13 +84,11 @@ pub(crate) struct PoolLimits {
 pub(crate) struct Permit(PoolLimits);
 
 impl ProcessLimit {
-    /// The bound of a server.
     #[must_use]
     pub(crate) fn of_server(max: usize) -> Arc<ProcessLimit> {
         ProcessLimit::new("limits.processes", max, true)
     }
 
-    /// The bound of a route; `None` for no bound.
     pub(crate) fn of_route(max: Option<usize>) -> Arc<ProcessLimit> {
         ProcessLimit::new("processes of a route", max.unwrap_or(usize::MAX), false)
     }
@@ -119,22 +111,18 @@ impl ProcessLimit {
         self.wake();
     }
 
-    /// Changes the soft bound; `None` for none.
     pub(crate) fn set_soft_max(&self, max: Option<usize>) {
         self.soft_max.store(max.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// The bound.
     pub(crate) fn max(&self) -> usize {
         self.max.load(Ordering::SeqCst)
     }
 
-    /// Processes within this bound now.
     pub(crate) fn running(&self) -> usize {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// Adds a pool.
     pub(crate) fn add(&self, member: Weak<dyn Member>) {
         let mut shared = self.lock();
         shared.members.retain(|member| member.strong_count() > 0);

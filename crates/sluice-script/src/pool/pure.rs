@@ -1,8 +1,5 @@
 //! The pool of one script as pure state: events in, decisions out, the time as an argument.
 //!
-//! Here: which request gets which process, waits or is refused, and which process ends and why. Not here: processes, locks and
-//! timers (`shared_pool`), so that a simulation can test all of this.
-//!
 //! ```text
 //!             request: start                released
 //!   (nothing) ─────────────▶ busy ────────────────────────▶ idle ◀── ready ── being started in advance ◀── min, replacement
@@ -52,7 +49,6 @@ pub(crate) struct Pool {
     at_once: usize,
     /// Whether processes that end before their first reply delay the next start.
     backs_off: bool,
-    /// Whether processes can be started in advance.
     prepares: bool,
     /// The script is not there: no process is started in advance.
     is_gone: bool,
@@ -172,17 +168,14 @@ impl Pool {
         (self.queue.len() >= self.settings.queue_max).then_some(Refusal::QueueFull)
     }
 
-    /// Processes, of any state.
     pub(crate) fn processes(&self) -> usize {
         self.processes.len()
     }
 
-    /// Requests that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// A waiting request has gone.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
         self.queue.cancel(ticket);
     }
@@ -274,7 +267,6 @@ impl Pool {
         (self.keep(id, now), actions)
     }
 
-    /// A process was never started.
     pub(crate) fn not_started(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(slot) = self.remove(id) {
@@ -295,7 +287,6 @@ impl Pool {
         }
     }
 
-    /// A process has ended by itself.
     pub(crate) fn ended(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(slot) = self.remove(id) {
@@ -385,14 +376,12 @@ impl Pool {
         idle().min().filter(|_| idle().count() > kept)
     }
 
-    /// Ends that process, for this reason.
     pub(crate) fn end_idle(&mut self, which: Idle, reason: Reason) -> Option<Action> {
         let oldest = self.idle_since(which)?;
         let actions = self.retire_idle(1, reason, |slot| slot.idle_since == Some(oldest));
         actions.into_iter().next()
     }
 
-    /// Whether there is no process and no waiter.
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.queue.is_empty()
     }
@@ -441,7 +430,6 @@ impl Pool {
         clients
     }
 
-    /// Processes that work for a client.
     fn busy_for(&self, client: ClientId) -> usize {
         self.processes.iter().filter(|slot| slot.client == Some(client)).count()
     }

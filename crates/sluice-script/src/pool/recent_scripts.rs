@@ -11,7 +11,6 @@ const SCRIPTS_MAX: usize = 32;
 pub(crate) struct ScriptId(u64);
 
 impl ScriptId {
-    /// The id of the script in a file.
     pub(crate) fn of(file: &Path) -> ScriptId {
         let mut hasher = DefaultHasher::new();
         file.hash(&mut hasher);
@@ -33,7 +32,6 @@ impl RecentScripts {
         script.is_some_and(|script| self.scripts.contains(&script))
     }
 
-    /// The process runs a script.
     pub(crate) fn add(&mut self, script: Option<ScriptId>) {
         let Some(script) = script.filter(|script| !self.scripts.contains(script)) else {
             return;

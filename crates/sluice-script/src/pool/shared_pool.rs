@@ -1,7 +1,6 @@
 //! A pool that all workers share, which carries out the decisions of the pure `pool`.
 //!
-//! Here: the lock around it, the idle processes themselves, the requests that wait, and the clock. A process moves between workers only
-//! when the pool decides so. Not here: the right to a process that was granted (`lease`), and how it gets its request (`cgi`, `cgiplus`).
+//! A process moves between workers only when the pool decides so.
 
 mod refusal;
 mod report;
@@ -70,14 +69,12 @@ pub(crate) struct State {
     reported: Option<Instant>,
 }
 
-/// A request that waits for its lease.
 struct Waiter {
     request: UniqueId,
     lease: oneshot::Sender<Lease>,
 }
 
 impl SharedPool {
-    /// Creates a pool without processes.
     pub(crate) fn new(
         script: &Script,
         settings: &ScriptSettings,
@@ -275,7 +272,6 @@ impl SharedPool {
         self.settings.memory_bytes_max.is_some()
     }
 
-    /// The state, for WATCH.
     pub(crate) fn view(&self) -> PoolView {
         self.lock().pool.view()
     }
@@ -297,7 +293,6 @@ impl SharedPool {
         self.retire(state, &actions);
     }
 
-    /// The pool is no longer used.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         let actions = state.pool.close();
@@ -309,7 +304,6 @@ impl SharedPool {
         drop(advance);
     }
 
-    /// Notes that the script was found.
     pub(crate) fn note_there(&self) {
         self.lock().pool.set_there();
     }
@@ -346,7 +340,6 @@ impl SharedPool {
         }
     }
 
-    /// A process leaves the pool in this way.
     pub(crate) fn remove(self: &Arc<Self>, id: ProcessId, how: Removal) {
         let mut state = self.lock();
         let idle = state.idle.remove(id);
@@ -482,7 +475,6 @@ impl SharedPool {
     }
 }
 
-/// How a process leaves its pool.
 pub(crate) type Removal = fn(&mut Pool, ProcessId, Instant, Room<'_>) -> Vec<Action>;
 
 /// An entry in the queue, removed when dropped.

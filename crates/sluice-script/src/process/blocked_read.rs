@@ -1,9 +1,8 @@
 //! The read(2) in which a silent script process may wait, and its channel: a pipe, or the socket of requests. So a script that runs in the wrong mode, or
 //! that does not end its reply, is found at once, and not by its time-out.
 //!
-//! Here: what the launcher reads in `/proc/PID/syscall`, `fd` and `task` (proc(5)), after some silence. Not here: the processes that it has
-//! started (`sluice_launch::Probe::company`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
-//! nothing is found, and the time-out remains.
+//! Here: what the launcher reads in `/proc/PID/syscall`, `fd` and `task` (proc(5)), after some silence. Where the kernel does not tell, or
+//! the script waits in another way (poll(2), a child process), nothing is found, and the time-out remains.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,8 +1,8 @@
 //! The memory buffer of a script process, and the threads that allocate and release it.
 //!
-//! A script can pass its descriptor on, and have another process keep the lock of the memfd for as long as it likes: by a write from memory that never
-//! comes (FUSE, userfaultfd). Whoever calls fallocate(2) for the memfd waits then, and no signal ends that. So the threads that do it may be lost: they
-//! are shared and bounded as those for pipes are (`pipe_threads`). Not here: the memory itself (sluice-membuf).
+//! A script can pass its descriptor on, and have another process keep the lock of the memfd for as long as it likes: by a write from memory
+//! that never comes (FUSE, userfaultfd). Whoever calls fallocate(2) for the memfd waits then, and no signal ends that. So the threads that
+//! do it may be lost: they are shared and bounded as those for pipes are (`pipe_threads`).
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -25,7 +25,6 @@ const TURN: Duration = Duration::from_secs(1);
 /// How long a user has no memory buffers after a script of his has kept the event loop waiting.
 const REFUSAL: Duration = Duration::from_secs(600);
 
-/// The memory buffer of a process.
 #[derive(Debug)]
 pub(crate) struct BufferMemory {
     segment: Segment,
@@ -37,7 +36,6 @@ pub(crate) struct BufferMemory {
 pub(crate) type Done<T> = oneshot::Receiver<(BufferMemory, T)>;
 
 impl BufferMemory {
-    /// The memory of a process that has started.
     pub(crate) fn new(mut segment: Segment, owner: &Arc<PipeOwner>, threads: &PipeThreads) -> BufferMemory {
         segment.set_release(release(owner, threads));
         BufferMemory {

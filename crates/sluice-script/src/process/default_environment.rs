@@ -1,7 +1,4 @@
 //! The environment that every script gets: LANG and TZ of the server, HOME and USER of its user, and a search path.
-//!
-//! Here: values that are the same for all scripts and requests. Not here: the variables of a request (`sluice_gateway`) and those that
-//! a route adds (`job`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -36,7 +33,6 @@ pub(crate) fn default_environment() -> &'static [(&'static str, Vec<u8>)] {
     })
 }
 
-/// The search path of scripts.
 pub(crate) fn path_of_scripts() -> &'static OsStr {
     let path = default_environment().iter().find(|(name, _)| *name == "PATH");
     path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| OsStr::from_bytes(path))

@@ -1,6 +1,4 @@
 //! The signals that end a script process: SIGTERM, then SIGKILL.
-//!
-//! Not here: when the first of them is due (`process`, whose reaper sends them).
 
 use std::time::Duration;
 
@@ -14,11 +12,8 @@ const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
 /// The next signal, and when.
 #[derive(Clone, Copy)]
 pub(crate) enum Escalation {
-    /// None is due.
     None,
-    /// SIGTERM, at this time.
     Term(Instant),
-    /// SIGKILL, at this time.
     Kill(Instant),
     /// No signal has helped.
     GiveUp(Instant),
@@ -52,7 +47,6 @@ impl Escalation {
         Escalation::Kill(Instant::now() + kill_grace)
     }
 
-    /// Kills the group.
     pub(crate) fn kill(process: &RemoteProcess, kill_grace: Duration) -> Escalation {
         process.signal(Signal::Kill);
         Escalation::GiveUp(Instant::now() + kill_grace.max(UNKILLABLE_AFTER))

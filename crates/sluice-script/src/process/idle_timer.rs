@@ -14,7 +14,6 @@ use tokio::time::{Instant, Sleep};
 /// to start.
 const FIRST_CHECK: Duration = Duration::from_millis(100);
 
-/// The timer of one exchange.
 pub(crate) struct IdleTimer {
     /// `None` if the script may be silent for any time.
     limit: Option<Duration>,
@@ -23,7 +22,6 @@ pub(crate) struct IdleTimer {
     /// The script's own, which never extends the route's.
     own_deadline: Option<Deadline>,
     waiting_since: Option<Instant>,
-    /// Silence before the next check.
     check: Option<Duration>,
     timer: KeptTimer,
 }
@@ -49,10 +47,8 @@ impl Deadline {
     }
 }
 
-/// Which time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// The script was silent for the limit.
     Silence(Duration),
     /// The whole exchange took longer than this.
     Deadline(Duration),
@@ -73,12 +69,10 @@ impl IdleTimer {
         }
     }
 
-    /// The timer, for the next exchange of the process.
     pub(crate) fn keep(self) -> KeptTimer {
         self.timer
     }
 
-    /// Begins with the checks again.
     pub(crate) fn check_again(&mut self) {
         self.check = Some(FIRST_CHECK);
     }

@@ -1,8 +1,5 @@
 //! The server's end of a script's standard input.
 //!
-//! Here: writing to it, taking out what a script has left unread, and its end within a body. Not here: the bytes (`pump`), and the pipe, which only
-//! threads touch (`pipe_writer`).
-//!
 //! A kept process has one pipe for the bodies of all its requests, so it reads no end-of-file after one. An engine of this server learns by
 //! an end-of-file within a body that the client has left: it raises an error in the script instead of taking a part of the body for all of it.
 //! The pipe has no writing end then. The reading end of the server keeps it, by which a new writing end is opened for the next request (proc(5)).
@@ -45,7 +42,6 @@ impl Input {
         self.can_be_cut
     }
 
-    /// Leaves the event loop of its worker.
     pub(crate) fn rebind(self) -> Input {
         Input {
             pipe: self.pipe.rebind(),
@@ -53,17 +49,14 @@ impl Input {
         }
     }
 
-    /// The pipe.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
-    /// Passes on what there is room for.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.pipe.try_write(bytes)
     }
 
-    /// Ready when there is room.
     pub(crate) fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.pipe.poll_room(context)
     }
@@ -83,7 +76,6 @@ impl Input {
         self.pipe.is_flushed() && !self.pipe.is_truncated()
     }
 
-    /// Whether all bytes are in the pipe.
     pub(crate) fn is_flushed(&self) -> bool {
         self.pipe.is_flushed()
     }

@@ -1,10 +1,7 @@
 //! The writer of a line of standard error, as the log names it: a script and an exchange.
-//!
-//! Not here: reading these lines (`stderr`), and which exchange a process works for (`process`).
 
 use sluice_http::request_id::UniqueId;
 
-/// The writer of a line of standard error.
 #[derive(PartialEq)]
 pub(crate) struct LineSource {
     /// The file of the script, or of the program between two exchanges.

@@ -1,8 +1,8 @@
 //! The mailbox: the server's end of a script's standard output, read without blocking.
 //!
-//! Here: a SOCK_STREAM socket (bytes), a SOCK_SEQPACKET socket (records), or a pipe for scripts that need one, which threads read (`pipe_reader`), and how much
-//! is read at a time: little for short replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox full. Not here: the meaning
-//! of the bytes (`relay`).
+//! Here: a SOCK_STREAM socket (bytes), a SOCK_SEQPACKET socket (records), or a pipe for scripts that need one, which threads read
+//! (`pipe_reader`), and how much is read at a time: little for short replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox
+//! full.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -45,9 +45,7 @@ const ROOMY_BYTES: usize = 128 << 10;
 /// Room for records that is allocated at a time, bytes. Short records share it.
 const RECORD_BUFFER_BYTES: usize = 128 << 10;
 
-/// The reading end of a mailbox.
 pub(crate) enum Mailbox {
-    /// A socket without record boundaries.
     Stream(Stream),
     /// A socket that keeps record boundaries.
     Record(Records),
@@ -84,7 +82,6 @@ impl Mailbox {
         })
     }
 
-    /// A mailbox that is a pipe.
     pub(crate) fn of_pipe(end: PipeEnd) -> io::Result<Mailbox> {
         Ok(Mailbox::Pipe(PipeReader::new(end, PIPE_BYTES)?))
     }
@@ -244,7 +241,6 @@ impl Silence {
     }
 }
 
-/// A socket without boundaries.
 pub(crate) struct Stream {
     socket: ScriptSocket,
     buffer: BytesMut,

@@ -1,7 +1,7 @@
 //! The memory that a process has for itself: what grows when it leaks.
 //!
-//! The kernel looks up the name of the process in `/proc` for it, which somebody can keep waiting who holds that directory. So a thread does it that may be lost. Not here: what follows from it
-//! (`pool`).
+//! The kernel looks up the name of the process in `/proc` for it, which somebody can keep waiting who holds that directory. So a thread
+//! does it that may be lost.
 
 use std::fs;
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! Log lines about kept processes that write when no reply is awaited from them: the script's fault, and any number of them.
-//!
-//! Here: the wording, and the limit. Not here: how it is noticed (`relay`, `cgiplus`, `ending`); each such process is stopped.
 
 use std::time::Instant;
 
@@ -11,18 +9,13 @@ use crate::process::script_process::Process;
 /// Lines of one worker in each interval; further ones are counted. A script that does it once does it with each reply.
 const LINES_MAX: u32 = 10;
 
-/// When a process wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Together with the sentinel that ended its reply.
     AfterSentinel,
-    /// While it was idle.
     BetweenRequests,
-    /// Before it had read the request that was sent to it.
     BeforeRequest,
 }
 
-/// The log of one worker.
 #[derive(Default)]
 pub(crate) struct MisbehaviourLog(RateLimitedLog);
 

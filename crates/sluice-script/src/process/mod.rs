@@ -1,7 +1,5 @@
 //! A script process: its start, the server's ends of its descriptors, and its end.
 //!
-//! Not here: which request gets it (`pool`), and what passes in an exchange (`exchange`).
-//!
 //! ```text
 //!   script_process ─┬─ processes             those of a worker
 //!     (its reaper)  ├─ stderr ─ line_source  its error output, line by line into the log: script_log, unread_errors

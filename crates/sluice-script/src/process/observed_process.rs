@@ -1,7 +1,7 @@
 //! The activity of a process at one moment, for the events of WATCH about a silent script: it runs, or waits in a system call.
 //!
-//! Here: what the launcher reads in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), the wording, and when to look while a script is silent.
-//! Not here: which silence is a fault (`blocked_read`, `idle_timer`). What the kernel does not say is left out.
+//! Here: what the launcher reads in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), the wording, and when to look while a script is
+//! silent. What the kernel does not say is left out.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -63,26 +63,21 @@ const CALLS: [(u32, u32, &str, bool); 36] = [
     (426, 426, "io_uring_enter", true),
 ];
 
-/// The activity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedProcess {
     /// The state as in ps(1): `R`, `S`, `D` …
     state: char,
-    /// The system call that its main thread waits in.
     call: Option<Call>,
-    /// Processor time so far.
     processor_time: Duration,
     threads: u64,
     children: Vec<Child>,
 }
 
-/// A system call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Call {
     number: u32,
     name: Option<&'static str>,
     descriptor: Option<u32>,
-    /// The file of the descriptor.
     file: Option<String>,
 }
 
@@ -93,7 +88,6 @@ struct Child {
 }
 
 impl ObservedProcess {
-    /// Interprets the observation of a process.
     fn of(raw: Raw) -> Option<ObservedProcess> {
         let mut observed = ObservedProcess::from_stat(&raw.stat)?;
         observed.call = Call::from_line(&raw.call);
@@ -204,7 +198,6 @@ impl Call {
 /// When a silent process is observed, and the observation.
 pub(crate) struct SilenceTimer {
     since: Instant,
-    /// Observations so far.
     count: u64,
     /// The first observation is at once.
     is_due: bool,
@@ -241,7 +234,6 @@ impl SilenceTimer {
         }
     }
 
-    /// The script is not silent now.
     pub(crate) fn restart(&mut self) {
         self.is_due = false;
         self.since = Instant::now();

@@ -1,6 +1,4 @@
 //! One end of a pipe of a script process: closed by a thread, because the last close(2) of a pipe takes its lock.
-//!
-//! Not here: the threads (`pipe_threads`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +9,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::process::pipe_owner::PipeOwner;
 use crate::process::pipe_threads::{PipeThreads, Work};
 
-/// One end of a pipe.
 pub(crate) struct PipeEnd {
     /// `None` once it is being closed.
     fd: Option<OwnedFd>,
@@ -22,7 +19,6 @@ pub(crate) struct PipeEnd {
     threads: PipeThreads,
 }
 
-/// The side of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Reading,
@@ -52,7 +48,6 @@ impl PipeEnd {
         PipeEnd::new(fd, Side::Writing, self.channel, &self.owner, &self.threads)
     }
 
-    /// Has a thread do something with the pipe.
     pub(crate) fn perform(&self, work: Work) {
         self.threads.perform(&self.owner, self.channel, work);
     }

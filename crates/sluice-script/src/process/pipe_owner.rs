@@ -1,6 +1,4 @@
 //! The script process that a pipe belongs to, as the threads for pipes see it.
-//!
-//! Here: its user, and its end if it keeps a pipe locked. Not here: the threads (`pipe_threads`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +8,6 @@ use sluice_launch::RunAs;
 
 /// The script process that a pipe belongs to.
 pub(crate) struct PipeOwner {
-    /// The number of its user.
     uid: u32,
     /// `None` for a process that ends already, whose settings are not known any more.
     run_as: Option<RunAs>,
@@ -28,11 +25,9 @@ pub(crate) struct Blocked {
     pub object: Object,
 }
 
-/// The kind of object that is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     Pipe,
-    /// A memory buffer.
     Memory,
 }
 
@@ -67,7 +62,6 @@ impl PipeOwner {
         self.run_as.as_ref() == Some(run_as)
     }
 
-    /// The user, for messages.
     pub(crate) fn user(&self) -> impl fmt::Display + use<> {
         match &self.run_as {
             Some(RunAs::User(name)) => format!("user {name}"),

@@ -1,6 +1,4 @@
 //! The reading of a pipe of a script process: the event loop says when, a thread does it (`pipe_threads`).
-//!
-//! Not here: what becomes of the bytes (`stderr`, `mailbox`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -25,7 +23,6 @@ pub(crate) struct PipeReader {
 /// A pipe that is read, as the event loop and the threads share it.
 pub(crate) struct ReaderShared {
     end: PipeEnd,
-    /// Bytes of a read.
     chunk_bytes: usize,
     state: Mutex<State>,
 }
@@ -84,7 +81,6 @@ impl PipeReader {
         Poll::Pending
     }
 
-    /// Has a thread read.
     fn begin(&self, mut state: MutexGuard<'_, State>, context: &Context<'_>) {
         state.is_working = true;
         state.waker = Some(context.waker().clone());
@@ -149,7 +145,6 @@ impl ReaderShared {
 }
 
 impl Transfer for ReaderShared {
-    /// Reads once.
     fn transfer(&self) {
         let mut bytes = Vec::with_capacity(self.chunk_bytes);
         let read = loop {

@@ -10,9 +10,8 @@
 //!      ▲                                                      │
 //!      └────────────── wakes the task that waits ─────────────┘
 //! ```
-//! A thread that does not come back is left to its pipe, and another is started for the other jobs. A job that takes too long ends its script process. Jobs
-//! of one user run `RUNNING_OF_USER_MAX` at once, further ones wait; a user whose jobs all hang gets no new process. Not here: the jobs themselves
-//! (`pipe_reader`, `pipe_writer`), and whose process it is (`pipe_owner`).
+//! A thread that does not come back is left to its pipe, and another is started for the other jobs. A job that takes too long ends its
+//! script process. Jobs of one user run `RUNNING_OF_USER_MAX` at once, further ones wait; a user whose jobs all hang gets no new process.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, OsStr};
@@ -104,9 +103,7 @@ struct State {
     jobs: VecDeque<Job>,
     running: Vec<Running>,
     threads: usize,
-    /// Threads that wait for a job.
     idle: usize,
-    /// The number of the next job.
     number: u64,
     /// Users who get no new process.
     refused: Vec<u32>,
@@ -122,13 +119,10 @@ struct Job {
     work: Work,
 }
 
-/// The work of a job.
 pub(crate) enum Work {
-    /// A pipe is read or written.
     Transfer(Arc<dyn Transfer>),
     /// Something rare.
     Call(Box<dyn FnOnce() + Send>),
-    /// Memory is allocated or released.
     Memory {
         /// The most bytes that are allocated.
         bytes: u64,
@@ -137,7 +131,6 @@ pub(crate) enum Work {
     Close(OwnedFd),
 }
 
-/// A pipe that is read or written.
 pub(crate) trait Transfer: Send + Sync {
     /// Reads or writes it; on a thread.
     fn transfer(&self);
@@ -146,7 +139,6 @@ pub(crate) trait Transfer: Send + Sync {
     fn verb(&self) -> &'static str;
 }
 
-/// A job that a thread has begun.
 struct Running {
     number: u64,
     since: Instant,
@@ -163,7 +155,6 @@ impl PipeThreads {
         PipeThreads::of(PIPES)
     }
 
-    /// The threads of a server for memory buffers.
     pub(crate) fn for_buffers() -> PipeThreads {
         PipeThreads::of(BUFFERS)
     }
@@ -313,7 +304,6 @@ impl PipeThreads {
     }
 }
 
-/// The owner of a file.
 fn uid_of(file: &CStr) -> Option<u32> {
     let about = std::fs::metadata(OsStr::from_bytes(file.to_bytes())).ok()?;
     Some(about.uid())

@@ -1,8 +1,7 @@
 //! The writing of a pipe of a script process: bytes wait in a queue, a thread writes them (`pipe_threads`).
 //!
-//! Here: the queue, the question what the script has not read, taking that out, and the end of the pipe within a body. The server has both ends: poll(2) on the reading
-//! end, which takes no lock, says whether the script has read everything; how much is left only a thread may ask. Not here: what is written (`request_pipe`,
-//! `input`).
+//! The server has both ends: poll(2) on the reading end, which takes no lock, says whether the script has read everything; how much is left
+//! only a thread may ask.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,7 +29,6 @@ const KEPT_BYTES_MAX: usize = 16 << 10;
 /// How long a pipe that is to be emptied may keep its thread. Its script process is ended earlier.
 const EMPTYING_MAX: Duration = Duration::from_secs(3);
 
-/// The writer of a pipe.
 pub(crate) struct PipeWriter {
     /// A duplicate of the writing end, once the pipe was full. It is closed before the end itself.
     room: Option<pipe::Sender>,
@@ -54,7 +52,6 @@ struct State {
     in_hand: usize,
     /// A thread has a job for the pipe.
     is_working: bool,
-    /// The pipe was full.
     awaits_room: bool,
     is_broken: bool,
     count: Count,
@@ -204,7 +201,6 @@ impl PipeWriter {
         self.shared.lock().is_flushed() && self.shared.read.events(PollFlags::IN).is_empty()
     }
 
-    /// Whether all bytes are in the pipe.
     pub(crate) fn is_flushed(&self) -> bool {
         self.shared.lock().is_flushed()
     }
@@ -286,7 +282,6 @@ impl PipeWriter {
         drop(write);
     }
 
-    /// Whether it was truncated.
     pub(crate) fn is_truncated(&self) -> bool {
         self.is_truncated
     }

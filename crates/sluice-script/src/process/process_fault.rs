@@ -39,7 +39,6 @@ impl ProcessDetail for ProcessState {
     }
 }
 
-/// A reply that cannot be used.
 #[derive(Debug)]
 pub(crate) struct BadReply {
     pub process: ProcessState,
@@ -57,14 +56,10 @@ impl ProcessDetail for BadReply {
     }
 }
 
-/// The fault of a reply.
 #[derive(Debug)]
 pub(crate) enum Violation {
-    /// The head is malformed.
     Head(HeadFault),
-    /// The head is malformed because of the `#!` line.
     Shebang(HeadFault, ShebangProblem),
-    /// Sentinels or callouts are out of order.
     Output(OutputFault),
     /// Output arrived before the script had read its request: it belongs to an earlier one, or the script does not read requests.
     BeforeRequest,
@@ -88,15 +83,11 @@ pub(crate) enum Violation {
     Region(Option<BufferPart>),
     /// The script names a further part of its output region while too many are in flight.
     RegionParts(BufferPart),
-    /// The mailbox cannot be read.
     Mailbox(io::Error),
-    /// Answers to callouts cannot be written.
     Answers(io::Error),
-    /// The body is not chunked as the head says.
     Chunks(ChunkFault),
     /// The body ended so many bytes short of the Content-Length.
     Short(u64),
-    /// A signal ended the process within the body.
     EndedWithinBody,
     /// The process exited with a status other than 0 after the head of a successful reply, and has written no body.
     FailedAfterHead,
@@ -109,7 +100,6 @@ pub(crate) enum Violation {
 /// How a script shows that it is made for the other mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrongMode {
-    /// The script waits for a request on CGIPLUSIN in CGI.
     AwaitsRequest,
     /// The script wrote in CGIplus without having read its request.
     WroteUnasked,

@@ -1,7 +1,4 @@
 //! The script processes of one worker: those that it has started, whose reapers run on its thread.
-//!
-//! Here: the worker's launcher, and the list of its processes. Not here: the start of a process (`process`), what else the scripts of a
-//! worker share (`scripts`), and which process serves which request (`pool`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,15 +13,10 @@ use crate::process::end_cause::EndCause;
 use crate::process::pipe_threads::PipeThreads;
 use crate::process::script_process::Process;
 
-/// The script processes of one worker.
 pub(crate) struct Processes {
-    /// The sender of programs to the launcher.
     pub(crate) launcher: Arc<RemoteLauncher>,
-    /// The threads for the pipes of all processes.
     pub(crate) pipes: PipeThreads,
-    /// The threads for their memory buffers.
     pub(crate) buffers: PipeThreads,
-    /// The tasks of the worker.
     pub(crate) tasks: Tasks,
     by_pid: RefCell<HashMap<i32, Weak<Process>>>,
     /// All processes are stopped, including those that are started later.
@@ -32,7 +24,6 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// An empty list.
     pub(crate) fn new(
         launcher: Arc<RemoteLauncher>,
         [pipes, buffers]: [PipeThreads; 2],
@@ -48,7 +39,6 @@ impl Processes {
         })
     }
 
-    /// Tracks a process and starts its reaper.
     pub(crate) fn track(self: &Rc<Self>, process: &Arc<Process>, reaper: impl Future<Output = ()> + 'static) {
         let pid = process.pid;
         if self.is_stopping.get() {

@@ -1,7 +1,5 @@
 //! The channel by which a script gets its requests: CGIPLUSIN, or the socket that its library has chosen in place of it. The answers to callouts always come by
 //! CGIPLUSIN, because scripts open it by its name.
-//!
-//! Not here: the pipe (`request_pipe`), and the socket (`request_socket`).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,17 +8,14 @@ use std::task::{Context, Poll};
 use crate::process::request_pipe::{Reading, RequestPipe};
 use crate::process::request_socket::RequestSocket;
 
-/// The server's end of the channel for requests and answers.
 pub(crate) struct RequestChannel {
     pipe: RequestPipe,
     socket: Socket,
-    /// A callout of this exchange was answered.
     has_answered: bool,
     /// Answers could not be taken out.
     problem: Option<io::Error>,
 }
 
-/// The socket for requests, if there is one.
 enum Socket {
     None,
     /// The script may choose it within its first request.
@@ -28,7 +23,6 @@ enum Socket {
     Chosen(Requests),
 }
 
-/// The requests that come by the socket.
 struct Requests {
     socket: RequestSocket,
     record: Vec<u8>,
@@ -63,7 +57,6 @@ impl RequestChannel {
         }
     }
 
-    /// Whether requests come by the socket.
     pub(crate) fn comes_by_socket(&self) -> bool {
         matches!(self.socket, Socket::Chosen(_))
     }

@@ -1,7 +1,6 @@
 //! The writing end of CGIPLUSIN: requests, and the answers to callouts.
 //!
-//! Bytes that do not fit the pipe wait here, up to a limit: it is a fault of the script to send callouts and not to read the
-//! answers. Not here: the pipe, which only threads touch (`pipe_writer`).
+//! Bytes that do not fit the pipe wait here, up to a limit: it is a fault of the script to send callouts and not to read the answers.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -23,7 +22,6 @@ pub(crate) enum Reading {
     NotAll,
 }
 
-/// The writing end of CGIPLUSIN.
 pub(crate) struct RequestPipe {
     pipe: PipeWriter,
     waiting: Vec<u8>,
@@ -36,7 +34,6 @@ pub(crate) struct RequestPipe {
 }
 
 impl RequestPipe {
-    /// Creates the end of a pipe to which nothing was written.
     pub(crate) fn new(pipe: PipeWriter) -> RequestPipe {
         RequestPipe {
             pipe,
@@ -99,7 +96,6 @@ impl RequestPipe {
         let _ = self.pipe.drive(context);
     }
 
-    /// The pipe.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }

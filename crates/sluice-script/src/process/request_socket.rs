@@ -1,8 +1,8 @@
 //! The socket on which a script may get its requests in place of CGIPLUSIN: descriptor 5 of a process that is kept.
 //!
-//! The two sides of a socket have no lock in common that a script could hold (as that of a pipe), so the event loop writes to it, and asks it, itself: a request needs no change
-//! of thread. A script cannot open it by a name. Only `empty` reads at the script's end, whose lock the script can hold, and has a thread do so. Not here: what is written, and when the script has chosen it
-//! (`request_channel`).
+//! The two sides of a socket have no lock in common that a script could hold (as that of a pipe), so the event loop writes to it, and asks
+//! it, itself: a request needs no change of thread. A script cannot open it by a name. Only `empty` reads at the script's end, whose lock
+//! the script can hold, and has a thread do so.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,13 +20,11 @@ use tokio::time::timeout;
 use crate::process::pipe_end::PipeEnd;
 use crate::process::pipe_threads::Work;
 
-/// Bytes that are taken out at once.
 const TAKEN_BYTES: usize = 64 << 10;
 
 /// How long taking out may keep its thread.
 const EMPTYING_MAX: Duration = Duration::from_secs(3);
 
-/// A socket for requests.
 pub(crate) struct RequestSocket {
     /// The server's end, which only sends.
     own: OwnedFd,
@@ -37,7 +35,6 @@ pub(crate) struct RequestSocket {
 }
 
 impl RequestSocket {
-    /// The socket with these ends.
     pub(crate) fn new(own: OwnedFd, script: PipeEnd) -> RequestSocket {
         RequestSocket {
             own,

@@ -1,9 +1,5 @@
 //! The events that an exchange with a script notes for WATCH.
 //!
-//! Here: their texts for the tracer of the exchange, the masks of its secrets in them, and the count of the bytes of a reply. Not here: when
-//! something happens (`relay`, `ending`, `shared_pool`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
-//! process does (`observed_process`).
-//!
 //! Masked are: what is secret by its name (`Masks`) in variables and in what the script writes; the values of such header fields of the request,
 //! the password that an agent is asked about and the digits of the sentinels wherever they stand, in all events of the exchange (`Tracer::hide_secrets`).
 
@@ -47,7 +43,6 @@ pub(crate) struct ScriptEvents {
 /// The facts about the job of an exchange, for a watch that joins it.
 pub(crate) trait WatchableJob {
     fn tracer(&self) -> &Tracer;
-    /// The module that its events name.
     fn module(&self) -> &'static str;
     /// The secrets, which no event may show.
     fn secrets(&self, masks: &Masks) -> Secrets;
@@ -70,7 +65,6 @@ struct WatchedExchange {
     silence: RefCell<SilenceTimer>,
 }
 
-/// The amounts of output of a script.
 #[derive(Default)]
 struct Counts {
     reads: Cell<u64>,
@@ -88,7 +82,6 @@ impl ScriptEvents {
         }
     }
 
-    /// The events of a job.
     pub(crate) fn of(job: Rc<dyn WatchableJob>) -> ScriptEvents {
         let events = ScriptEvents {
             watched: OnceCell::new(),
@@ -129,7 +122,6 @@ impl ScriptEvents {
         self.watched.set(Rc::new(watched)).is_ok()
     }
 
-    /// Whether somebody watches.
     pub(crate) fn is_on(&self) -> bool {
         self.watched.get().is_some()
     }
@@ -139,7 +131,6 @@ impl ScriptEvents {
         self.watched.get().is_some_and(|watched| watched.tracer.wants(item))
     }
 
-    /// Notes an event.
     pub(crate) fn note(&self, item: Item, text: impl FnOnce() -> String) {
         if let Some(watched) = self.watched.get() {
             watched.tracer.note(item, watched.module, text);
@@ -153,7 +144,6 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes an event of the process.
     pub(crate) fn process(&self, text: impl FnOnce() -> String) {
         self.note_script_text(Item::Process, text);
     }
@@ -233,7 +223,6 @@ impl ScriptEvents {
         });
     }
 
-    /// Notes the record of a request that is written to CGIPLUSIN.
     pub(crate) fn record(&self, variables: &Variables, encoding: RequestEncoding) {
         let Some(watched) = self.watched.get() else { return };
         self.received(|| {
@@ -271,14 +260,12 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes lines that the script has written to its standard error.
     pub(crate) fn error_lines(&self, lines: Vec<Box<str>>) {
         for line in lines {
             self.note_script_text(Item::Mailbox, || format!("standard error: {line}"));
         }
     }
 
-    /// Notes a line of a callout.
     pub(crate) fn callout(&self, line: &[u8]) {
         if let Some(watched) = self.watched.get() {
             watched.counts.callouts.update(|callouts| callouts + 1);
@@ -287,7 +274,6 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes the answer to a callout.
     pub(crate) fn answer(&self, answer: &Answer) {
         if self.is_on() {
             self.note_script_text(Item::Callouts, || format!("answer: {:03} {}", answer.code, answer.text));
@@ -295,19 +281,16 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes a line of a callout about the memory buffer.
     pub(crate) fn buffer_callout(&self, line: &[u8]) {
         self.note(Item::Buffer, || text(line));
     }
 
-    /// Notes the answer to such a callout.
     pub(crate) fn buffer_answer(&self, answer: Option<&Answer>) {
         if let Some(answer) = answer {
             self.note(Item::Buffer, || format!("answer: {:03} {}", answer.code, answer.text));
         }
     }
 
-    /// Notes bytes of the memory buffer that are sent.
     pub(crate) fn bulk(&self, bytes: usize) {
         if let Some(watched) = self.watched.get() {
             watched.counts.buffer.update(|all| all + bytes as u64);
@@ -378,7 +361,6 @@ impl ScriptEvents {
 pub(crate) struct StartNote(Option<Instant>);
 
 impl StartNote {
-    /// Notes that a program is to be started.
     pub(crate) fn begin(events: &ScriptEvents, program: &Program) -> StartNote {
         events.process(|| {
             let words = program.arguments.iter().map(|word| word.to_string_lossy());
@@ -396,7 +378,6 @@ impl StartNote {
 }
 
 impl WatchedExchange {
-    /// The value of a variable, as it is shown.
     fn masked_value(&self, name: &[u8], value: &[u8]) -> String {
         let always = || ALWAYS_SECRET.iter().any(|end| name.ends_with(end.as_bytes()));
         match self.masks.is_secret(name) || always() {

@@ -1,8 +1,7 @@
 //! A script process: its start, its reaper, its end.
 //!
-//! Here: one task for each process, on the worker that started it. That reaper alone reads the process's standard error, waits
-//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the reaper. Not here: what
-//! the channels carry (`relay`), and when a process is needed (`pool`).
+//! Here: one task for each process, on the worker that started it. That reaper alone reads the process's standard error, waits for its end,
+//! sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the reaper.
 //!
 //! ```text
 //!            stop, or the time of finish is over              kill grace is over
@@ -98,14 +97,11 @@ pub(crate) struct Process {
     state: Mutex<State>,
 }
 
-/// A command to the reaper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Command {
-    /// Let the process run.
     Run,
     /// Stop the process if it has not ended by itself by then: its work is done.
     FinishBy(Instant),
-    /// Stop it now.
     Stop,
 }
 
@@ -124,17 +120,14 @@ struct State {
     error_lines: VecDeque<Box<str>>,
     /// Lines that are not noted yet. `None` if nobody watches the exchange.
     watched_lines: Option<Vec<Box<str>>>,
-    /// The exchange that it works for.
     exchange: Option<UniqueId>,
     /// The script that an engine runs in it.
     script: Option<Box<str>>,
     /// The last exchange and its script, for lines of standard error that are read when it is over.
     ended: Option<(UniqueId, Option<Box<str>>)>,
-    /// The server has ended it, or asked it to end.
     is_ended_by_server: bool,
     /// Why it ends, once that is known.
     end_cause: Option<EndCause>,
-    /// Exchanges that it was given.
     uses: u64,
     /// The script may finish, but nobody waits for its reply.
     is_draining: bool,
@@ -368,7 +361,6 @@ impl Process {
         state.watched_lines = None;
     }
 
-    /// Notes that the work for the exchange is over.
     pub(crate) fn end_exchange(&self) {
         let mut state = self.lock();
         let script = state.script.take();
@@ -398,7 +390,6 @@ impl Process {
         LineSource::new(script.as_deref(), &self.program, exchange)
     }
 
-    /// The exit status, once the process is reaped.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.lock().exit
     }

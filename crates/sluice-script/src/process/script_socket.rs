@@ -1,7 +1,8 @@
 //! The server's end of a socket on which a script writes: only received from, and without the descriptors that a script may send along (SCM_RIGHTS).
 //!
-//! The last close(2) of a descriptor may wait for as long as its sender wishes (SO_LINGER, a pipe that is locked), and read(2) closes those that come along. A kernel that
-//! can refuse them does (Linux 6.16); otherwise they are received, closed elsewhere, and a fault of the script. Not here: the bytes (`mailbox`).
+//! The last close(2) of a descriptor may wait for as long as its sender wishes (SO_LINGER, a pipe that is locked), and read(2) closes those
+//! that come along. A kernel that can refuse them does (Linux 6.16); otherwise they are received, closed elsewhere, and a fault of the
+//! script.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,7 +16,6 @@ use sluice_launch::{Passing, close_socket_elsewhere, passing, receive};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// A socket on which a script writes.
 pub(crate) struct ScriptSocket {
     /// A SOCK_SEQPACKET socket has the type of a stream socket: only its registration with the event loop is used, which is the same. `None` once it is being closed.
     socket: Option<UnixStream>,
@@ -23,7 +23,6 @@ pub(crate) struct ScriptSocket {
     sender: Option<u32>,
 }
 
-/// A record that has arrived.
 pub(crate) struct Record {
     /// The length; that of its first part, if the kernel says no more, and the rest is lost.
     pub length: usize,

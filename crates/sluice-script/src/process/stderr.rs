@@ -47,7 +47,6 @@ const LAST_BYTES_MAX: usize = 1 << 20;
 /// How long that may take. Only another process can keep the pipe locked then.
 const LAST_READ_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of a read.
 const READ_BYTES: usize = 8192;
 
 /// The reader of one process's standard error.

@@ -1,7 +1,4 @@
 //! Script processes without a reaper: their end.
-//!
-//! Here: a process that nobody has taken, because its request has gone, and one whose descriptors the event loop refuses. Not here:
-//! processes with a reaper (`process`).
 
 use std::os::fd::{AsFd, OwnedFd};
 

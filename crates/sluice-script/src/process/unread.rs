@@ -1,6 +1,4 @@
 //! The bytes of a pipe to a script that the script has not read: a thread takes them out again.
-//!
-//! Here: emptying a pipe, which waits for its lock. Not here: when (`pipe_writer`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

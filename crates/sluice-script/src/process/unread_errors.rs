@@ -1,7 +1,7 @@
 //! Unread output on the standard error of a process: whether there is any, and the request to read it.
 //!
 //! The reaper of a process reads its standard error when the event loop says so, which may be after the end of the reply. Where a line must
-//! come with its exchange, the reaper is asked to read at once. Not here: what becomes of the lines (`stderr`), the reaper (`process`).
+//! come with its exchange, the reaper is asked to read at once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,7 +25,6 @@ impl UnreadErrors {
         }
     }
 
-    /// Sets the pipe, once.
     pub(crate) fn set_pipe(&self, pipe: &Arc<ReaderShared>) {
         let _ = self.pipe.set(Arc::clone(pipe));
     }
@@ -45,7 +44,6 @@ impl UnreadErrors {
         number
     }
 
-    /// The requests, for the reaper.
     pub(crate) fn requests(&self) -> watch::Receiver<u64> {
         self.requests.subscribe()
     }

@@ -1,8 +1,5 @@
 //! The engines of a route in mode `rte`: programs that are kept and run many scripts.
 //!
-//! Here: where the files of an engine are, its command line, and which engine runs a file. Not here: how a process gets its requests
-//! (`cgiplus`, which serves both modes), and which process does (`pool`).
-//!
 //! ```text
 //!   SDK/python/engine.py       run by python3, or by the program of a virtual environment
 //!   SDK/perl/engine.pl         run by perl
@@ -39,7 +36,6 @@ pub struct EngineProgram {
     modules: Vec<PathBuf>,
 }
 
-/// How an engine is started.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub program: PathBuf,
@@ -150,7 +146,6 @@ impl Engines {
         is_run.then_some(engine)
     }
 
-    /// All of them.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &Arc<EngineProgram>> {
         let by_suffix = self.by_suffix.iter().map(|(_, engine)| engine);
         let mut all: Vec<_> = self.engine.iter().chain(by_suffix).collect();
@@ -180,7 +175,6 @@ impl EngineProgram {
         &self.key
     }
 
-    /// Whether it is that of PHP.
     pub(crate) fn is_php(&self) -> bool {
         self.engine == Engine::Php
     }
@@ -319,7 +313,6 @@ pub(super) fn runner_of(engine: &Engine) -> Option<&'static str> {
     }
 }
 
-/// The command of an engine.
 pub(super) fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEngine> {
     let file = match engine {
         Engine::Program { program, .. } => find_runner(engine, program)?,

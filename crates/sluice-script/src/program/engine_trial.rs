@@ -1,7 +1,7 @@
 //! Trial starts of engines, for `check`: a library that is missing, or an interpreter that is too old, shows only when the program runs.
 //!
-//! An engine gets the end of its requests at once, so it ends with status 0 when it is ready (docs/reference/engine-protocol.md). It runs as the user
-//! of its scripts, in `/`, without the limits of its route. Not here: engines whose files are missing (`engine`).
+//! An engine gets the end of its requests at once, so it ends with status 0 when it is ready (docs/reference/engine-protocol.md). It runs
+//! as the user of its scripts, in `/`, without the limits of its route.
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
@@ -84,7 +84,6 @@ pub fn failures(settings: &Settings, server: &Subject) -> Vec<TrialFailure> {
 struct Trial {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// The file that is the engine.
     file: PathBuf,
     environment: Vec<(String, OsString)>,
     uid: u32,
@@ -111,7 +110,6 @@ impl std::hash::Hash for Named {
 
 /// The way in which a trial did not succeed.
 enum Outcome {
-    /// The system refuses the start.
     Refused(String),
     Ended(Exit, String),
     InTime,
@@ -175,7 +173,6 @@ impl Trial {
         })
     }
 
-    /// Starts the engine, and waits for its end.
     fn run(&self) -> Result<(), Outcome> {
         let refused = |error: &dyn std::fmt::Display| Outcome::Refused(error.to_string());
         let program = self.program().ok_or_else(|| refused(&"a NUL in its command"))?;
@@ -219,7 +216,6 @@ impl Trial {
         })
     }
 
-    /// The command, for messages.
     fn command(&self) -> String {
         match self.program == self.file {
             true => self.program.display().to_string(),

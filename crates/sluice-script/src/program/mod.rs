@@ -1,8 +1,5 @@
 //! The program that runs: a script's own file, or an engine that runs many scripts.
 //!
-//! Here: finding it, and noticing that it has changed. Not here: which script a path names (`sluice-server`), and the start of a process
-//! (`process`).
-//!
 //! ```text
 //!   script ─── stamp             one script: its file, its engine, and their versions
 //!     └─ engine ─── sdk          the programs that run many scripts

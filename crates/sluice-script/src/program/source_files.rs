@@ -1,9 +1,8 @@
 //! Files whose changes replace the kept processes of a route (`watch`): modules that its scripts have loaded.
 //!
-//! Here: the list of these files with their stamps, and the comparison of two lists. A thread makes a list once a second while the
-//! route has processes; requests pay nothing, and a change is seen about a second later. Every file system reports modification
-//! times, whereas inotify(7) is silent about those of other machines, and needs a watch for each directory. Not here: which
-//! processes are replaced (`shared_pool`).
+//! Here: the list of these files with their stamps, and the comparison of two lists. A thread makes a list once a second while the route
+//! has processes; requests pay nothing, and a change is seen about a second later. Every file system reports modification times, whereas
+//! inotify(7) is silent about those of other machines, and needs a watch for each directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,8 +1,7 @@
 //! The body of a script's reply, as the response takes it: a `Source`.
 //!
 //! Here: chunks collected so that a short reply leaves in one write, the order of faults and bytes, how the next chunk is made, and the
-//! moment when the exchange is over. Not here: the head, and the order of all of it (`conversation`), what the channels carry
-//! (`relay`), and what happens to the process (`ending`).
+//! moment when the exchange is over.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -280,7 +279,6 @@ impl Source for Conversation {
         Some(self.filter.missing_bytes().unwrap_or(0) + collected + self.block.len() as u64)
     }
 
-    /// Nobody wants the body.
     fn discard(mut self: Box<Self>) {
         if self.culprit.is_none() {
             Ending::Drain(self.settings().timeouts.client_grace()).carry_out(&mut self);

@@ -18,7 +18,6 @@ const GRACE: Duration = Duration::from_millis(250);
 /// How often: on a loaded machine the end of a process takes longer.
 const GRACES_MAX: u8 = 40;
 
-/// The progress of the wait.
 #[derive(Default)]
 pub(super) struct ExitWait {
     /// Times that `GRACE` has passed.

@@ -1,7 +1,7 @@
 //! The part of its request, and of the body, that the script has read: a request that it has not read can be given to another process, output before that is no reply, and a body that
 //! it has left unread is taken out.
 //!
-//! Only a thread may ask how much a pipe has (`pipe_writer`), unless it is empty. Not here: the rest of the conversation (`relay`).
+//! Only a thread may ask how much a pipe has (`pipe_writer`), unless it is empty.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};

@@ -1,6 +1,6 @@
 //! A script that is silent: what it waits for, and the fault if that never comes or takes too long.
 //!
-//! Also what is noted when a watch joins an exchange. Not here: when a check is due (`idle_timer`), and how the process is observed (`blocked_read`).
+//! Also what is noted when a watch joins an exchange.
 
 use std::future::Future;
 use std::os::fd::BorrowedFd;
@@ -60,7 +60,6 @@ impl Relay {
         }
     }
 
-    /// The channels from which the script reads its request.
     pub(super) fn input_channels(&self) -> [Option<ChannelId>; 3] {
         let cgiplusin = &self.channels.cgiplusin;
         let input = self.channels.input.as_ref().map(Input::as_fd);
@@ -93,7 +92,6 @@ impl Relay {
         }
     }
 
-    /// A watch has begun while the script works.
     #[cold]
     pub(super) fn join_watch(&self) {
         self.process.watch_lines();

@@ -1,8 +1,8 @@
 //! Processes that are started in advance: so many that there are `min`, and the successors of those that are due.
 //!
 //! A process is due when it has served its number of requests, has run for its lifetime, or uses too much memory. Its limits are up to a
-//! tenth lower than those of the pool, by chance, so that processes that were started together are not replaced together. Without room for a
-//! successor in the bounds that pools share, a process that is due is ended first; and so is one whose successors have failed for long. Not here: what a request gets (`pool`).
+//! tenth lower than those of the pool, by chance, so that processes that were started together are not replaced together. Without room for
+//! a successor in the bounds that pools share, a process that is due is ended first; and so is one whose successors have failed for long.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,6 @@ impl Pool {
         self.is_gone = true;
     }
 
-    /// The script is there.
     pub(crate) fn set_there(&mut self) {
         self.is_gone = false;
     }

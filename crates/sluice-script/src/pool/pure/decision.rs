@@ -10,7 +10,6 @@ use crate::process::end_cause::Reason;
 /// taken, and the process is started.
 pub(crate) type Room<'a> = &'a mut dyn FnMut(Need) -> bool;
 
-/// The need for which a process is to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A request of a script that has no process.
@@ -26,14 +25,12 @@ pub(crate) enum Need {
 pub(crate) enum Idle {
     /// Processes above `min`.
     Spare,
-    /// All.
     Any,
 }
 
 /// Whether requests for other scripts wait for room in the bounds that pools share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claim {
-    /// No request waits.
     None,
     /// Some wait: they get a process for which none of its own script waits.
     Young,
@@ -41,23 +38,18 @@ pub(crate) enum Claim {
     Old,
 }
 
-/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// This process, which is idle or can serve another request.
     Use(ProcessId),
-    /// Permission to start a process with this id.
     Start(ProcessId),
-    /// An entry in the queue.
     Wait(Ticket),
     /// Neither a process nor an entry in the queue.
     Refuse(Refusal),
 }
 
-/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The queue is full.
     QueueFull,
     /// The client has as many requests as it may before those of others, and half of the queue is full.
     ClientShare,
@@ -70,13 +62,10 @@ pub(crate) enum Refusal {
 pub(crate) enum Release {
     /// The process becomes idle, or serves its other requests.
     Keep,
-    /// The process serves this waiter.
     Hand(Ticket),
-    /// The process is ended.
     Retire(Reason),
 }
 
-/// A consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// End this idle process.

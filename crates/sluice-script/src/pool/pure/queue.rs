@@ -1,6 +1,4 @@
 //! The requests that wait for a process of a pool.
-//!
-//! Not here: whether a request waits (`pool`), and for how long at most (`shared_pool`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -46,12 +44,10 @@ impl Queue {
         self.0.push_back(waiting);
     }
 
-    /// A waiting request has gone.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         self.0.retain(|waiting| waiting.ticket != ticket);
     }
 
-    /// Requests of a client.
     pub(super) fn of_client(&self, client: ClientId) -> usize {
         let own = self.0.iter().filter(|waiting| waiting.applicant.client == Some(client));
         own.count()

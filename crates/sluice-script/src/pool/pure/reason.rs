@@ -1,21 +1,16 @@
 //! Why the pool starts a process, and how the last one has left it.
-//!
-//! Not here: why a process ends (`end_cause`).
 
 use std::fmt;
 
 use crate::process::end_cause::Reason;
 
-/// Why the pool starts a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A request came, and there was no process.
     First,
     /// A request came, and no process was free.
     AllBusy,
-    /// A request had waited for room.
     Waited,
-    /// There were fewer than `min`.
     Min,
     /// The process replaces another one, which is retired for this reason once this one is ready.
     Replacement(Reason),
@@ -36,7 +31,6 @@ impl fmt::Display for Cause {
 /// How the last process of a pool has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// The pool has ended it.
     Retired(Reason),
     /// The process has ended by itself, or was stopped after its exchange.
     Ended,

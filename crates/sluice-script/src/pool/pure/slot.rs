@@ -7,7 +7,6 @@
 //!                              └─────────────▶ (gone) ◀──────────┘
 //! ```
 //! A busy process may get further requests, up to `at_once` (`in_use`); it is idle, and may be retired, only once it serves none.
-//! Not here: when it gets a request, and when it ends (`pool`).
 
 use std::time::{Duration, Instant};
 
@@ -64,11 +63,9 @@ pub(super) struct Slot {
     pub(super) recent: RecentScripts,
     /// Why it is to be replaced. It serves until its successor is ready.
     pub(super) due: Option<Reason>,
-    /// The time since which it is to be replaced.
     pub(super) due_since: Option<Instant>,
     /// The process that is being started to replace it.
     pub(super) successor: Option<ProcessId>,
-    /// The state of a start in advance.
     pub(super) advance: Advance,
     /// Why it gets no further request, if so.
     pub(super) stale: Option<Reason>,
@@ -81,7 +78,6 @@ pub(super) struct Slot {
 pub(super) enum Advance {
     /// The process was started for a request.
     No,
-    /// The process is being started.
     Starting,
     /// The process is ready, and has not replied to anything yet.
     Ready,
@@ -90,9 +86,7 @@ pub(super) enum Advance {
 /// Whether a process uses more memory than it may between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryUse {
-    /// The use is within the limit, or unknown.
     Fits,
-    /// The use is above the limit.
     TooMuch,
 }
 

@@ -20,7 +20,6 @@ impl SharedPool {
         }
     }
 
-    /// Counts a refusal, for reports.
     pub(super) fn count_refused(&self, refusal: Refusal) {
         let counts = &self.record.counts;
         match refusal {
@@ -30,7 +29,6 @@ impl SharedPool {
         }
     }
 
-    /// The fault of a refused request.
     pub(super) fn refused(&self, refusal: Refusal, pool: &Pool) -> Fault {
         match refusal {
             Refusal::QueueFull => ScriptFault::QueueFull(Box::new(self.full(pool))).into(),

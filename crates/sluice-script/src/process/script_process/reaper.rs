@@ -1,7 +1,4 @@
 //! The reaper of a script process: the task that alone reads its standard error, awaits its end, and sends it signals.
-//!
-//! Not here: the states of a process and what is known of it (`process`), the signals (`escalation`), and the end itself with all that the
-//! process has started (`sluice_launch`).
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +13,6 @@ use crate::process::pipe_end::PipeEnd;
 use crate::process::stderr::StderrReader;
 use crate::process::unclaimed::end_unclaimed;
 
-/// A process as the reaper holds it.
 pub(super) struct Reaper<E: Send + 'static> {
     remote: RemoteProcess,
     end: oneshot::Receiver<End>,

@@ -1,6 +1,4 @@
 //! A script process as reports and WATCH show it.
-//!
-//! Not here: its pool's view of it (`pool::SlotView`), and what the system knows of it (the server).
 
 use std::time::{Duration, Instant};
 
@@ -40,12 +38,10 @@ impl Process {
             .unwrap_or_default()
     }
 
-    /// How long ago it was started.
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The present state.
     pub(crate) fn view(&self) -> ProcessView {
         let state = self.lock();
         ProcessView {
@@ -66,7 +62,6 @@ impl Process {
         cause.map(|cause| format!(" ({cause})")).unwrap_or_default()
     }
 
-    /// The record of the process once it has ended.
     pub(super) fn end_record(&self, exit: Exit) -> EndedProcess {
         let view = self.view();
         EndedProcess {
