@@ -6,11 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+
+use crate::record::decode_request;
 use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_gateway::{
-    CgiRequest, Environment, RequestEncoding, Sentinels, Variables, decode_request, encode_request, isindex_arguments,
+    CgiRequest, Environment, RequestEncoding, Sentinels, Variables, encode_request, isindex_arguments,
 };
 
 use crate::input::Input;

@@ -36,8 +36,8 @@ pub enum Callout {
     MapPath(String),
     /// Asks for the URL path that maps to this file (`MAP-FILE`).
     MapFile(String),
-    /// Sets the idle time of this process (`LIFETIME`).
-    Lifetime(Lifetime),
+    /// Sets how long this process may be idle before the server retires it; `None`: without limit (`LIFETIME`).
+    Lifetime(Option<Duration>),
     /// Says how requests come, from the next one on (`CGIPLUS`).
     Cgiplus(RequestWish),
     /// Writes a line to the server's log; free of control characters (`NOTICED`, `OPCOM`).
@@ -69,11 +69,8 @@ pub enum Callout {
     BufferFree(BufferPart),
     /// The answer of an authentication agent; for other scripts it is an unknown callout.
     Agent(AgentLine),
-    /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes
-    /// on.
+    /// The line is not a valid callout: the script's fault. The server answers 400 and `reason`; the response goes on.
     Invalid {
-        /// The answer's code: 400.
-        code: u16,
         /// The mistake, and what to write instead.
         reason: String,
     },
@@ -99,15 +96,6 @@ pub struct BufferPart {
     pub offset: u64,
 }
 
-/// How long a process may be idle before the server retires it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
-    /// Without limit.
-    Unlimited,
-    /// At most this long.
-    Idle(Duration),
-}
-
 /// How script and server share a memory buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferKind {
@@ -124,7 +112,7 @@ pub fn parse_callout(line: &[u8]) -> CalloutRequest {
     let wants_answer = !is_unwanted;
     let request = match AgentLine::parse(line) {
         Some(line) => Callout::Agent(line),
-        None => parse_request(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason }),
+        None => parse_request(line).unwrap_or_else(|reason| Callout::Invalid { reason }),
     };
     CalloutRequest { wants_answer, request }
 }
@@ -137,7 +125,7 @@ pub(crate) fn is_known(line: &[u8]) -> bool {
 }
 
 /// Whether a line says that its answer is not wanted, and the line without that mark.
-fn without_mark(line: &[u8]) -> (bool, &[u8]) {
+pub(crate) fn without_mark(line: &[u8]) -> (bool, &[u8]) {
     match line {
         [b'!' | b'#', rest @ ..] => (true, rest),
         _ => (false, line),
@@ -160,7 +148,10 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "MAP-PATH" => Err("MAP-PATH wants a path that begins with /".to_string()),
         "MAP-FILE" if parameters.is_empty() => Err("MAP-FILE wants a file".to_string()),
         "MAP-FILE" => Ok(Callout::MapFile(parameters.to_string())),
-        "LIFETIME" => lifetime(parameters).map(Callout::Lifetime),
+        "LIFETIME" => match time_span(parameters) {
+            Some(time) => Ok(Callout::Lifetime(time)),
+            None => Err("LIFETIME wants minutes, 10s, 5m, 2h, hh:mm:ss or none".to_string()),
+        },
         "CGIPLUS" => request_wish(parameters).map(Callout::Cgiplus),
         "NOTICED" | "OPCOM" => Ok(Callout::Noticed(without_controls(parameters))),
         "WATCH" => Ok(Callout::Watch(without_controls(parameters))),
@@ -179,14 +170,6 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
 fn is_failed(line: &[u8]) -> bool {
     let keyword = line.split(|byte| *byte == b':').next().unwrap_or(line);
     keyword.trim_ascii().eq_ignore_ascii_case(b"FAILED")
-}
-
-fn lifetime(text: &str) -> Result<Lifetime, String> {
-    match time_span(text) {
-        Some(None) => Ok(Lifetime::Unlimited),
-        Some(Some(time)) => Ok(Lifetime::Idle(time)),
-        None => Err("LIFETIME wants minutes, 10s, 5m, 2h, hh:mm:ss or none".to_string()),
-    }
 }
 
 fn request_wish(text: &str) -> Result<RequestWish, String> {
@@ -320,7 +303,7 @@ mod tests {
 
     fn reason(line: &str) -> String {
         match request(line) {
-            Callout::Invalid { code: 400, reason } => reason,
+            Callout::Invalid { reason } => reason,
             other => panic!("{line} was accepted: {other:?}"),
         }
     }
@@ -363,20 +346,20 @@ mod tests {
         assert!(reason("MAP-PATH: relative").contains("begins with /"));
         assert!(matches!(
             parse_callout(b"NOTICED: \xff").request,
-            Callout::Invalid { code: 400, .. }
+            Callout::Invalid { .. }
         ));
     }
 
     #[test]
     fn lifetimes_are_minutes_unless_a_unit_says_otherwise() {
-        let idle = |seconds| Callout::Lifetime(Lifetime::Idle(Duration::from_secs(seconds)));
+        let idle = |seconds| Callout::Lifetime(Some(Duration::from_secs(seconds)));
         assert_eq!(request("LIFETIME: 5"), idle(300));
         assert_eq!(request("LIFETIME: 10s"), idle(10));
         assert_eq!(request("LIFETIME: 5m"), idle(300));
         assert_eq!(request("LIFETIME: 2h"), idle(7200));
         assert_eq!(request("LIFETIME: 01:02:03"), idle(3723));
         assert_eq!(request("LIFETIME: 01:30"), idle(5400));
-        assert_eq!(request("LIFETIME: None"), Callout::Lifetime(Lifetime::Unlimited));
+        assert_eq!(request("LIFETIME: None"), Callout::Lifetime(None));
         for bad in [
             "",
             "-1",
@@ -468,8 +451,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_line_is_answered_with_one_line(line in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Callout::Invalid { code, reason } = parse_callout(&line).request {
-                let answer = Answer::new(code, reason).encode();
+            if let Callout::Invalid { reason } = parse_callout(&line).request {
+                let answer = Answer::new(400, reason).encode();
                 prop_assert_eq!(answer.iter().filter(|byte| **byte == b'\n').count(), 1);
             }
         }

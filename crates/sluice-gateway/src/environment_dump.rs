@@ -89,7 +89,7 @@ fn without_begun<'a>(line: &'a [u8], close: &[u8]) -> &'a [u8] {
 
 /// Whether a whole line reads like a callout: `KEYWORD: …`, or one of the keywords alone.
 fn is_callout(line: &[u8]) -> bool {
-    let line = without_prefix(line);
+    let line = callout::without_mark(line).1;
     match memchr::memchr(b':', line) {
         Some(colon) => is_keyword(line[..colon].trim_ascii()),
         None => callout::is_known(line),
@@ -98,15 +98,11 @@ fn is_callout(line: &[u8]) -> bool {
 
 /// Whether a line that has not ended may become one that reads like a callout.
 fn is_begun_callout(line: &[u8]) -> bool {
-    let line = without_prefix(line.trim_ascii_start());
+    let line = callout::without_mark(line.trim_ascii_start()).1;
     match memchr::memchr(b':', line) {
         Some(colon) => is_keyword(line[..colon].trim_ascii()),
         None => line.is_empty() || is_keyword(line.trim_ascii_end()),
     }
-}
-
-fn without_prefix(line: &[u8]) -> &[u8] {
-    line.strip_prefix(b"!").or(line.strip_prefix(b"#")).unwrap_or(line)
 }
 
 fn is_keyword(text: &[u8]) -> bool {

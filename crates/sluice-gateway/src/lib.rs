@@ -52,9 +52,7 @@ mod variables;
 
 pub use adjustment::RecordAdjustment;
 pub use agent::{AgentAnswer, AgentLine};
-pub use callout::{
-    Answer, BUFFER_BYTES_DEFAULT, BufferKind, BufferPart, Callout, CalloutRequest, Lifetime, parse_callout,
-};
+pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferKind, BufferPart, Callout, CalloutRequest, parse_callout};
 pub use chunked::{ChunkDecoder, ChunkFault};
 pub use environment::{CGIPLUSBUF, CGIPLUSIN, CGIPLUSSOCK, Environment};
 pub use head_fault::{Excerpt, HeadFault};
@@ -64,9 +62,7 @@ pub use output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, EndMark, MailboxKind
 pub use query::isindex_arguments;
 pub use record_lines::{MissingNewlines, RecordLines};
 pub use reply::{Reply, ReplyHead};
-pub use request_record::{
-    RequestEncoding, RequestRecord, RequestRecordFault, RequestWish, decode_request, encode_request,
-};
+pub use request_record::{RequestEncoding, RequestWish, encode_request};
 pub use scanner::Scanner;
 pub use script_control::{BodyMode, ErrorRequest, ScriptControl};
 pub use script_head::{HeadLimits, HeadParser};

@@ -59,19 +59,4 @@ impl SpecialFields {
         }
         special
     }
-
-    /// The result for a head that has all special fields, so that each is looked up.
-    #[cfg(test)]
-    pub(crate) fn all(fields: &HeaderMap) -> SpecialFields {
-        SpecialFields {
-            status: true,
-            control: true,
-            content_length: true,
-            transfer_encoding: true,
-            location: true,
-            hop_by_hop: true,
-            repeated: true,
-            send_file: SpecialFields::of(fields).send_file,
-        }
-    }
 }

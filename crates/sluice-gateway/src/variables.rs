@@ -61,15 +61,6 @@ impl Variables {
         self
     }
 
-    /// An empty list with room for this many variables, of `bytes` bytes in total.
-    pub(crate) fn with_capacity(variables: usize, bytes: usize) -> Variables {
-        Variables {
-            buffer: Vec::with_capacity(bytes),
-            entries: Vec::with_capacity(variables),
-            dropped: 0,
-        }
-    }
-
     /// Names and values, in the order in which scripts get them.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         (0..self.entries.len()).map(|index| {
@@ -93,8 +84,9 @@ impl Variables {
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.buffer.len());
-        for index in 0..self.entries.len() {
-            bytes.extend_from_slice(&self.buffer[self.entries[index].start..self.end(index)]);
+        for text in self.texts() {
+            bytes.extend_from_slice(text);
+            bytes.push(0);
         }
         bytes
     }
@@ -134,7 +126,8 @@ impl Variables {
     /// The same variables with other values, for a trace: `value` is asked for that of each, by its full name; `None` leaves it.
     #[must_use]
     pub fn with_values(&self, mut value: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>) -> Variables {
-        let mut changed = Variables::with_capacity(self.len(), self.buffer.len());
+        let mut changed = Variables::default();
+        changed.begin_again(self.len(), self.buffer.len());
         for (name, own) in self.iter() {
             let start = changed.begin_text();
             changed.buffer.extend_from_slice(name);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use sluice_gateway::{
-    AgentAnswer, Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, RequestWish, ScriptControl,
+    AgentAnswer, Answer, Callout, CalloutRequest, RequestEncoding, RequestWish, ScriptControl,
 };
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
@@ -107,7 +107,10 @@ impl Callouts {
                 Some(path) => Answer::ok(path),
                 None => Answer::new(404, "no path leads to this file"),
             },
-            Callout::Lifetime(lifetime) => self.note_lifetime(lifetime),
+            Callout::Lifetime(lifetime) => {
+                self.lifetime = Some(lifetime);
+                Answer::ok(lifetime.map_or("none".to_owned(), |time| time.as_secs().to_string()))
+            }
             Callout::Cgiplus(wish) => self.note_wish(wish),
             Callout::Noticed(text) => {
                 self.notices.log(&text);
@@ -146,7 +149,7 @@ impl Callouts {
                 agent.take(line);
                 return None;
             }
-            Callout::Invalid { code, reason } => Answer::new(code, reason),
+            Callout::Invalid { reason } => Answer::new(400, reason),
         };
         wants_answer.then_some(answer)
     }
@@ -213,19 +216,6 @@ impl Callouts {
         self.encoding = wish.encoding.or(self.encoding);
         self.wants_socket |= wish.by_socket;
         Answer::ok("OK")
-    }
-
-    fn note_lifetime(&mut self, lifetime: Lifetime) -> Answer {
-        match lifetime {
-            Lifetime::Unlimited => {
-                self.lifetime = Some(None);
-                Answer::ok("none")
-            }
-            Lifetime::Idle(time) => {
-                self.lifetime = Some(Some(time));
-                Answer::ok(time.as_secs().to_string())
-            }
-        }
     }
 }
 
