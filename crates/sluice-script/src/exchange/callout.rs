@@ -6,9 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use sluice_gateway::{
-    AgentAnswer, Answer, Callout, CalloutRequest, RequestEncoding, RequestWish, ScriptControl,
-};
+use sluice_gateway::{AgentAnswer, Answer, Callout, CalloutRequest, RequestEncoding, RequestWish, ScriptControl};
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
@@ -16,8 +14,7 @@ use sluice_membuf::BeginError;
 
 use crate::exchange::buffer::{Answering, BeginRequest, Buffer};
 use crate::process::buffer_memory::BufferMemory;
-use crate::process::line_source::LineSource;
-use crate::process::script_process::Process;
+use crate::process::script_process::{LineSource, Process, ProcessSpec};
 use crate::resources::Resources;
 use crate::route::Map;
 
@@ -228,17 +225,17 @@ struct Notices {
 impl Notices {
     /// The text with zeros for the digits of the process's sentinels.
     fn masked(&self, text: &str) -> String {
-        String::from_utf8_lossy(&self.process.sentinels.masked(text.as_bytes())).into_owned()
+        String::from_utf8_lossy(&self.process.spec.sentinels.masked(text.as_bytes())).into_owned()
     }
 
     fn log(&self, text: &str) {
         let now = Instant::now();
         self.log_suppressed(self.limited.take_due(INTERVAL, now));
-        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
+        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.spec.log.admits(text.len(), now) {
             return;
         }
         let text = self.masked(text);
-        let Process { pid, site, .. } = &*self.process;
+        let (pid, site) = (self.process.pid, &self.process.spec.site);
         let LineSource {
             script, exchange: id, ..
         } = self.process.source_of_lines();
@@ -251,7 +248,7 @@ impl Notices {
 
     /// Logs directives of Script-Control that have no effect, each once for a script.
     fn log_ignored(&self, directives: &[Box<str>]) {
-        let Process { pid, site, log, .. } = &*self.process;
+        let (pid, ProcessSpec { site, log, .. }) = (self.process.pid, &self.process.spec);
         let script = &*self.process.script();
         for directive in directives.iter().filter(|directive| log.is_first(directive)) {
             let directive = self.masked(directive);

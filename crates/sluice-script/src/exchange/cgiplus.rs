@@ -21,7 +21,6 @@ use crate::pool::pool_note::note_use;
 use crate::pool::recent_scripts::ScriptId;
 use crate::process::end_cause::EndCause;
 use crate::process::idle_timer::KeptTimer;
-use crate::process::input::Input;
 use crate::process::mailbox::Silence;
 use crate::process::misbehaviour::Output;
 use crate::process::script_events::ScriptEvents;
@@ -106,7 +105,7 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u
 
 /// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because
 /// it has ended, or has written bytes outside a reply; it is stopped then. The server's fault: it cannot be moved.
-fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Result<Option<IdleProcess>, Fault> {
+fn rebind_to_worker(job: &Job, mut idle: IdleProcess, events: &ScriptEvents) -> Result<Option<IdleProcess>, Fault> {
     let silence = idle.channels.mailbox.silence();
     if silence != Silence::Kept {
         if silence == Silence::Broken {
@@ -122,24 +121,16 @@ fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Resu
         idle.process.stop(EndCause::Misbehaved);
         return Ok(None);
     }
-    if idle.worker == job.scripts.worker {
-        return Ok(Some(idle));
-    }
-    let process = idle.process;
-    match idle.channels.rebind() {
-        Ok(channels) => Ok(Some(IdleProcess {
-            process,
-            channels,
-            worker: job.scripts.worker,
-            // It belongs to the event loop of the other worker.
-            timer: KeptTimer::default(),
-            ..idle
-        })),
-        Err(error) => {
-            process.stop(EndCause::Unusable);
-            Err(ServerFault::io(Activity::ChangeOfWorker, error).into())
+    if idle.worker != job.scripts.worker {
+        if let Err(error) = idle.channels.rebind() {
+            idle.process.stop(EndCause::Unusable);
+            return Err(ServerFault::io(Activity::ChangeOfWorker, error).into());
         }
+        idle.worker = job.scripts.worker;
+        // The other one belongs to the event loop of the other worker.
+        idle.timer = KeptTimer::default();
     }
+    Ok(Some(idle))
 }
 
 pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<IdleProcess, Fault> {
@@ -164,13 +155,8 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
     )
     .await?;
     lease.note_process(&process);
-    if job
-        .script
-        .engine
-        .as_ref()
-        .is_some_and(|engine| engine.knows_cut_bodies())
-    {
-        channels.input = channels.input.map(Input::that_can_be_cut);
+    if let (Some(input), Some(engine)) = (&mut channels.input, &job.script.engine) {
+        input.can_be_cut = engine.knows_cut_bodies();
     }
     let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(IdleProcess {
@@ -201,7 +187,7 @@ pub(crate) fn begin(
     } = idle;
     let script = job.script.engine.as_ref().map(|_| job.script.file.as_path());
     process.begin_exchange(job.request.id, script);
-    events.begin_process(&process.sentinels);
+    events.begin_process(&process.spec.sentinels);
     // The process has the sentinels in its environment.
     let mut variables = job.variables(None, content_length);
     // Other engines would pass it on to their scripts, which have the environment of CGI.

@@ -270,7 +270,7 @@ async fn bad_head(route: &ScriptRoute, relay: &mut Relay, fault: HeadFault) -> F
     let exit = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await.ok();
     // An interpreter or env(1) that could not do what the `#!` line says.
     let problem = match (&fault, exit) {
-        (HeadFault::Empty, Some(Exit::Code(1..))) if !process.has_interpreter => {
+        (HeadFault::Empty, Some(Exit::Code(1..))) if process.spec.interpreter.is_none() => {
             shebang::diagnose(process.script().into_owned().into()).await
         }
         _ => None,

@@ -34,7 +34,6 @@ use crate::pool::lease::Lease;
 use crate::pool::pool_note::release_text;
 use crate::pool::pure::Release;
 use crate::process::end_cause::EndCause;
-use crate::process::input::Input;
 use crate::process::memory_use::measure;
 use crate::process::misbehaviour::Output;
 use crate::process::observed_process::time_text;
@@ -98,7 +97,7 @@ impl Ending {
 
     fn of_failed(conversation: &Conversation, relay: &Relay, culprit: Culprit) -> Ending {
         let input = relay.channels.input.as_ref();
-        let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
+        let can_be_kept = culprit == Culprit::Client && input.is_some_and(|input| input.can_be_cut);
         match can_be_kept || relay.has_failed_well() {
             true => Ending::ClientGone(conversation.settings().timeouts.client_grace()),
             false => Ending::Stop(EndCause::Fault),
@@ -332,34 +331,29 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
     if let Some(lifetime) = callouts.lifetime {
         lease.set_lifetime(lifetime);
     }
+    let stop = |cause| {
+        process.stop(cause);
+        note_end(scripts, &process, &events);
+    };
     if scanner.has_trailing_output() {
+        let pid = process.pid;
         scripts.misbehaviour.log(&process, Output::AfterSentinel);
-        events.process(|| {
-            format!(
-                "pid {} is stopped: it wrote after the end sentinel (CGIPLUSEOF)",
-                process.pid
-            )
-        });
-        process.stop(EndCause::Misbehaved);
-        note_end(scripts, &process, &events);
+        events.process(|| format!("pid {pid} is stopped: it wrote after the end sentinel (CGIPLUSEOF)"));
+        stop(EndCause::Misbehaved);
         return None;
     }
-    if has_body && let Some(error) = channels.input.as_mut().and_then(Input::take_problem) {
-        scripts.warn(format_args!(
-            "{}: the rest of its request body cannot be taken out: {error}",
-            process.describe()
-        ));
-        process.stop(EndCause::Unusable);
-        note_end(scripts, &process, &events);
-        return None;
-    }
-    if let Some(error) = channels.cgiplusin.take_problem() {
-        scripts.warn(format_args!(
-            "{}: the answers that it has not read cannot be taken out: {error}",
-            process.describe()
-        ));
-        process.stop(EndCause::Unusable);
-        note_end(scripts, &process, &events);
+    let input = channels.input.as_ref().filter(|_| has_body);
+    let problems = [
+        (
+            "the rest of its request body",
+            input.and_then(|input| input.problem.as_ref()),
+        ),
+        ("the answers that it has not read", channels.cgiplusin.problem.as_ref()),
+    ];
+    if let Some((what, error)) = problems.into_iter().find_map(|(what, error)| Some((what, error?))) {
+        let process = process.describe();
+        scripts.warn(format_args!("{process}: {what} cannot be taken out: {error}"));
+        stop(EndCause::Unusable);
         return None;
     }
     match &mut channels.segment {

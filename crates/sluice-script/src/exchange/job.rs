@@ -253,11 +253,11 @@ impl Job {
                 self.script.interpreter.clone(),
             ),
         };
-        let script = file.to_string_lossy().into_owned();
+        let program = file.to_string_lossy().into_owned();
         ProcessSpec {
             sentinels,
-            log: self.scripts.resources().script_logs.of(&script),
-            script,
+            log: self.scripts.resources().script_logs.of(&program),
+            program,
             interpreter,
             site: self.route.site.clone(),
             mailbox: settings.output.mailbox,
@@ -272,7 +272,7 @@ impl Job {
             settings::Mailbox::Stream | settings::Mailbox::Pipe => MailboxKind::Stream,
             settings::Mailbox::Record => MailboxKind::Record,
         };
-        Box::new(Scanner::new(&process.sentinels, kind, end))
+        Box::new(Scanner::new(&process.spec.sentinels, kind, end))
     }
 
     pub(crate) fn callouts(&self, process: &Arc<Process>) -> Callouts {

@@ -76,13 +76,13 @@ impl Pump {
                 }
                 Poll::Pending => return Ok(has_moved),
             };
-            match input.try_write(bytes) {
+            match input.pipe.try_write(bytes) {
                 Ok(length) => {
                     has_moved = true;
                     self.body.consume(length);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !matches!(input.poll_write_ready(context), Poll::Ready(Ok(()))) {
+                    if !matches!(input.pipe.poll_room(context), Poll::Ready(Ok(()))) {
                         return Ok(has_moved);
                     }
                 }

@@ -545,9 +545,9 @@ impl Relay {
                 });
             }
             // The pump may have nothing more for now, while bytes that it has passed on wait for room in the pipe.
-            let _ = input.drive(context);
+            let _ = input.pipe.drive(context);
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
-            let is_written = pump.is_done() && input.poll_flushed(context).is_ready();
+            let is_written = pump.is_done() && input.pipe.poll_flushed(context).is_ready();
             if is_written && self.delivery == Delivery::Environment {
                 self.pump = None;
                 self.channels.input = None;
@@ -556,7 +556,7 @@ impl Relay {
             && let Some(input) = self.channels.input.as_mut().filter(|input| !input.is_idle())
         {
             // The last bytes of the body may still be on their way, also when its client has left.
-            let _ = input.poll_flushed(context);
+            let _ = input.pipe.poll_flushed(context);
         }
         Ok(())
     }

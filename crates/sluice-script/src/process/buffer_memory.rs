@@ -16,9 +16,6 @@ use tokio::sync::oneshot;
 use crate::process::pipe_owner::PipeOwner;
 use crate::process::pipe_threads::{PipeThreads, Work};
 
-/// The name in messages.
-const CHANNEL: &str = "memory buffer";
-
 /// The time between two turns of a worker, in which it checks the threads.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -86,8 +83,7 @@ impl BufferMemory {
                 let _ = send.send((memory, result));
             }
         };
-        let call = Box::new(call);
-        threads.perform(&owner, CHANNEL, Work::Memory { bytes, call });
+        perform(&threads, &owner, bytes, Box::new(call));
         done
     }
 }
@@ -96,9 +92,13 @@ impl BufferMemory {
 pub(crate) fn release(owner: &Arc<PipeOwner>, threads: &PipeThreads) -> Release {
     let (owner, threads) = (Arc::clone(owner), threads.clone());
     Arc::new(move |garbage| {
-        let call = Box::new(move || drop(garbage));
-        threads.perform(&owner, CHANNEL, Work::Memory { bytes: 0, call });
+        perform(&threads, &owner, 0, Box::new(move || drop(garbage)));
     })
+}
+
+fn perform(threads: &PipeThreads, owner: &Arc<PipeOwner>, bytes: u64, call: Box<dyn FnOnce() + Send>) {
+    let verb = "allocate or release";
+    threads.perform(owner, "memory buffer", Work::Call { verb, bytes, call });
 }
 
 impl Deref for BufferMemory {

@@ -204,18 +204,12 @@ impl Mailbox {
     }
 
     /// Moves to the event loop of the calling worker.
-    pub(crate) fn rebind(self) -> io::Result<Mailbox> {
-        Ok(match self {
-            Mailbox::Stream(stream) => Mailbox::Stream(Stream {
-                socket: stream.socket.rebind()?,
-                ..stream
-            }),
-            Mailbox::Record(records) => Mailbox::Record(Records {
-                socket: records.socket.rebind()?,
-                ..records
-            }),
-            Mailbox::Pipe(pipe) => Mailbox::Pipe(pipe.rebind()?),
-        })
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        match self {
+            Mailbox::Stream(stream) => stream.socket.rebind(),
+            Mailbox::Record(records) => records.socket.rebind(),
+            Mailbox::Pipe(pipe) => pipe.rebind(),
+        }
     }
 }
 

@@ -2,14 +2,13 @@
 //!
 //! ```text
 //!   script_process ─┬─ processes             those of a worker
-//!     (its reaper)  ├─ stderr ─ line_source  its error output, line by line into the log: script_log, unread_errors
-//!                    ├─ escalation            the signals that end it
-//!                    ├─ end_cause             why it ends; limit_reached; unclaimed: the end of one that nobody has taken
-//!                    ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
-//!                    ├─ mailbox               output: script_socket
-//!                    ├─ request_channel       requests: CGIPLUSIN, or request_socket
-//!                    └─ input                 the request body on its way to the script
-//!   pipe_threads ─── pipe_reader, pipe_writer ─ unread, pipe_end, pipe_owner: all that touches a pipe of a script
+//!     (its reaper)  ├─ stderr                its error output, line by line into the log: script_log
+//!                   ├─ end_cause             why it ends; limit_reached; unclaimed: the end of one that nobody has taken
+//!                   ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
+//!                   ├─ mailbox               output: script_socket
+//!                   ├─ request_channel       requests: CGIPLUSIN, or request_socket
+//!                   └─ input                 the request body on its way to the script
+//!   pipe_threads ─── pipe_reader, pipe_writer ─ pipe_end, pipe_owner: all that touches a pipe of a script
 //!   script_events ── observed_process         what an exchange notes for WATCH; what a silent process does: blocked_read
 //!   idle_timer                                how long a script may be silent
 //!   default_environment, memory_use
@@ -19,11 +18,9 @@ pub(crate) mod blocked_read;
 pub(crate) mod buffer_memory;
 pub(crate) mod default_environment;
 pub(crate) mod end_cause;
-mod escalation;
 pub(crate) mod idle_timer;
 pub(crate) mod input;
 mod limit_reached;
-pub(crate) mod line_source;
 pub(crate) mod mailbox;
 pub(crate) mod memory_use;
 pub(crate) mod misbehaviour;
@@ -45,5 +42,3 @@ mod script_socket;
 pub(crate) mod shebang;
 mod stderr;
 mod unclaimed;
-mod unread;
-mod unread_errors;

@@ -8,7 +8,8 @@ use sluice_launch::RunAs;
 
 /// The script process that a pipe belongs to.
 pub(crate) struct PipeOwner {
-    uid: u32,
+    /// The number of its user.
+    pub uid: u32,
     /// `None` for a process that ends already, whose settings are not known any more.
     run_as: Option<RunAs>,
     end: Box<EndProcess>,
@@ -52,10 +53,6 @@ impl PipeOwner {
             run_as: None,
             end: Box::new(|_, _| {}),
         })
-    }
-
-    pub(crate) fn uid(&self) -> u32 {
-        self.uid
     }
 
     pub(crate) fn runs_as(&self, run_as: &RunAs) -> bool {

@@ -39,23 +39,20 @@ struct State {
 impl PipeReader {
     /// Registers the pipe with the calling worker's event loop.
     pub(crate) fn new(end: PipeEnd, chunk_bytes: usize) -> io::Result<PipeReader> {
-        PipeReader::of(Arc::new(ReaderShared {
+        let shared = ReaderShared {
             end,
             chunk_bytes,
             state: Mutex::default(),
-        }))
-    }
-
-    fn of(shared: Arc<ReaderShared>) -> io::Result<PipeReader> {
-        let registered = pipe::Receiver::from_owned_fd_unchecked(shared.end.duplicate()?)?;
+        };
+        let registered = shared.register()?;
+        let shared = Arc::new(shared);
         Ok(PipeReader { registered, shared })
     }
 
     /// Moves to the event loop of the calling worker.
-    pub(crate) fn rebind(self) -> io::Result<PipeReader> {
-        let PipeReader { registered, shared } = self;
-        drop(registered);
-        PipeReader::of(shared)
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        self.registered = self.shared.register()?;
+        Ok(())
     }
 
     pub(crate) fn shared(&self) -> &Arc<ReaderShared> {
@@ -123,6 +120,10 @@ impl PipeReader {
 }
 
 impl ReaderShared {
+    fn register(&self) -> io::Result<pipe::Receiver> {
+        pipe::Receiver::from_owned_fd_unchecked(self.end.duplicate()?)
+    }
+
     /// Whether there is anything that nobody has taken. One system call, which takes no lock of the pipe.
     pub(crate) fn has_bytes(&self) -> bool {
         let state = self.lock();

@@ -14,9 +14,8 @@
 //! script process. Jobs of one user run `RUNNING_OF_USER_MAX` at once, further ones wait; a user whose jobs all hang gets no new process.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::fmt;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -54,7 +53,7 @@ struct Kind {
     locked: &'static str,
 }
 
-const PIPES: Kind = Kind {
+static PIPES: Kind = Kind {
     object: Object::Pipe,
     name: "script-pipes",
     // Each job takes some microseconds.
@@ -63,7 +62,7 @@ const PIPES: Kind = Kind {
     locked: "pipes are free that its scripts keep locked (splice(2) and its like)",
 };
 
-const BUFFERS: Kind = Kind {
+static BUFFERS: Kind = Kind {
     object: Object::Memory,
     name: "script-buffers",
     // An allocation takes milliseconds, and several processors share them.
@@ -87,7 +86,7 @@ const STACK_BYTES: usize = 256 << 10;
 pub(crate) struct PipeThreads(Arc<Shared>);
 
 struct Shared {
-    kind: Kind,
+    kind: &'static Kind,
     state: Mutex<State>,
     work: Condvar,
     /// Jobs that hang.
@@ -121,10 +120,9 @@ struct Job {
 
 pub(crate) enum Work {
     Transfer(Arc<dyn Transfer>),
-    /// Something rare.
-    Call(Box<dyn FnOnce() + Send>),
-    Memory {
-        /// The most bytes that are allocated.
+    /// Something rare: a pipe is emptied, or up to so many bytes of memory are allocated or released.
+    Call {
+        verb: &'static str,
         bytes: u64,
         call: Box<dyn FnOnce() + Send>,
     },
@@ -152,14 +150,14 @@ struct Running {
 impl PipeThreads {
     /// The threads of a server for pipes; none is started before there is a job.
     pub(crate) fn new() -> PipeThreads {
-        PipeThreads::of(PIPES)
+        PipeThreads::of(&PIPES)
     }
 
     pub(crate) fn for_buffers() -> PipeThreads {
-        PipeThreads::of(BUFFERS)
+        PipeThreads::of(&BUFFERS)
     }
 
-    fn of(kind: Kind) -> PipeThreads {
+    fn of(kind: &'static Kind) -> PipeThreads {
         PipeThreads(Arc::new(Shared {
             kind,
             state: Mutex::default(),
@@ -172,30 +170,18 @@ impl PipeThreads {
 
     /// Has a job done soon.
     pub(crate) fn perform(&self, owner: &Arc<PipeOwner>, channel: &'static str, work: Work) {
-        let job = Job {
-            owner: Arc::clone(owner),
-            channel,
-            work,
-        };
         let mut state = self.0.lock();
-        state.jobs.push_back(job);
+        state.add(owner, channel, work);
         self.0.see_to_threads(state);
     }
 
     /// Closes a descriptor at the next turn of a thread, which may be a second later.
     pub(crate) fn close_later(&self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
         let mut state = self.0.lock();
-        state.add_closing(owner, channel, end);
+        state.add(owner, channel, Work::Close(end));
         if state.jobs.len() >= CLOSINGS_MAX {
             self.0.see_to_threads(state);
         }
-    }
-
-    /// Closes a descriptor soon: the other side waits for the end.
-    pub(crate) fn close(&self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
-        let mut state = self.0.lock();
-        state.add_closing(owner, channel, end);
-        self.0.see_to_threads(state);
     }
 
     /// Ends script processes whose pipes have kept a thread for too long, and has another thread do what waits. Each worker calls this once a second.
@@ -252,7 +238,9 @@ impl PipeThreads {
         }
         // Outside of the lock. The script has just been found by the same call.
         let owner = match run_as {
-            RunAs::Owner(file) => uid_of(file),
+            RunAs::Owner(file) => std::fs::metadata(OsStr::from_bytes(file.to_bytes()))
+                .ok()
+                .map(|about| about.uid()),
             RunAs::Usual | RunAs::User(_) => self.noted_user(run_as),
         };
         let state = self.0.lock();
@@ -263,20 +251,20 @@ impl PipeThreads {
                 .running
                 .iter()
                 .filter(has_user)
-                .any(|running| is_refused(&running.owner.uid()))
+                .any(|running| is_refused(&running.owner.uid))
     }
 
     /// Whether too many jobs for the user of a process hang.
     pub(crate) fn refuses_owner(&self, owner: &PipeOwner) -> bool {
         // Relaxed: it says only whether to look.
-        self.0.hung.load(Ordering::Relaxed) >= RUNNING_OF_USER_MAX && self.0.lock().refused.contains(&owner.uid())
+        self.0.hung.load(Ordering::Relaxed) >= RUNNING_OF_USER_MAX && self.0.lock().refused.contains(&owner.uid)
     }
 
     /// A script of this owner's user has kept the event loop waiting.
     pub(crate) fn note_wait(&self, owner: &PipeOwner) {
         let mut state = self.0.lock();
-        state.waited.retain(|(uid, _)| *uid != owner.uid());
-        state.waited.push((owner.uid(), Instant::now()));
+        state.waited.retain(|(uid, _)| *uid != owner.uid);
+        state.waited.push((owner.uid, Instant::now()));
         self.0.waited.store(state.waited.len(), Ordering::Relaxed);
     }
 
@@ -289,7 +277,7 @@ impl PipeThreads {
         let mut state = self.0.lock();
         state.waited.retain(|(_, at)| at.elapsed() < time);
         self.0.waited.store(state.waited.len(), Ordering::Relaxed);
-        state.waited.iter().any(|(uid, _)| *uid == owner.uid())
+        state.waited.iter().any(|(uid, _)| *uid == owner.uid)
     }
 
     /// How long an allocation of `bytes` bytes may take before it counts as hung.
@@ -302,11 +290,6 @@ impl PipeThreads {
         self.0.lock().is_closed = true;
         self.0.work.notify_all();
     }
-}
-
-fn uid_of(file: &CStr) -> Option<u32> {
-    let about = std::fs::metadata(OsStr::from_bytes(file.to_bytes())).ok()?;
-    Some(about.uid())
 }
 
 impl Shared {
@@ -330,19 +313,13 @@ impl Shared {
         }
         state.threads += 1;
         drop(state);
-        if let Err(error) = self.start_thread() {
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().name(self.kind.name.into());
+        if let Err(error) = thread.stack_size(STACK_BYTES).spawn(move || shared.run()) {
             // The next turn tries again.
             self.lock().threads -= 1;
             tracing::error!("no thread {}: {error}", self.kind.name);
         }
-    }
-
-    fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
-        let shared = Arc::clone(self);
-        let thread = thread::Builder::new()
-            .name(self.kind.name.into())
-            .stack_size(STACK_BYTES);
-        thread.spawn(move || shared.run()).map(drop)
     }
 
     /// A thread: does jobs until it is one too many.
@@ -350,7 +327,7 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.take() {
-                let number = state.begin(&job, &self.kind);
+                let number = state.begin(&job, self.kind);
                 match self.kind.object {
                     Object::Pipe => drop(state),
                     // It may take long, and the jobs behind it need not wait for the next turn.
@@ -382,12 +359,12 @@ impl State {
         let at = self
             .jobs
             .iter()
-            .position(|job| self.running_of(job.owner.uid()) < RUNNING_OF_USER_MAX)?;
+            .position(|job| self.running_of(job.owner.uid) < RUNNING_OF_USER_MAX)?;
         self.jobs.remove(at)
     }
 
     fn running_of(&self, uid: u32) -> usize {
-        self.running.iter().filter(|running| running.owner.uid() == uid).count()
+        self.running.iter().filter(|running| running.owner.uid == uid).count()
     }
 
     fn begin(&mut self, job: &Job, kind: &Kind) -> u64 {
@@ -421,17 +398,12 @@ impl State {
 
     /// Users all of whose jobs hang.
     fn full_users(&self) -> Vec<u32> {
-        let hung = || {
-            self.running
-                .iter()
-                .filter(|running| running.is_hung)
-                .map(|running| running.owner.uid())
-        };
-        let count = |uid| hung().filter(|other| *other == uid).count();
-        let mut users: Vec<u32> = hung().filter(|uid| count(*uid) >= RUNNING_OF_USER_MAX).collect();
-        users.sort_unstable();
-        users.dedup();
-        users
+        let hung = self.running.iter().filter(|running| running.is_hung);
+        let mut hung: Vec<u32> = hung.map(|running| running.owner.uid).collect();
+        hung.sort_unstable();
+        let of_users = hung.chunk_by(|one, other| one == other);
+        let full = of_users.filter(|jobs| jobs.len() >= RUNNING_OF_USER_MAX);
+        full.map(|jobs| jobs[0]).collect()
     }
 
     /// Refuses processes to users all of whose jobs hang. Returns one of the processes of each that was not refused before.
@@ -440,7 +412,7 @@ impl State {
         for uid in self.full_users() {
             if !self.refused.contains(&uid) {
                 self.refused.push(uid);
-                let running = self.running.iter().find(|running| running.owner.uid() == uid);
+                let running = self.running.iter().find(|running| running.owner.uid == uid);
                 owners.extend(running.map(|running| Arc::clone(&running.owner)));
             }
         }
@@ -454,12 +426,9 @@ impl State {
         self.running.iter().filter(is_short).count()
     }
 
-    fn add_closing(&mut self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
-        self.jobs.push_back(Job {
-            owner: Arc::clone(owner),
-            channel,
-            work: Work::Close(end),
-        });
+    fn add(&mut self, owner: &Arc<PipeOwner>, channel: &'static str, work: Work) {
+        let owner = Arc::clone(owner);
+        self.jobs.push_back(Job { owner, channel, work });
     }
 }
 
@@ -467,7 +436,7 @@ impl Work {
     fn run(self) {
         match self {
             Work::Transfer(pipe) => pipe.transfer(),
-            Work::Call(call) | Work::Memory { call, .. } => call(),
+            Work::Call { call, .. } => call(),
             Work::Close(end) => drop(end),
         }
     }
@@ -475,8 +444,7 @@ impl Work {
     fn verb(&self) -> &'static str {
         match self {
             Work::Transfer(pipe) => pipe.verb(),
-            Work::Call(_) => "empty",
-            Work::Memory { .. } => "allocate or release",
+            Work::Call { verb, .. } => verb,
             Work::Close(_) => "close",
         }
     }
@@ -484,8 +452,8 @@ impl Work {
     /// The time that it takes by its size.
     fn duration(&self) -> Duration {
         match self {
-            Work::Memory { bytes, .. } => time_of(*bytes),
-            Work::Transfer(_) | Work::Call(_) | Work::Close(_) => Duration::ZERO,
+            Work::Call { bytes, .. } => time_of(*bytes),
+            Work::Transfer(_) | Work::Close(_) => Duration::ZERO,
         }
     }
 }

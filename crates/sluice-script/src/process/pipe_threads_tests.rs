@@ -22,7 +22,15 @@ pub(crate) fn hold(threads: &PipeThreads, owner: &Arc<PipeOwner>) -> Held {
             begin.send(()).expect("the test waits");
             assert!(ended.recv().is_err());
         };
-        threads.perform(owner, "test", Work::Call(Box::new(job)));
+        threads.perform(
+            owner,
+            "test",
+            Work::Call {
+                verb: "hold",
+                bytes: 0,
+                call: Box::new(job),
+            },
+        );
     }
     (0..RUNNING_OF_USER_MAX).for_each(|_| await_with(threads, &begun));
     Held(ends)

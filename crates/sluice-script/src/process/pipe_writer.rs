@@ -3,28 +3,33 @@
 //! The server has both ends: poll(2) on the reading end, which takes no lock, says whether the script has read everything; how much is left
 //! only a thread may ask.
 
+use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::fs::OFlags;
+use rustix::fs::{Mode as FileMode, OFlags};
 use rustix::io::Errno;
 use tokio::net::unix::pipe;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::PipeEnd;
+use crate::process::pipe_end::{PipeEnd, has_room};
 use crate::process::pipe_threads::{Transfer, Work};
-use crate::process::unread::{open_again, take_unread};
 
 /// Bytes that wait for a thread, or for room in the pipe. With those in the pipe they are no more than a body keeps that can be repeated (`sluice_http::body_source`).
 const QUEUE_BYTES_MAX: usize = 32 << 10;
 
 /// Memory of the queue that is used again, bytes: most requests fit.
 const KEPT_BYTES_MAX: usize = 16 << 10;
+
+/// Default capacity of a pipe, bytes (pipe(7)).
+const PIPE_BYTES: usize = 64 << 10;
+
+/// Reads to empty a pipe; each takes at least a page.
+const READS_MAX: usize = 32;
 
 /// How long a pipe that is to be emptied may keep its thread. Its script process is ended earlier.
 const EMPTYING_MAX: Duration = Duration::from_secs(3);
@@ -95,8 +100,8 @@ impl PipeWriter {
     }
 
     /// Leaves the event loop of its worker.
-    pub(crate) fn rebind(self) -> PipeWriter {
-        PipeWriter { room: None, ..self }
+    pub(crate) fn rebind(&mut self) {
+        self.room = None;
     }
 
     /// The reading end, to tell the pipe from others.
@@ -173,12 +178,7 @@ impl PipeWriter {
         };
         while let Poll::Ready(ready) = room.poll_write_ready(context) {
             ready?;
-            // Asked within `try_io`, so that an event that comes after the question is not lost.
-            let has_room = || match write.events(PollFlags::OUT).is_empty() {
-                true => Err(io::Error::from(io::ErrorKind::WouldBlock)),
-                false => Ok(()),
-            };
-            if room.try_io(has_room).is_err() {
+            if room.try_io(|| has_room(&*write)).is_err() {
                 continue;
             }
             let mut state = self.shared.lock();
@@ -236,17 +236,14 @@ impl PipeWriter {
     /// The system refuses it, or the script keeps the pipe locked.
     pub(crate) async fn empty(&mut self) -> io::Result<u64> {
         let emptied = timeout(EMPTYING_MAX, async {
-            std::future::poll_fn(|context| self.poll_idle(context)).await;
-            let (sender, emptied) = oneshot::channel();
+            poll_fn(|context| self.poll_idle(context)).await;
             let shared = Arc::clone(&self.shared);
-            let call = move || drop(sender.send(shared.empty()));
-            self.shared.read.perform(Work::Call(Box::new(call)));
-            emptied.await
+            self.shared.read.empty_by(move || shared.empty()).await
         });
-        let emptied = emptied.await.map_err(|_| io::ErrorKind::TimedOut)?;
+        let emptied = emptied.await?;
         self.room = None;
         self.is_truncated = false;
-        emptied.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
+        emptied
     }
 
     /// Ready when no thread has a job for the pipe; then no other one gets one until `WriterShared::empty` has been called.
@@ -405,4 +402,51 @@ fn write_all(write: &PipeEnd, bytes: &[u8]) -> Written {
         }
     }
     Written::All
+}
+
+/// Takes all unread bytes out of a pipe, and returns how many there were. Each byte goes either to the script or to this function,
+/// so a count that is complete shows that the script has read none. Fails if the script itself refills the pipe.
+fn take_unread(pipe: BorrowedFd<'_>) -> io::Result<u64> {
+    if rustix::io::ioctl_fionread(pipe)? == 0 {
+        return Ok(0);
+    }
+    let reader = open_again(pipe, OFlags::RDONLY)?;
+    let mut unread = vec![0; PIPE_BYTES];
+    let mut taken = 0;
+    // One read takes all bytes of a pipe, or two if they wrap. Further bytes can only come from the script itself.
+    for _ in 0..READS_MAX {
+        match rustix::io::read(&reader, &mut unread) {
+            Ok(0) | Err(Errno::AGAIN) => return Ok(taken),
+            Ok(length) => taken += length as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::other("there is more and more of it"))
+}
+
+/// Another end of a pipe, which is not blocking: the descriptor's link in /proc opens the pipe again (proc(5)), and the ends that there are
+/// stay as they are. `access` is RDONLY or WRONLY.
+fn open_again(pipe: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, FileMode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn unread_bytes_are_taken_out_and_counted() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        assert_eq!(take_unread(writer.as_fd()).expect("an empty pipe"), 0);
+        rustix::io::write(&writer, b"0123456789").expect("room in the pipe");
+        let mut read = [0; 4];
+        rustix::io::read(&reader, &mut read).expect("bytes");
+        assert_eq!(take_unread(writer.as_fd()).expect("the rest"), 6);
+        assert_eq!(rustix::io::ioctl_fionread(&reader).expect("a pipe"), 0);
+    }
 }

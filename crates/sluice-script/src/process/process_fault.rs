@@ -26,14 +26,19 @@ pub(crate) struct ProcessState {
     pub error_lines: Vec<Box<str>>,
 }
 
+/// How a process has ended, and the limit that has ended it, if one has.
+pub(crate) fn end_text(exit: Exit, limit: Option<&str>) -> String {
+    match limit {
+        Some(limit) => format!("{exit}: the script {limit}"),
+        None => exit.to_string(),
+    }
+}
+
 impl ProcessDetail for ProcessState {
     fn report(&self) -> ProcessReport {
         ProcessReport {
             pid: self.pid,
-            end: self.exit.map(|exit| match &self.limit {
-                Some(limit) => format!("{exit}: the script {limit}"),
-                None => exit.to_string(),
-            }),
+            end: self.exit.map(|exit| end_text(exit, self.limit.as_deref())),
             error_lines: self.error_lines.iter().map(ToString::to_string).collect(),
         }
     }
@@ -186,10 +191,9 @@ impl ProcessState {
     /// Writes the state without the error output.
     fn fmt_state(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "script {}, pid {}", self.script, self.pid)?;
-        match (self.exit, &self.limit) {
-            (Some(exit), Some(limit)) => write!(out, ", {exit}: the script {limit}"),
-            (Some(exit), None) => write!(out, ", {exit}"),
-            (None, _) => Ok(()),
+        match self.exit {
+            Some(exit) => write!(out, ", {}", end_text(exit, self.limit.as_deref())),
+            None => Ok(()),
         }
     }
 }

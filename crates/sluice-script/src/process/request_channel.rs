@@ -12,8 +12,8 @@ pub(crate) struct RequestChannel {
     pipe: RequestPipe,
     socket: Socket,
     has_answered: bool,
-    /// Answers could not be taken out.
-    problem: Option<io::Error>,
+    /// Why answers could not be taken out, so that it cannot be used for another request.
+    pub problem: Option<io::Error>,
 }
 
 enum Socket {
@@ -42,18 +42,10 @@ impl RequestChannel {
     }
 
     /// Leaves the event loop of its worker, so that another can use it.
-    pub(crate) fn rebind(self) -> RequestChannel {
-        let socket = match self.socket {
-            Socket::Chosen(requests) => Socket::Chosen(Requests {
-                socket: requests.socket.rebind(),
-                ..requests
-            }),
-            other => other,
-        };
-        RequestChannel {
-            pipe: self.pipe.rebind(),
-            socket,
-            ..self
+    pub(crate) fn rebind(&mut self) {
+        self.pipe.rebind();
+        if let Socket::Chosen(requests) = &mut self.socket {
+            requests.socket.rebind();
         }
     }
 
@@ -162,11 +154,6 @@ impl RequestChannel {
     /// Takes out the answers that the script has left unread.
     pub(crate) async fn discard_answers(&mut self) {
         self.problem = self.pipe.take_all().await.err();
-    }
-
-    /// Why it cannot be used for another request, if that is so.
-    pub(crate) fn take_problem(&mut self) -> Option<io::Error> {
-        self.problem.take()
     }
 
     /// Takes the request out of the channel again, so that the script can no longer read it. False if it has read any of it: then

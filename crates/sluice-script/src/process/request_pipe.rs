@@ -44,12 +44,8 @@ impl RequestPipe {
         }
     }
 
-    /// Leaves the event loop of its worker, so that another can use it.
-    pub(crate) fn rebind(self) -> RequestPipe {
-        RequestPipe {
-            pipe: self.pipe.rebind(),
-            ..self
-        }
+    pub(crate) fn rebind(&mut self) {
+        self.pipe.rebind();
     }
 
     /// The buffer for a new request, which `flush` passes on. It is empty between exchanges.

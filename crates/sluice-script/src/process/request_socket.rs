@@ -9,16 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_threads::Work;
+use crate::process::pipe_end::{PipeEnd, has_room};
 
 const TAKEN_BYTES: usize = 64 << 10;
 
@@ -44,8 +41,8 @@ impl RequestSocket {
     }
 
     /// Leaves the event loop of its worker.
-    pub(crate) fn rebind(self) -> RequestSocket {
-        RequestSocket { room: None, ..self }
+    pub(crate) fn rebind(&mut self) {
+        self.room = None;
     }
 
     /// The script's end, to tell the socket from others.
@@ -74,7 +71,6 @@ impl RequestSocket {
         };
         loop {
             ready!(room.poll_write_ready(context))?;
-            // Within `try_io`, so that an event that comes after the question is not lost.
             match room.try_io(Interest::WRITABLE, || has_room(&self.own)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 found => return Poll::Ready(found),
@@ -96,22 +92,7 @@ impl RequestSocket {
             return Ok(0);
         }
         let script = self.script.duplicate()?;
-        let (sender, taken) = oneshot::channel();
-        self.script
-            .perform(Work::Call(Box::new(move || drop(sender.send(take_out(&script))))));
-        let taken = timeout(EMPTYING_MAX, taken)
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)?;
-        taken.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
-    }
-}
-
-fn has_room(socket: &OwnedFd) -> io::Result<()> {
-    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
-    match poll(&mut polled, Some(&NOW))? {
-        0 => Err(io::ErrorKind::WouldBlock.into()),
-        _ => Ok(()),
+        timeout(EMPTYING_MAX, self.script.empty_by(move || take_out(&script))).await?
     }
 }
 

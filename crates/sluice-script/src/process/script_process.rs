@@ -20,7 +20,6 @@ mod view;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -30,7 +29,7 @@ use std::time::Duration;
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{End, Exit, Probe, Program, RunAs, Usage};
+use sluice_launch::{End, Exit, Probe, Program, Usage};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::ScriptLimits;
@@ -41,14 +40,12 @@ use crate::process::buffer_memory::BufferMemory;
 use crate::process::end_cause::{EndCause, EndedProcess, Reason};
 use crate::process::input::Input;
 use crate::process::limit_reached::limit_reached;
-use crate::process::line_source::LineSource;
 use crate::process::mailbox::Mailbox;
 use crate::process::observed_process::time_text;
 use crate::process::pipe_end::{PipeEnd, Side};
 use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
-use crate::process::pipe_threads::PipeThreads;
 use crate::process::pipe_writer::PipeWriter;
-use crate::process::process_fault::{ProcessState, launch_fault};
+use crate::process::process_fault::{ProcessState, end_text, launch_fault};
 use crate::process::processes::Processes;
 use crate::process::request_channel::RequestChannel;
 use crate::process::request_pipe::RequestPipe;
@@ -57,9 +54,8 @@ use crate::process::script_events::{ScriptEvents, StartNote};
 use crate::process::script_log::ScriptLog;
 use crate::process::shebang;
 use crate::process::unclaimed::{Unclaimed, user_of};
-use crate::process::unread_errors::UnreadErrors;
-use reaper::{Reaper, reap};
-pub(crate) use view::ProcessView;
+use reaper::{Reaper, UnreadErrors, reap};
+pub(crate) use view::{LineSource, ProcessView};
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
@@ -77,20 +73,8 @@ pub(crate) struct Process {
     pub user: u32,
     /// The probe that observes it.
     pub probe: Probe,
-    pub sentinels: Sentinels,
-    /// The file that was started, for messages: the script, or the engine that runs it.
-    program: String,
-    /// The route names an interpreter: the `#!` line of the script has no meaning.
-    pub has_interpreter: bool,
-    pub site: String,
-    /// The bound on its log lines.
-    pub log: Arc<ScriptLog>,
-    /// Bytes in the largest record; `None` if its mailbox is a stream.
-    pub record_bytes_max: Option<usize>,
+    pub spec: ProcessSpec,
     started: Instant,
-    kill_grace: Duration,
-    /// Limits on what it may use and reach; `None`: the same as the server.
-    confinement: Option<Arc<ScriptLimits>>,
     commands: watch::Sender<Command>,
     /// The standard error, which the reaper reads.
     pub errors: UnreadErrors,
@@ -183,21 +167,22 @@ pub(crate) async fn start(
                 Some(interpreter) if error.is_script_fault() && interpreter.is_absolute() && !interpreter.exists() => {
                     return Err(ServerFault::Missing(interpreter.as_path().into()).into());
                 }
-                None if error.is_script_fault() => shebang::diagnose(spec.script.as_str().into()).await,
+                None if error.is_script_fault() => shebang::diagnose(spec.program.as_str().into()).await,
                 _ => None,
             };
-            let fault = launch_fault(&spec.script, error, problem);
+            let fault = launch_fault(&spec.program, error, problem);
             events.process(|| format!("not started: {fault}"));
             return Err(fault);
         }
     };
-    let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
     let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
-    let user = noted_user(&started.stderr, &run_as, [&pipes, buffers]);
+    let user = user_of(&started.stderr);
+    pipes.note_user(&run_as, user);
+    buffers.note_user(&run_as, user);
     let process = Arc::new(Process::new(started.process.probe(), user, spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
-    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
+    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.spec.program.as_str().into()), error);
     let weak = Arc::downgrade(&process);
     let end = move |blocked, waited| end_locking(&weak, blocked, waited);
     let owner = PipeOwner::new(run_as, user, end);
@@ -216,9 +201,9 @@ pub(crate) async fn start(
     let reaper = Reaper::register(started.process, stderr, &process, ended);
     let reaper = reaper.map_err(unusable)?;
     processes.track(&process, reap(Arc::clone(&process), reaper, received));
-    let mailbox = match kind {
+    let mailbox = match process.spec.mailbox {
         settings::Mailbox::Pipe => Mailbox::of_pipe(reading(started.mailbox, "standard output")),
-        kind => Mailbox::new(started.mailbox, kind, record_bytes_max, user),
+        kind => Mailbox::new(started.mailbox, kind, process.spec.record_bytes_max, user),
     };
     let mailbox = mailbox.inspect_err(|_| process.stop(EndCause::Unusable));
     let channels = Box::new(Channels {
@@ -244,10 +229,10 @@ fn end_locking(process: &Weak<Process>, blocked: Blocked, waited: Duration) {
             EndCause::LocksBuffer,
         ),
     };
-    let (Process { site, pid, .. }, script, seconds) = (&*process, process.script(), waited.as_secs());
+    let (Process { spec, pid, .. }, script, seconds) = (&*process, process.script(), waited.as_secs());
     tracing::warn!(
         target: "script",
-        site,
+        site = spec.site,
         script = &*script,
         pid,
         "the server cannot {verb} its {channel} for more than {seconds} s, because {why}; it is stopped"
@@ -257,25 +242,27 @@ fn end_locking(process: &Weak<Process>, blocked: Blocked, waited: Duration) {
 
 impl Channels {
     /// Moves the channels to the event loop of the calling worker.
-    pub(crate) fn rebind(self: Box<Self>) -> io::Result<Box<Channels>> {
-        Ok(Box::new(Channels {
-            input: self.input.map(Input::rebind),
-            mailbox: self.mailbox.rebind()?,
-            cgiplusin: self.cgiplusin.rebind(),
-            segment: self.segment,
-        }))
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        if let Some(input) = &mut self.input {
+            input.pipe.rebind();
+        }
+        self.cgiplusin.rebind();
+        self.mailbox.rebind()
     }
 }
 
 /// The properties of a process that do not come from its start.
 pub(crate) struct ProcessSpec {
     pub sentinels: Sentinels,
-    pub script: String,
-    /// The program that runs the script, if its route names one.
+    /// The file that is started, for messages: the script, or the engine that runs it.
+    pub program: String,
+    /// The program that runs the script, if its route names one: the `#!` line of the script has no meaning then.
     pub interpreter: Option<PathBuf>,
     pub site: String,
+    /// The bound on its log lines.
     pub log: Arc<ScriptLog>,
     pub mailbox: settings::Mailbox,
+    /// Bytes in the largest record.
     pub record_bytes_max: usize,
     pub kill_grace: Duration,
     /// Limits on what the process may use and reach; `None`: the same as the server.
@@ -288,15 +275,8 @@ impl Process {
             pid: probe.pid(),
             user,
             probe,
-            sentinels: spec.sentinels,
-            program: spec.script,
-            has_interpreter: spec.interpreter.is_some(),
-            site: spec.site,
-            record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
-            log: spec.log,
+            spec,
             started: Instant::now(),
-            kill_grace: spec.kill_grace,
-            confinement: spec.confinement,
             commands,
             errors: UnreadErrors::new(),
             state: Mutex::default(),
@@ -377,7 +357,7 @@ impl Process {
     pub(crate) fn script(&self) -> Cow<'_, str> {
         match &self.lock().script {
             Some(script) => Cow::Owned(script.to_string()),
-            None => Cow::Borrowed(&self.program),
+            None => Cow::Borrowed(&self.spec.program),
         }
     }
 
@@ -387,7 +367,11 @@ impl Process {
         let state = self.lock();
         let current = (&state.script, state.exchange);
         let (script, exchange) = state.ended.as_ref().map_or(current, |(id, script)| (script, Some(*id)));
-        LineSource::new(script.as_deref(), &self.program, exchange)
+        LineSource {
+            is_run_by_engine: script.is_some(),
+            script: script.as_deref().unwrap_or(&self.spec.program).to_owned(),
+            exchange,
+        }
     }
 
     pub(crate) fn exit(&self) -> Option<Exit> {
@@ -462,7 +446,10 @@ impl Process {
         let mut state = self.lock();
         state.is_exit_described |= state.exit.is_some();
         ProcessState {
-            script: state.script.clone().unwrap_or_else(|| self.program.as_str().into()),
+            script: state
+                .script
+                .clone()
+                .unwrap_or_else(|| self.spec.program.as_str().into()),
             pid: self.pid,
             exit: state.exit,
             limit: state.limit.clone(),
@@ -487,7 +474,7 @@ impl Process {
 
     fn announce(&self, end: &End) {
         let (exit, usage) = (end.exit, end.usage);
-        let confinement = self.confinement.as_deref();
+        let confinement = self.spec.confinement.as_deref();
         let limit = confinement
             .filter(|_| !end.is_lost)
             .and_then(|limits| limit_reached(limits, end));
@@ -516,29 +503,17 @@ impl Drop for Process {
         let Some(exit) = state.exit.filter(|exit| !is_expected && *exit != Exit::Code(0)) else {
             return;
         };
-        let text = match &state.limit {
-            Some(limit) => format!("{exit}: the script {limit}"),
-            None => exit.to_string(),
-        };
-        if !self.log.admits(text.len(), std::time::Instant::now()) {
+        let text = end_text(exit, state.limit.as_deref());
+        if !self.spec.log.admits(text.len(), std::time::Instant::now()) {
             return;
         }
-        let Process { pid, site, .. } = self;
-        let script = state.script.as_deref().unwrap_or(&self.program);
+        let (pid, ProcessSpec { site, program, .. }) = (self.pid, &self.spec);
+        let script = state.script.as_deref().unwrap_or(program);
         match state.exchange {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "end of the process: {text}"),
             None => tracing::warn!(target: "script", site, script, pid, "end of the process: {text}"),
         }
     }
-}
-
-/// The user of a process by its error output, noted by the threads for its pipes and buffers.
-fn noted_user(stderr: &OwnedFd, run_as: &RunAs, threads: [&PipeThreads; 2]) -> u32 {
-    let user = user_of(stderr);
-    for threads in threads {
-        threads.note_user(run_as, user);
-    }
-    user
 }
 
 #[cfg(test)]

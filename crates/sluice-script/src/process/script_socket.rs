@@ -43,12 +43,10 @@ impl ScriptSocket {
     }
 
     /// Moves to the event loop of the calling worker.
-    pub(crate) fn rebind(mut self) -> io::Result<ScriptSocket> {
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
         let socket = self.socket.take().map(UnixStream::into_std).transpose()?;
-        Ok(ScriptSocket {
-            socket: socket.map(UnixStream::from_std).transpose()?,
-            sender: self.sender,
-        })
+        self.socket = socket.map(UnixStream::from_std).transpose()?;
+        Ok(())
     }
 
     fn socket(&self) -> &UnixStream {
@@ -182,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn descriptors_on_a_stream_are_a_fault_and_bytes_without_them_are_none() {
-        let (socket, script) = socket(SocketType::STREAM);
+        let (mut socket, script) = socket(SocketType::STREAM);
         rustix::io::write(&script, b"bytes").unwrap();
         let mut buffer = BytesMut::new();
         std::future::poll_fn(|context| socket.poll_read_ready(context))
@@ -193,7 +191,7 @@ mod tests {
         send_with_descriptor(&script, b"more");
         let error = socket.read(&mut [0; 64]).unwrap_err();
         assert!(error.to_string().contains("sent descriptors along"), "{error}");
-        let socket = socket.rebind().unwrap();
+        socket.rebind().unwrap();
         drop(script);
         assert_eq!(socket.read(&mut [0; 64]).unwrap(), 0);
     }

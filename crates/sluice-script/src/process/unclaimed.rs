@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use sluice_launch::{RemoteProcess, RemoteStarted, Signal};
 
 use crate::process::pipe_owner::PipeOwner;
-use crate::process::pipe_threads::PipeThreads;
+use crate::process::pipe_threads::{PipeThreads, Work};
 
 /// A process that was started and that nobody has taken yet. Its drop ends it.
 pub(crate) struct Unclaimed<E: Send + 'static>(Option<(RemoteStarted, E)>, PipeThreads);
@@ -38,7 +38,7 @@ impl<E: Send + 'static> Drop for Unclaimed<E> {
             let ends = [mailbox, stderr, cgiplusin, cgiplusin_read].into_iter();
             let requests = requests.into_iter().flat_map(<[OwnedFd; 2]>::from);
             for end in ends.chain(stdin).chain(stdin_read).chain(requests) {
-                self.1.close(&owner, "channels", end);
+                self.1.perform(&owner, "channels", Work::Close(end));
             }
         }
     }

@@ -17,7 +17,6 @@ use super::state::{Age, Delivery, State};
 use crate::exchange::pump::Pump;
 use crate::process::blocked_read::{BlockedRead, ChannelId};
 use crate::process::idle_timer::Expired;
-use crate::process::input::Input;
 use crate::process::observed_process::{ObservedProcess, time_text};
 use crate::process::process_fault::{Violation, WrongMode};
 
@@ -62,7 +61,7 @@ impl Relay {
 
     pub(super) fn input_channels(&self) -> [Option<ChannelId>; 3] {
         let cgiplusin = &self.channels.cgiplusin;
-        let input = self.channels.input.as_ref().map(Input::as_fd);
+        let input = self.channels.input.as_ref().map(|input| input.pipe.as_fd());
         [Some(cgiplusin.as_fd()), Some(cgiplusin.answers_fd()), input].map(|fd| fd.and_then(ChannelId::of))
     }
 
@@ -71,8 +70,8 @@ impl Relay {
     fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
         let cgiplusin = &self.channels.cgiplusin;
         let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(ChannelId::of) == Some(found.channel);
-        let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
-        let is_flushed = || self.channels.input.as_ref().is_none_or(Input::is_flushed);
+        let reads_input = || reads(self.channels.input.as_ref().map(|input| input.pipe.as_fd()));
+        let is_flushed = || self.channels.input.as_ref().is_none_or(|input| input.pipe.is_flushed());
         let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done) && is_flushed();
         match self.delivery {
             // It waits for an answer, or the end of its reply is not certain yet.
@@ -99,25 +98,26 @@ impl Relay {
             self.events.join_body();
         }
         let silent_since = self.idle_timer.waiting_since().unwrap_or_else(Instant::now);
-        self.events.join_process(&self.process.sentinels, silent_since, || {
-            let mut text = format!("{} has the request", self.process.describe());
-            text.push_str(match self.awaited() {
-                Awaited::Start => "; it has not read it (CGIPLUSIN)",
-                Awaited::Head => "; the head of its reply is not complete",
-                Awaited::Body | Awaited::BodyInOwnTime => "; the head of its reply is complete",
-                Awaited::EndWithoutClient => "; its client has left",
+        self.events
+            .join_process(&self.process.spec.sentinels, silent_since, || {
+                let mut text = format!("{} has the request", self.process.describe());
+                text.push_str(match self.awaited() {
+                    Awaited::Start => "; it has not read it (CGIPLUSIN)",
+                    Awaited::Head => "; the head of its reply is not complete",
+                    Awaited::Body | Awaited::BodyInOwnTime => "; the head of its reply is complete",
+                    Awaited::EndWithoutClient => "; its client has left",
+                });
+                if self.has_called_out {
+                    text.push_str("; it has sent callouts");
+                }
+                if self.callouts.buffer.is_ring() {
+                    text.push_str("; it uses its memory buffer");
+                }
+                if self.pump.as_ref().is_some_and(Pump::awaits_client) {
+                    text.push_str("; the server waits for the client to send the rest of the request's body");
+                }
+                text
             });
-            if self.has_called_out {
-                text.push_str("; it has sent callouts");
-            }
-            if self.callouts.buffer.is_ring() {
-                text.push_str("; it uses its memory buffer");
-            }
-            if self.pump.as_ref().is_some_and(Pump::awaits_client) {
-                text.push_str("; the server waits for the client to send the rest of the request's body");
-            }
-            text
-        });
     }
 
     /// Notes from time to time, while the script is silent, what its process does.
@@ -174,7 +174,7 @@ impl Relay {
         if is(Some(cgiplusin.as_fd())) || is(Some(cgiplusin.answers_fd())) {
             return Some(CGIPLUSIN);
         }
-        is(self.channels.input.as_ref().map(Input::as_fd)).then_some(INPUT)
+        is(self.channels.input.as_ref().map(|input| input.pipe.as_fd())).then_some(INPUT)
     }
 
     pub(super) fn too_slow(&self, expired: Expired) -> Fault {

@@ -23,6 +23,16 @@ pub(crate) struct ProcessView {
     pub end_cause: Option<EndCause>,
 }
 
+/// The writer of a line of standard error, as the log names it.
+#[derive(PartialEq)]
+pub(crate) struct LineSource {
+    /// The file of the script, or of the program between two exchanges.
+    pub script: String,
+    pub exchange: Option<UniqueId>,
+    /// The script is one of many that the process runs.
+    pub is_run_by_engine: bool,
+}
+
 impl Process {
     /// Keeps the lines of its standard error until the exchange ends, for `take_watched_lines`.
     pub(crate) fn watch_lines(&self) {
