@@ -52,7 +52,7 @@ impl Resources {
             pools.filter(move |pool| is_own || pool.has_run(script))
         });
         pools
-            .map(|pool| pool.retire_all())
+            .map(ReportedPool::retire_all)
             .fold(Retired::default(), Retired::and)
     }
 }
@@ -61,6 +61,6 @@ impl Pools {
     /// Retires the processes of a script of this route.
     #[must_use]
     pub fn retire(&self, script: &Script) -> Retired {
-        self.existing(script).map(|pool| pool.retire_all()).unwrap_or_default()
+        self.existing(script).map(ReportedPool::retire_all).unwrap_or_default()
     }
 }

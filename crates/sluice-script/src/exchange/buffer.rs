@@ -80,16 +80,6 @@ enum Kind {
     },
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct BeginRequest {
-    pub kind: BufferKind,
-    /// The size of the buffer; `None` or 0 for the default.
-    pub bytes: Option<u64>,
-    /// The limit on its size.
-    pub bytes_max: u64,
-    pub answering: Answering,
-}
-
 enum Opened {
     Plain(PlainBuffer),
     Ring(RingReader),
@@ -150,21 +140,23 @@ impl Buffer {
         }
     }
 
-    /// BUFFER-BEGIN. `None` if the memory is not there yet: a thread prepares it, and `poll_begun` returns the result. The segment
+    /// BUFFER-BEGIN of this size; `None` or 0 for the default. `None` if the memory is not there yet: a thread prepares it, and `poll_begun` returns the result. The segment
     /// is `None` until then. An error of the segment is one for the script.
     pub(crate) fn begin(
         &mut self,
         segment: &mut Option<BufferMemory>,
-        request: BeginRequest,
+        kind: BufferKind,
+        bytes: Option<u64>,
+        bytes_max: u64,
+        answering: Answering,
     ) -> Option<Result<Answer, BeginError>> {
         if self.is_open() {
             return Some(Ok(Answer::new(400, "a memory buffer is open already")));
         }
-        let (kind, bytes_max) = (request.kind, request.bytes_max);
         if bytes_max == 0 {
             return Some(Ok(Answer::new(403, NOT_ALLOWED)));
         }
-        let bytes = request.bytes.filter(|bytes| *bytes > 0).unwrap_or(BUFFER_BYTES_DEFAULT);
+        let bytes = bytes.filter(|bytes| *bytes > 0).unwrap_or(BUFFER_BYTES_DEFAULT);
         if bytes > bytes_max {
             let text = format!("{bytes} bytes are over the limit of {bytes_max}");
             return Some(Ok(Answer::new(413, text)));
@@ -191,7 +183,7 @@ impl Buffer {
         self.kind = Kind::Beginning {
             limit: Box::pin(sleep(held.time_limit(bytes))),
             task: held.perform(bytes, move |segment| allocate(segment, kind, bytes)),
-            answering: request.answering,
+            answering,
         };
         None
     }

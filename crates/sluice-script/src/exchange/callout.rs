@@ -12,7 +12,7 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
 use sluice_membuf::BeginError;
 
-use crate::exchange::buffer::{Answering, BeginRequest, Buffer};
+use crate::exchange::buffer::{Answering, Buffer};
 use crate::process::buffer_memory::BufferMemory;
 use crate::process::script_process::{LineSource, Process, ProcessSpec};
 use crate::resources::Resources;
@@ -126,13 +126,8 @@ impl Callouts {
             Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),
             Callout::ScriptControl(control) => self.take_control(control),
             Callout::BufferBegin { bytes, kind } if self.status.is_none() => {
-                let request = BeginRequest {
-                    kind,
-                    bytes,
-                    bytes_max: self.memory_buffer_max,
-                    answering,
-                };
-                let begun = self.buffer.begin(segment, request)?;
+                let bytes_max = self.memory_buffer_max;
+                let begun = self.buffer.begin(segment, kind, bytes, bytes_max, answering)?;
                 self.answer_begun(begun)
             }
             Callout::BufferBegin { .. } => Answer::new(400, "BUFFER-BEGIN comes before the head of the reply"),

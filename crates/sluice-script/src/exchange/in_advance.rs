@@ -3,7 +3,6 @@
 //! A pool decides when (`pool`, `shared_pool`). A worker takes the leases of such processes, starts these, asks them with the method
 //! PROCTOR if the route says so, and returns them to their pools.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -39,6 +38,8 @@ use crate::scripts::Scripts;
 /// The method of requests that no client has sent (WASD's proctor).
 pub const METHOD: &str = "PROCTOR";
 
+const UNUSABLE: &str = "it cannot get another request after its reply to PROCTOR";
+
 /// How long the file of a script is looked for.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -54,15 +55,8 @@ pub struct Starter {
     pub server_name: Option<String>,
 }
 
-/// Why a process that was started in advance cannot serve.
-enum Failure {
-    /// The process was not started, or its answer to PROCTOR is no reply.
-    Fault(Fault),
-    /// The reply to PROCTOR did not end in this time.
-    Endless(Duration),
-    /// The process cannot get another request.
-    Unusable,
-}
+/// Why a process that was started in advance cannot serve: it was not started, or its answer to PROCTOR is no reply, or does not end.
+type Failure = Box<dyn std::error::Error>;
 
 /// Waits until processes are to be started in advance. Several workers may wait; one of them is woken.
 pub async fn wanted(scripts: &Scripts) {
@@ -139,7 +133,7 @@ async fn start(first: &Job, questions: &[Job], mut lease: Lease) -> Result<(), F
     let file = &first.script.file;
     if first.script.engine.is_none() && is_gone(file.clone()).await {
         lease.note_gone();
-        return Err(Failure::Fault(ServerFault::Missing(file.as_path().into()).into()));
+        return Err(Fault::from(ServerFault::Missing(file.as_path().into())).into());
     }
     lease.take();
     let mut idle = cgiplus::start(first, &mut lease, &ScriptEvents::none()).await?;
@@ -158,9 +152,9 @@ async fn ask(job: &Job, idle: IdleProcess, lease: Lease, age: Age) -> Result<(Id
     let mut conversation = Conversation::new(job, relay, lease, Audience::Gone);
     let limit = job.settings().timeouts.reply;
     let failure = match timeout(limit, discard_reply(&mut conversation)).await {
-        Ok(Ok(())) => return reclaim(conversation).await.ok_or(Failure::Unusable),
+        Ok(Ok(())) => return reclaim(conversation).await.ok_or_else(|| UNUSABLE.into()),
         Ok(Err(failure)) => failure,
-        Err(_) => Failure::Endless(limit),
+        Err(_) => format!("its reply to PROCTOR has not ended within {limit:?} (reply_timeout)").into(),
     };
     if let Some(link) = &conversation.link {
         link.lease.note_failure();
@@ -177,25 +171,6 @@ async fn discard_reply(conversation: &mut Conversation) -> Result<(), Failure> {
     }
     match Ending::of_written(conversation)? {
         Ending::Complete => Ok(()),
-        _ => Err(Failure::Unusable),
-    }
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Failure {
-        Failure::Fault(fault)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Fault(fault) => fault.fmt(out),
-            Failure::Endless(limit) => write!(
-                out,
-                "its reply to PROCTOR has not ended within {limit:?} (reply_timeout)"
-            ),
-            Failure::Unusable => out.write_str("it cannot get another request after its reply to PROCTOR"),
-        }
+        _ => Err(UNUSABLE.into()),
     }
 }

@@ -306,7 +306,10 @@ impl Relay {
             }
             match self.state {
                 State::Ended(_) => return Poll::Ready(Ok(ReplyEvent::End)),
-                State::Closed(_) => return self.poll_closed_end(context),
+                State::Closed(_) => {
+                    ready!(self.exit_wait.poll(&self.process, context));
+                    return Poll::Ready(Ok(ReplyEvent::End));
+                }
                 State::Unread | State::Overtaken | State::Head | State::Body | State::Stuck => {}
             }
             ready!(self.poll_mailbox(context))?;
@@ -320,10 +323,7 @@ impl Relay {
     fn poll_begun(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let Poll::Ready(answer) = self.callouts.poll_begun(&mut self.channels.segment, context) else {
             // A write of the script to the memory can delay the thread for as long as the script likes.
-            return match ready!(self.idle_timer.poll_expired(context)) {
-                Expired::Check => Poll::Ready(Ok(())),
-                expired => Poll::Ready(Err(self.too_slow(expired))),
-            };
+            return self.poll_too_slow(context);
         };
         self.idle_timer.progress();
         self.events.buffer_answer(answer.as_ref());
@@ -355,8 +355,12 @@ impl Relay {
 
     fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {
         match output {
+            // While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): the order of body bytes there and in the
+            // ring would not be defined.
             Output::Bytes(bytes) if self.state.has_head() && self.callouts.buffer.is_ring() => {
-                self.check_doorbell(&bytes)?;
+                if bytes.iter().any(|byte| *byte != 0) {
+                    return Err(self.fault(Violation::MailboxDuringRing(bytes.len())));
+                }
             }
             Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
@@ -392,15 +396,6 @@ impl Relay {
             }
         }
         Ok(None)
-    }
-
-    /// While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): the order of body bytes there and in the
-    /// ring would not be defined.
-    fn check_doorbell(&self, bytes: &[u8]) -> Result<(), Fault> {
-        if bytes.iter().all(|byte| *byte == 0) {
-            return Ok(());
-        }
-        Err(self.fault(Violation::MailboxDuringRing(bytes.len())))
     }
 
     /// Sets the largest number of bytes that are read from the mailbox at once, or taken from a ring.
@@ -522,11 +517,6 @@ impl Relay {
         } else if self.callouts.buffer.is_open() && !self.callouts.buffer.is_ending() {
             self.callouts.buffer.end(Answering::Unwanted);
         }
-    }
-
-    fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
-        ready!(self.exit_wait.poll(&self.process, context));
-        Poll::Ready(Ok(ReplyEvent::End))
     }
 
     fn poll_pause(&mut self, length: Duration, context: &mut Context<'_>) -> Poll<()> {

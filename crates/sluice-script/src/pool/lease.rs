@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::pool::idle_process::IdleProcess;
 use crate::pool::pool_record::PoolRecord;
 use crate::pool::process_limit::{Member as _, Permit};
-use crate::pool::pure::{Career, Pool, ProcessId, Release, Trial};
+use crate::pool::pure::{Career, Pool, ProcessId, Release, Room, Trial};
 use crate::pool::shared_pool::{Removal, SharedPool};
 use crate::process::end_cause::EndedProcess;
 use crate::process::script_process::Process;
@@ -117,31 +117,21 @@ impl Lease {
         self.state = LeaseState::Returned;
         let claim = self.pool.limits.claim(|| self.pool.member());
         let time = self.pool.measured_time(idle.process.pid);
-        let mut state = self.pool.lock();
-        if let Some(time) = time {
-            state.pool.note_time(self.id, time, Instant::now());
-        }
-        let mut permits = Vec::new();
-        let (release, actions) = state.pool.release(
-            self.id,
-            memory_bytes,
-            Instant::now(),
-            claim,
-            &mut self.pool.room(&mut permits),
-        );
-        self.pool.put(state, self.id, idle, release, actions, permits);
-        release
+        let (id, now) = (self.id, Instant::now());
+        self.pool.put(id, idle, |pool, room| {
+            if let Some(time) = time {
+                pool.note_time(id, time, now);
+            }
+            pool.release(id, memory_bytes, now, claim, room)
+        })
     }
 
     /// Returns a process that was started in advance on this worker, and can serve.
     pub(crate) fn ready(mut self, idle: IdleProcess, trial: Trial) {
         self.state = LeaseState::Returned;
-        let mut state = self.pool.lock();
-        let mut permits = Vec::new();
-        let mut room = self.pool.room(&mut permits);
-        let (release, actions) = state.pool.ready(self.id, idle.worker, trial, Instant::now(), &mut room);
-        drop(room);
-        self.pool.put(state, self.id, idle, release, actions, permits);
+        let (id, worker) = (self.id, idle.worker);
+        let ready = |pool: &mut Pool, room: Room<'_>| pool.ready(id, worker, trial, Instant::now(), room);
+        self.pool.put(id, idle, ready);
     }
 
     /// The process was started in advance, and has failed before it could serve: the next start is delayed.
@@ -168,12 +158,9 @@ impl Drop for Lease {
             LeaseState::Unused => match self.idle.take() {
                 None => self.pool.remove(self.id, Pool::not_started),
                 Some(idle) => {
-                    let mut state = self.pool.lock();
-                    let mut permits = Vec::new();
-                    let mut room = self.pool.room(&mut permits);
-                    let (release, actions) = state.pool.give_back(self.id, Instant::now(), &mut room);
-                    drop(room);
-                    self.pool.put(state, self.id, idle, release, actions, permits);
+                    let id = self.id;
+                    self.pool
+                        .put(id, idle, |pool, room| pool.give_back(id, Instant::now(), room));
                 }
             },
         }

@@ -15,6 +15,7 @@ use sluice_settings::Mode;
 
 use crate::pool::recent_scripts::ScriptId;
 use crate::process::end_cause::{EndCause, EndedProcess};
+use crate::process::script_events::counted;
 
 /// Processes that have ended, of one record.
 const ENDED_MAX: usize = 10;
@@ -28,7 +29,7 @@ pub(crate) trait ReportedPool: Send + Sync {
     /// Whether one of its engines has run this script a short while ago.
     fn has_run(&self, script: ScriptId) -> bool;
     /// The administrator retires its processes: idle ones end now, busy ones after their exchange.
-    fn retire_all(&self) -> Retired;
+    fn retire_all(self: Arc<Self>) -> Retired;
 }
 
 /// The processes that an administrator's order has retired.
@@ -53,10 +54,7 @@ impl Retired {
     /// Describes the retirement of a script's processes, for its log line.
     #[must_use]
     pub fn describe(self, script: &str) -> String {
-        let processes = |count: usize| match count {
-            1 => "1 process".to_owned(),
-            _ => format!("{count} processes"),
-        };
+        let processes = |count: usize| counted(count as u64, "process", "processes");
         let Retired { idle, busy } = self;
         match (idle, busy) {
             (_, 0) => format!("{script}: {} retired: idle, ended now", processes(idle)),

@@ -184,10 +184,7 @@ impl SharedPool {
                     let waiting = state.pool.waiting();
                     let is_filling = 2 * waiting > self.settings.queue_max;
                     drop(state);
-                    match unmet {
-                        Some(_) => note.wait_for_room(waiting),
-                        None => note.wait(waiting),
-                    }
+                    note.wait(waiting, unmet.is_some());
                     if is_filling {
                         self.report_waiting();
                     }
@@ -201,10 +198,7 @@ impl SharedPool {
         };
         let granted = Box::pin(self.wait(granted)).await;
         drop(entry);
-        match &granted {
-            Some(_) => note.end_wait(),
-            None => note.wait_in_vain(),
-        }
+        note.end_wait(granted.is_some());
         granted.ok_or_else(|| {
             let full = self.full(&self.lock().pool);
             let counts = &self.record.counts;
@@ -251,12 +245,12 @@ impl SharedPool {
     }
 
     /// Ends the processes of an older file if the script's file has changed.
-    pub(crate) fn check(&self, stamp: Stamp) {
+    pub(crate) fn check(self: &Arc<Self>, stamp: Stamp) {
         let mut state = self.lock();
         if state.stamp != stamp {
             state.stamp = stamp;
             let actions = state.pool.replace_all(Reason::ScriptChanged);
-            self.retire(state, &actions);
+            self.carry_out(state, actions, Vec::new());
         }
     }
 
@@ -287,20 +281,20 @@ impl SharedPool {
     }
 
     /// No process gets a further request: idle ones end now, busy ones after their reply.
-    pub(crate) fn replace_all(&self, reason: Reason) {
+    pub(crate) fn replace_all(self: &Arc<Self>, reason: Reason) {
         let mut state = self.lock();
         let actions = state.pool.replace_all(reason);
-        self.retire(state, &actions);
+        self.carry_out(state, actions, Vec::new());
     }
 
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
         let mut state = self.lock();
         let actions = state.pool.close();
         let advance = std::mem::take(&mut state.advance);
         for (id, _) in &advance {
             state.pool.not_started(*id, Instant::now(), &mut |_| false);
         }
-        self.retire(state, &actions);
+        self.carry_out(state, actions, Vec::new());
         drop(advance);
     }
 
@@ -350,6 +344,30 @@ impl SharedPool {
         drop(idle);
     }
 
+    /// Carries out what becomes of a process that can serve, by this decision, and what follows from that.
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        id: ProcessId,
+        idle: IdleProcess,
+        decide: impl FnOnce(&mut Pool, Room<'_>) -> (Release, Vec<Action>),
+    ) -> Release {
+        let (mut orphan, mut retired) = (None, None);
+        let mut state = self.lock();
+        let mut permits = Vec::new();
+        let (release, actions) = decide(&mut state.pool, &mut self.room(&mut permits));
+        match release {
+            Release::Keep => state.idle.insert(id, idle),
+            Release::Hand(ticket) => orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None)),
+            Release::Retire(reason) => retired = Some((idle, reason)),
+        }
+        self.carry_out(state, actions, permits);
+        if let Some((idle, reason)) = retired {
+            end(idle, reason, self.kill_grace);
+        }
+        drop(orphan);
+        release
+    }
+
     /// Carries out what follows from an event, with the permits that were taken for its starts, in their order; then the lock is free.
     pub(crate) fn carry_out(
         self: &Arc<Self>,
@@ -393,21 +411,6 @@ impl SharedPool {
         }
     }
 
-    /// Ends idle processes; then the lock is free.
-    fn retire(&self, mut state: MutexGuard<'_, State>, actions: &[Action]) {
-        let retired: Vec<_> = actions
-            .iter()
-            .filter_map(|action| match action {
-                Action::Retire(id, reason) => Some((state.idle.remove(*id)?, *reason)),
-                _ => None,
-            })
-            .collect();
-        drop(state);
-        for (idle, reason) in retired {
-            end(idle, reason, self.kill_grace);
-        }
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -445,33 +448,6 @@ impl Drop for SharedPool {
         for idle in state.idle.drain() {
             end(idle, Reason::Shutdown, self.kill_grace);
         }
-    }
-}
-
-impl SharedPool {
-    /// Carries out what becomes of a process that can serve, and what follows from that.
-    pub(crate) fn put(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        id: ProcessId,
-        idle: IdleProcess,
-        release: Release,
-        actions: Vec<Action>,
-        permits: Vec<Permit>,
-    ) {
-        let (mut orphan, mut retired) = (None, None);
-        match release {
-            Release::Keep => {
-                state.idle.insert(id, idle);
-            }
-            Release::Hand(ticket) => orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None)),
-            Release::Retire(reason) => retired = Some((idle, reason)),
-        }
-        self.carry_out(state, actions, permits);
-        if let Some((idle, reason)) = retired {
-            end(idle, reason, self.kill_grace);
-        }
-        drop(orphan);
     }
 }
 

@@ -9,14 +9,7 @@ use std::os::fd::BorrowedFd;
 use sluice_launch::{Company, Observation, Probe};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The number of read(2), where it is known.
-const READ: Option<&str> = if cfg!(target_arch = "x86_64") {
-    Some("0")
-} else if cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) {
-    Some("63")
-} else {
-    None
-};
+use crate::process::observed_process::Call;
 
 /// The identity of a pipe, the same for both of its ends, or of one end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,37 +59,17 @@ pub(crate) fn find(probe: &Probe, channels: [Option<ChannelId>; 3]) -> JoinHandl
 }
 
 fn channel_in_read(observation: &Observation) -> Option<ChannelId> {
-    descriptor_in_read(&observation.call)?;
     let file = observation.file.as_ref().filter(|file| file.is_channel)?;
-    Some(ChannelId {
+    let is_read = Call::from_line(&observation.call)?.name == Some("read");
+    is_read.then_some(ChannelId {
         device: file.device,
         inode: file.inode,
     })
 }
 
-/// The descriptor in a line of `/proc/PID/syscall`, `0 0x3 0x7ffd…`, if the call is read(2).
-fn descriptor_in_read(call: &str) -> Option<u32> {
-    let mut words = call.split(' ');
-    let number = words.next()?;
-    let descriptor = words.next()?.strip_prefix("0x")?;
-    (Some(number) == READ).then(|| u32::from_str_radix(descriptor, 16).ok())?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn only_read_has_a_descriptor() {
-        assert_eq!(
-            descriptor_in_read("0 0x1b 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"),
-            Some(27)
-        );
-        assert_eq!(descriptor_in_read("1 0x3 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"), None);
-        assert_eq!(descriptor_in_read("running\n"), None);
-        assert_eq!(descriptor_in_read("-1 0x7ffe 0x7f\n"), None);
-    }
 
     #[test]
     fn both_ends_are_the_same_pipe_and_have_its_name() {

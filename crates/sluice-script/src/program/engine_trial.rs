@@ -62,18 +62,14 @@ pub fn failures(settings: &Settings, server: &Subject) -> Vec<TrialFailure> {
             continue;
         };
         for engine in script.engines.all() {
-            let Some(trial) = Trial::new(engine, script, server) else {
+            let Some((trial, user)) = Trial::new(engine, script, server) else {
                 continue;
             };
-            if !tried.insert(trial.clone()) {
-                continue;
+            if tried.insert(trial.clone())
+                && let Err(outcome) = trial.run(&user)
+            {
+                failures.push(outcome.failure(&route.origin, engine, &trial, &user));
             }
-            failures.extend(
-                trial
-                    .run()
-                    .err()
-                    .map(|outcome| outcome.failure(&route.origin, engine, &trial)),
-            );
         }
     }
     failures
@@ -87,25 +83,6 @@ struct Trial {
     file: PathBuf,
     environment: Vec<(String, OsString)>,
     uid: u32,
-    user: Named,
-}
-
-/// A user, compared by its number alone.
-#[derive(Clone, Debug)]
-struct Named(Subject);
-
-impl PartialEq for Named {
-    fn eq(&self, other: &Named) -> bool {
-        self.0.uid() == other.0.uid()
-    }
-}
-
-impl Eq for Named {}
-
-impl std::hash::Hash for Named {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.uid().hash(state);
-    }
 }
 
 /// The way in which a trial did not succeed.
@@ -117,7 +94,7 @@ enum Outcome {
 
 impl Trial {
     /// The trial of an engine of a route. `None` if the engine or its user is missing, which has been reported.
-    fn new(engine: &Engine, script: &ScriptSettings, server: &Subject) -> Option<Trial> {
+    fn new(engine: &Engine, script: &ScriptSettings, server: &Subject) -> Option<(Trial, Subject)> {
         let Command {
             program,
             arguments,
@@ -163,19 +140,19 @@ impl Trial {
                 .unwrap_or(program),
             None => program,
         };
-        Some(Trial {
+        let trial = Trial {
             program,
             arguments,
             file,
             environment,
             uid: user.uid(),
-            user: Named(user),
-        })
+        };
+        Some((trial, user))
     }
 
-    fn run(&self) -> Result<(), Outcome> {
+    fn run(&self, user: &Subject) -> Result<(), Outcome> {
         let refused = |error: &dyn std::fmt::Display| Outcome::Refused(error.to_string());
-        let program = self.program().ok_or_else(|| refused(&"a NUL in its command"))?;
+        let program = self.program(user).ok_or_else(|| refused(&"a NUL in its command"))?;
         let launcher = Launcher::start(1).map_err(|error| refused(&error))?;
         let (sender, receiver) = mpsc::channel();
         launcher.launch(program, move |result| drop(sender.send(result)));
@@ -191,7 +168,7 @@ impl Trial {
         }
     }
 
-    fn program(&self) -> Option<Program> {
+    fn program(&self, user: &Subject) -> Option<Program> {
         let text = |text: &OsStr| CString::new(text.as_bytes()).ok();
         let words = [self.program.as_os_str()].into_iter();
         let words = words.chain(self.arguments.iter().map(OsString::as_os_str));
@@ -210,7 +187,7 @@ impl Trial {
             memory: None,
             is_kept: false,
             run_as: RunAs::Usual,
-            credentials: is_other.then(|| self.user.0.credentials().clone()),
+            credentials: is_other.then(|| user.credentials().clone()),
             limits: ProcessLimits::default(),
             confinement: None,
         })
@@ -263,9 +240,8 @@ fn wait_end(pidfd: &impl AsFd, stderr: &impl AsFd, errors: &mut Vec<u8>, until: 
             return false;
         };
         match poll(&mut waited, Some(&timeout)) {
-            Ok(0) => return false,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
+            Ok(1..) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(_) => return false,
         }
         let has_ended = !waited[0].revents().is_empty();
         let has_errors = waited.get(1).is_some_and(|errors| !errors.revents().is_empty());
@@ -292,8 +268,8 @@ fn last_line(errors: &[u8]) -> String {
 }
 
 impl Outcome {
-    fn failure(self, origin: &str, engine: &Engine, trial: &Trial) -> TrialFailure {
-        let (name, user, command) = (engine.name(), trial.user.0.name(), trial.command());
+    fn failure(self, origin: &str, engine: &Engine, trial: &Trial, user: &Subject) -> TrialFailure {
+        let (name, user, command) = (engine.name(), user.name(), trial.command());
         let why = match self {
             Outcome::Refused(error) => error,
             Outcome::Ended(exit, line) => {

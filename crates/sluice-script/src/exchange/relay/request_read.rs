@@ -4,7 +4,7 @@
 //! Only a thread may ask how much a pipe has (`pipe_writer`), unless it is empty.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,6 @@ use tokio::time::timeout;
 use super::Relay;
 use super::state::{Age, Delivery, State};
 use crate::exchange::pump::Pump;
-use crate::process::idle_timer::Expired;
 use crate::process::input::Input;
 use crate::process::process_fault::Violation;
 use crate::process::request_pipe::Reading;
@@ -94,10 +93,7 @@ impl Relay {
                 Poll::Ready(false) => RequestRead::Perhaps,
                 // A script that keeps the pipe locked is ended.
                 Poll::Pending => {
-                    return match ready!(self.idle_timer.poll_expired(context)) {
-                        Expired::Check => Poll::Ready(Ok(())),
-                        expired => Poll::Ready(Err(self.too_slow(expired))),
-                    };
+                    return self.poll_too_slow(context);
                 }
             }
         };

@@ -177,6 +177,14 @@ impl Relay {
         is(self.channels.input.as_ref().map(|input| input.pipe.as_fd())).then_some(INPUT)
     }
 
+    /// Ready with the fault once the script has been silent for too long, and without one when it is time for a check.
+    pub(super) fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        match ready!(self.idle_timer.poll_expired(context)) {
+            Expired::Check => Poll::Ready(Ok(())),
+            expired => Poll::Ready(Err(self.too_slow(expired))),
+        }
+    }
+
     pub(super) fn too_slow(&self, expired: Expired) -> Fault {
         let process = Arc::new(self.process.describe());
         self.events.process(|| match expired {

@@ -3,7 +3,7 @@
 //! The lock of the pool is held only while its state is copied: workers need it for each request.
 
 use std::collections::HashMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use sluice_http::request_id::UniqueId;
@@ -69,7 +69,7 @@ impl ReportedPool for SharedPool {
         self.lock().pool.has_run(script)
     }
 
-    fn retire_all(&self) -> Retired {
+    fn retire_all(self: Arc<Self>) -> Retired {
         let slots: Vec<_> = self.lock().pool.slots().collect();
         let (idle, others): (Vec<SlotView>, Vec<SlotView>) = slots.into_iter().partition(|slot| slot.is_idle);
         self.replace_all(Reason::Asked);
