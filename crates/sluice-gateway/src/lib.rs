@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`CgiRequest`] → [`Variables`] | the CGI variables of a request (RFC 3875 §4.1, Apache, WASD) |
 //! | [`isindex_arguments`] | the command line of a CGI script for an ISINDEX query (RFC 3875 §4.4) |
-//! | [`Environment`] | the environment of a new process; in CGI it includes the request's variables |
+//! | [`Variables::cgi_environment`] | the environment of a new process; in CGI it includes the request's variables |
 //! | [`encode_request`] | the record that hands a request to a running process (CGIplus, RTE) |
 //! | [`Sentinels`] | the texts that end a response and enclose a callout |
 //!
@@ -54,7 +54,7 @@ pub use adjustment::RecordAdjustment;
 pub use agent::{AgentAnswer, AgentLine};
 pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferKind, BufferPart, Callout, CalloutRequest, parse_callout};
 pub use chunked::{ChunkDecoder, ChunkFault};
-pub use environment::{CGIPLUSBUF, CGIPLUSIN, CGIPLUSSOCK, Environment};
+pub use environment::{CGIPLUSBUF, CGIPLUSIN, CGIPLUSSOCK};
 pub use head_fault::{Excerpt, HeadFault};
 pub use meta_variables::CgiRequest;
 pub use names::host_name;

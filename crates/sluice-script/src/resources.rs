@@ -112,9 +112,6 @@ impl Resources {
     }
 
     /// A memory buffer without memory, for buffers of up to `bytes_max` bytes, whose process is not known yet.
-    ///
-    /// # Errors
-    /// As of [`Segment::create_within`].
     pub(crate) fn segment(&self, bytes_max: u64) -> std::io::Result<Segment> {
         Segment::create_within(
             &self.memory_buffers,

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use sluice_gateway::{EndMark, Environment, Reply};
+use sluice_gateway::{EndMark, Reply};
 use sluice_http::body_source::BodySource;
 use sluice_http::fault::Fault;
 use sluice_http::request_body::RequestBody;
@@ -40,7 +40,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
     let variables = job.variables(Some(&sentinels), content_length);
     events.begin_process(&sentinels);
     events.variables(&variables, || job.inherited());
-    let environment = Environment::for_cgi(&variables, &job.inherited()).bytes();
+    let environment = variables.cgi_environment(&job.inherited()).bytes();
     let segment = job.segment()?;
     let arguments = match settings.passes_arguments {
         true => job.request.arguments(),

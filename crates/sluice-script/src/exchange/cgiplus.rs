@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
+use sluice_gateway::{EndMark, Reply, RequestEncoding, Variables, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
 use sluice_membuf::REGION_BYTES;
@@ -137,7 +137,7 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let engine = job.script.engine.as_ref().map(|engine| engine.name());
-    let environment = Environment::for_cgiplus(&sentinels, engine, &job.inherited(), &extra);
+    let environment = Variables::cgiplus_environment(&sentinels, engine, &job.inherited(), &extra);
     let segment = job.segment()?;
     events.begin_process(&sentinels);
     events.environment(&environment);

@@ -357,10 +357,7 @@ pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
 }
 
 /// The path of an interpreter. One that was not found at the start is a bare name or a relative path, and is looked up again;
-/// whether another still exists shows when it is executed (`process::start`).
-///
-/// # Errors
-/// 503: it is still missing.
+/// whether another still exists shows when it is executed (`script_process::start`). A 503 if it is still missing.
 pub(crate) fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
     if interpreter.is_absolute() {
         return Ok(Cow::Borrowed(interpreter));

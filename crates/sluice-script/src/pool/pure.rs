@@ -33,7 +33,7 @@ pub(crate) use decision::{Action, Claim, Decision, Idle, Need, Refusal, Release,
 pub(crate) use queue::Ticket;
 use queue::{Queue, Waiting};
 pub(crate) use reason::{Cause, Departure};
-use slot::{Advance, MemoryUse, Slot};
+use slot::{Advance, Slot};
 pub(crate) use slot::{Applicant, ProcessId};
 pub(crate) use view::{Career, PoolView, SlotView};
 
@@ -192,10 +192,8 @@ impl Pool {
     ) -> (Release, Vec<Action>) {
         self.excuse();
         let is_closed = self.is_closed;
-        let memory = match (memory_bytes, self.settings.memory_bytes_max) {
-            (Some(bytes), Some(max)) if bytes > max => MemoryUse::TooMuch,
-            _ => MemoryUse::Fits,
-        };
+        let uses_too_much_memory =
+            matches!((memory_bytes, self.settings.memory_bytes_max), (Some(bytes), Some(max)) if bytes > max);
         let gives_room = self.processes.len() > self.settings.min
             && (claim == Claim::Old || claim == Claim::Young && self.queue.is_empty());
         let Some(slot) = self.slot(id) else {
@@ -209,7 +207,7 @@ impl Pool {
         let is_shared = slot.in_use > 0;
         slot.served += 1;
         let is_proof = slot.served == 1 && slot.advance != Advance::No;
-        slot.note_due(now, memory);
+        slot.note_due(now, uses_too_much_memory);
         let is_due = slot.due.is_some();
         let stale = slot.stale;
         if is_proof {

@@ -171,9 +171,9 @@ impl SharedPool {
                     return Ok(self.lease(id, None, permit));
                 }
                 Decision::Refuse(refusal) => {
-                    self.count_refused(refusal);
-                    let fault = self.refused(refusal, &state.pool);
+                    let (fault, count) = self.refused(refusal, &state.pool);
                     drop(state);
+                    count.add_one();
                     events.process(|| format!("gets no process: {fault}"));
                     self.report_waiting();
                     return Err(fault);

@@ -100,9 +100,7 @@ impl Mailbox {
         matches!(self, Mailbox::Pipe(pipe) if pipe.shared().has_bytes())
     }
 
-    /// The bytes or the record that are there at this moment; `WouldBlock` if there are none.
-    ///
-    /// `poll_read` relies on the event loop's last readiness event, which may be older than what the caller already knows, such as
+    /// The bytes or the record that are there at this moment; `WouldBlock` if there are none. `poll_read` relies on the event loop's last readiness event, which may be older than what the caller already knows, such as
     /// the end of the process.
     pub(crate) fn read_now(&mut self) -> io::Result<Option<Bytes>> {
         match self {

@@ -53,10 +53,7 @@ impl PipeEnd {
         self.threads.perform(&self.owner, self.channel, work);
     }
 
-    /// The result of a call that empties the pipe, by a thread.
-    ///
-    /// # Errors
-    /// Those of the call; `BrokenPipe`: the threads have ended.
+    /// The result of a call that empties the pipe, by a thread. `BrokenPipe`: the threads have ended.
     pub(crate) async fn empty_by<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> io::Result<T> + Send + 'static,

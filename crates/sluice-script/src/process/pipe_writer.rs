@@ -109,10 +109,7 @@ impl PipeWriter {
         self.shared.read.as_fd()
     }
 
-    /// Takes as many bytes as there is room for.
-    ///
-    /// # Errors
-    /// `WouldBlock`: none. `BrokenPipe`: it has no writing end, or the system refuses it.
+    /// Takes as many bytes as there is room for. `WouldBlock`: none. `BrokenPipe`: it has no writing end, or the system refuses it.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.shared.lock();
         if self.is_truncated || state.is_broken {
@@ -231,9 +228,7 @@ impl PipeWriter {
     }
 
     /// Takes out what the script has not read, and returns how many bytes there were. A pipe without a writing end gets one again.
-    ///
-    /// # Errors
-    /// The system refuses it, or the script keeps the pipe locked.
+    /// Fails if the system refuses it, or the script keeps the pipe locked.
     pub(crate) async fn empty(&mut self) -> io::Result<u64> {
         let emptied = timeout(EMPTYING_MAX, async {
             poll_fn(|context| self.poll_idle(context)).await;

@@ -70,35 +70,26 @@ pub(crate) enum Violation {
     BeforeRequest,
     /// Output arrived while the script had not read all of its request from the pipe: it may belong to an earlier one.
     WithinRequest,
-    /// The process has asked for its requests by the socket, and waits for one on CGIPLUSIN.
     AwaitsOtherChannel,
     /// The script is made for the other mode; what to do about it.
     WrongMode(WrongMode, String),
-    /// The process waits for its next request, and has not ended its reply.
     AwaitsNextRequest,
-    /// The process waits for more input than the body of the request has.
     AwaitsMoreInput,
     /// Two replies arrived together: the first may be that of an earlier request.
     TwoReplies,
     /// The cursors of the memory buffer are impossible, or its pages are waited for.
     MemoryBuffer(ReadFault),
-    /// The script wrote so many bytes on the mailbox while the memory buffer was open as a ring.
     MailboxDuringRing(usize),
     /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
     Region(Option<BufferPart>),
-    /// The script names a further part of its output region while too many are in flight.
     RegionParts(BufferPart),
     Mailbox(io::Error),
     Answers(io::Error),
     Chunks(ChunkFault),
-    /// The body ended so many bytes short of the Content-Length.
     Short(u64),
     EndedWithinBody,
-    /// The process exited with a status other than 0 after the head of a successful reply, and has written no body.
     FailedAfterHead,
-    /// The reply of a CGIplus script ended without the sentinel.
     NoSentinel,
-    /// The script, or the engine that runs it, says that it has failed (callout FAILED), and why.
     Failed(String),
 }
 
@@ -106,11 +97,8 @@ pub(crate) enum Violation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrongMode {
     AwaitsRequest,
-    /// The script wrote in CGIplus without having read its request.
     WroteUnasked,
-    /// The script ended in CGIplus without having read its request.
     EndedUnasked,
-    /// The script waits for its standard input in CGIplus, and has not read its request.
     AwaitsInput,
 }
 

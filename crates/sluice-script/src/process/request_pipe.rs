@@ -33,6 +33,7 @@ pub(crate) struct RequestPipe {
     unread: Option<u64>,
 }
 
+/// The methods have the meaning of those of `RequestChannel`.
 impl RequestPipe {
     pub(crate) fn new(pipe: PipeWriter) -> RequestPipe {
         RequestPipe {
@@ -48,7 +49,6 @@ impl RequestPipe {
         self.pipe.rebind();
     }
 
-    /// The buffer for a new request, which `flush` passes on. It is empty between exchanges.
     pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
         self.waiting.clear();
         self.written = 0;
@@ -58,7 +58,6 @@ impl RequestPipe {
         &mut self.waiting
     }
 
-    /// Adds an answer. Fails if the script leaves too many unread.
     pub(crate) fn add(&mut self, answer: &[u8]) -> io::Result<()> {
         if self.waiting.len() - self.written + answer.len() > UNREAD_BYTES_MAX {
             return Err(io::Error::other(
@@ -69,8 +68,6 @@ impl RequestPipe {
         Ok(())
     }
 
-    /// Passes on the bytes that wait; what there is no room for now later, when the task is woken for it. If the system refuses the pipe they are lost; that is no error here,
-    /// because the mailbox shows the end of a script.
     pub(crate) fn flush(&mut self, context: &mut Context<'_>) {
         while self.written < self.waiting.len() {
             match self.pipe.try_write(&self.waiting[self.written..]) {
@@ -96,7 +93,6 @@ impl RequestPipe {
         self.pipe.as_fd()
     }
 
-    /// Asks whether the script has read nothing since `begin`: all written bytes are still in the pipe. One system call, if the script has read everything.
     pub(crate) fn poll_is_unread(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         self.pipe.poll_unread(context).map(|unread| {
             self.unread = Some(unread);
@@ -104,8 +100,6 @@ impl RequestPipe {
         })
     }
 
-    /// Whether the script has read nothing since `begin`, as far as is known without asking a thread: a script that has begun to read counts as one that has not, until
-    /// `poll_is_unread` has said so, or it has read everything.
     pub(crate) fn is_unread(&self) -> bool {
         let unread = self.unread.unwrap_or(self.delivered);
         unread >= self.delivered && (self.delivered == 0 || !self.pipe.is_all_read())
@@ -121,21 +115,15 @@ impl RequestPipe {
         }
     }
 
-    /// Whether the script has read all that was written since `begin`, and nothing waits to be written. One system call.
     pub(crate) fn is_all_read(&self) -> bool {
         self.waiting.is_empty() && self.pipe.is_all_read()
     }
 
-    /// Takes out all that the script has not read.
-    ///
-    /// # Errors
-    /// The system refuses it, or the script keeps the pipe locked.
+    /// Takes out all that the script has not read. Fails if the script keeps the pipe locked.
     pub(crate) async fn take_all(&mut self) -> io::Result<()> {
         self.pipe.empty().await.map(drop)
     }
 
-    /// Takes the request out of the pipe again, so that the script can no longer read it. False if it has read any of it: then
-    /// the request must not be repeated.
     pub(crate) async fn take_back(&mut self) -> bool {
         self.waiting.clear();
         self.written = 0;

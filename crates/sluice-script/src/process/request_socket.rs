@@ -50,10 +50,7 @@ impl RequestSocket {
         self.script.as_fd()
     }
 
-    /// Writes as many bytes as there is room for.
-    ///
-    /// # Errors
-    /// `WouldBlock`: none. Otherwise the script has ended, or has closed its end.
+    /// Writes as many bytes as there is room for. `WouldBlock`: none. Other errors: the script has ended, or has closed its end.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match send(&self.own, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -83,10 +80,7 @@ impl RequestSocket {
         rustix::io::ioctl_fionread(&self.script).unwrap_or(0)
     }
 
-    /// Takes out what the script has not read, and returns how many bytes there were.
-    ///
-    /// # Errors
-    /// The system refuses it, or the script keeps its end locked.
+    /// Takes out what the script has not read, and returns how many bytes there were. Fails if the script keeps its end locked.
     pub(crate) async fn empty(&self) -> io::Result<u64> {
         if self.unread() == 0 {
             return Ok(0);

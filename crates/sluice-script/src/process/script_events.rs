@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
+use sluice_gateway::{Answer, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::{Probe, Program};
 use sluice_watch::mask::{self, HeadMask, Masks};
 use sluice_watch::{Direction, Hold, Item, Scanned, Secrets, Stage, Tracer};
@@ -93,25 +93,16 @@ impl ScriptEvents {
 
     /// Whether a watch has begun within the exchange, and is known from now on. To be called where a script is waited for.
     pub(crate) fn join(&self) -> bool {
-        let Some(job) = &self.job else { return false };
-        let tracer = job.tracer();
-        if self.is_on() || !self.begin(tracer, job.module(), |masks| job.secrets(masks)) {
+        let Some(job) = self.job.as_ref().filter(|_| !self.is_on()) else {
             return false;
-        }
-        if let Some(script) = job.script() {
-            tracer.know(|attributes| attributes.script = Some(script));
-        }
-        true
-    }
-
-    /// Notes the events of an exchange from now on; `module` is what they are noted for. False if nobody watches.
-    fn begin(&self, tracer: &Tracer, module: &'static str, secrets: impl FnOnce(&Masks) -> Secrets) -> bool {
+        };
+        let tracer = job.tracer();
         let Some(masks) = tracer.masks() else { return false };
-        tracer.hide_secrets(&secrets(masks));
+        tracer.hide_secrets(&job.secrets(masks));
         let watched = WatchedExchange {
             tracer: tracer.clone(),
             _hold: tracer.hold(),
-            module,
+            module: job.module(),
             masks: masks.clone(),
             output: RefCell::default(),
             has_begun: Cell::default(),
@@ -119,6 +110,9 @@ impl ScriptEvents {
             paused: Cell::default(),
             silence: RefCell::default(),
         };
+        if let Some(script) = job.script() {
+            tracer.know(|attributes| attributes.script = Some(script));
+        }
         self.watched.set(Rc::new(watched)).is_ok()
     }
 
@@ -192,16 +186,10 @@ impl ScriptEvents {
         self.note(Item::Variables, || {
             let mut text = format!("{} variables", variables.len());
             if variables.dropped() > 0 {
-                let _ = write!(
-                    text,
-                    ", {} dropped (a NUL or a newline, or too long)",
-                    variables.dropped()
-                );
+                let dropped = variables.dropped();
+                let _ = write!(text, ", {dropped} dropped (a NUL or a newline, or too long)");
             }
-            for (name, value) in variables.iter() {
-                let value = watched.masked_value(name, value);
-                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
-            }
+            watched.list(&mut text, variables);
             for (name, value) in others() {
                 let value = watched.masked_value(name.as_bytes(), &value);
                 let _ = write!(text, "\n(environment) {name}={value}");
@@ -211,14 +199,11 @@ impl ScriptEvents {
     }
 
     /// Notes the environment that a process of several requests begins with.
-    pub(crate) fn environment(&self, environment: &Environment) {
+    pub(crate) fn environment(&self, environment: &Variables) {
         let Some(watched) = self.watched.get() else { return };
         self.note(Item::Variables, || {
             let mut text = "the environment of the new process".to_owned();
-            for (name, value) in environment.iter() {
-                let value = watched.masked_value(name, value);
-                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
-            }
+            watched.list(&mut text, environment);
             text
         });
     }
@@ -378,6 +363,14 @@ impl StartNote {
 }
 
 impl WatchedExchange {
+    /// Adds a line for each variable.
+    fn list(&self, text: &mut String, variables: &Variables) {
+        for (name, value) in variables.iter() {
+            let value = self.masked_value(name, value);
+            let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
+        }
+    }
+
     fn masked_value(&self, name: &[u8], value: &[u8]) -> String {
         let always = || ALWAYS_SECRET.iter().any(|end| name.ends_with(end.as_bytes()));
         match self.masks.is_secret(name) || always() {
@@ -404,6 +397,28 @@ mod tests {
 
     const DIGITS: [u8; 12] = [0xab; 12];
 
+    /// A job with secrets, by its tracer.
+    struct Job(Tracer);
+
+    impl WatchableJob for Job {
+        fn tracer(&self) -> &Tracer {
+            &self.0
+        }
+
+        fn module(&self) -> &'static str {
+            "script"
+        }
+
+        fn secrets(&self, _: &Masks) -> Secrets {
+            assert!(self.0.masks().is_some(), "nobody watches");
+            Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"])
+        }
+
+        fn script(&self) -> Option<String> {
+            None
+        }
+    }
+
     fn watched() -> (Watch, ScriptEvents) {
         let hub = Hub::new();
         let watch = hub
@@ -414,9 +429,8 @@ mod tests {
             .unwrap();
         let worker = WorkerHub::new(&hub);
         let tracer = worker.exchange(&Tracer::NONE, TracedAttributes::default);
-        let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
-        let events = ScriptEvents::none();
-        assert!(events.begin(&tracer, "script", secrets));
+        let events = ScriptEvents::of(Rc::new(Job(tracer)));
+        assert!(events.is_on());
         (watch, events)
     }
 
@@ -472,8 +486,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_while_nobody_watches() {
-        let events = ScriptEvents::none();
-        assert!(!events.begin(&Tracer::NONE, "script", |_| unreachable!("nobody watches")));
+        let events = ScriptEvents::of(Rc::new(Job(Tracer::NONE)));
         events.process(|| unreachable!("nobody watches"));
         events.output(b"text");
         events.pause();

@@ -194,10 +194,7 @@ impl EngineProgram {
         matches!(self.engine, Engine::Python | Engine::Php)
     }
 
-    /// How it is started.
-    ///
-    /// # Errors
-    /// 503: it is still missing.
+    /// How it is started; a 503 if it is still missing.
     pub(crate) fn command(&self) -> Result<Cow<'_, Command>, Fault> {
         match &self.found {
             Ok(command) => Ok(Cow::Borrowed(command)),

@@ -10,10 +10,7 @@ const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
 /// Where they are from the directory of the program: installed, and in a checkout.
 const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"];
 
-/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones.
-///
-/// # Errors
-/// None of them exists, in none of these directories.
+/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones. If none exists: these directories.
 pub(crate) fn find(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
     let found = possible_files(sdk, names)
         .into_iter()

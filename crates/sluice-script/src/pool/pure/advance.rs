@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::slot::{Advance, MemoryUse};
+use super::slot::Advance;
 use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Release, Room};
 use crate::process::end_cause::Reason;
 
@@ -163,7 +163,7 @@ impl Pool {
             if slot.is_ending || slot.advance == Advance::Starting {
                 continue;
             }
-            slot.note_due(now, MemoryUse::Fits);
+            slot.note_due(now, false);
         }
         let due = self.processes.iter();
         let due = due.filter(|slot| slot.due.is_some() && slot.stale.is_none() && !slot.is_ending);

@@ -83,13 +83,6 @@ pub(super) enum Advance {
     Ready,
 }
 
-/// Whether a process uses more memory than it may between requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MemoryUse {
-    Fits,
-    TooMuch,
-}
-
 impl Slot {
     pub(super) fn lend(&mut self, applicant: Applicant, now: Instant) -> ProcessId {
         self.in_use += 1;
@@ -118,12 +111,12 @@ impl Slot {
         !self.is_ending && self.stale.is_none() && self.successor.is_none()
     }
 
-    /// Notes why it is to be replaced, if it is time; `memory` says whether it uses too much.
-    pub(super) fn note_due(&mut self, now: Instant, memory: MemoryUse) {
+    /// Notes why it is to be replaced, if it is time.
+    pub(super) fn note_due(&mut self, now: Instant, uses_too_much_memory: bool) {
         let reason = match () {
             () if self.served >= self.requests_max => Some(Reason::Requests),
             () if self.ends_at.is_some_and(|time| time <= now) => Some(Reason::Lifetime),
-            () if memory == MemoryUse::TooMuch => Some(Reason::Memory),
+            () if uses_too_much_memory => Some(Reason::Memory),
             _ => None,
         };
         if reason.is_some() && self.due.is_none() {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
 
 use super::SharedPool;
+use crate::pool::pool_record::RareCount;
 use crate::pool::pure::{Pool, Refusal};
 
 impl SharedPool {
@@ -20,24 +21,22 @@ impl SharedPool {
         }
     }
 
-    pub(super) fn count_refused(&self, refusal: Refusal) {
+    /// The fault of a refused request, and the count of such ones.
+    pub(super) fn refused(&self, refusal: Refusal, pool: &Pool) -> (Fault, &RareCount) {
         let counts = &self.record.counts;
-        match refusal {
-            Refusal::QueueFull => counts.queue_full.add_one(),
-            Refusal::ClientShare => counts.client_share.add_one(),
-            Refusal::BackOff(_) => counts.backed_off.add_one(),
-        }
-    }
-
-    pub(super) fn refused(&self, refusal: Refusal, pool: &Pool) -> Fault {
-        match refusal {
-            Refusal::QueueFull => ScriptFault::QueueFull(Box::new(self.full(pool))).into(),
-            Refusal::ClientShare => ScriptFault::ClientShare(Box::new(self.full(pool))).into(),
+        let full = || Box::new(self.full(pool));
+        let (fault, count) = match refusal {
+            Refusal::QueueFull => (ScriptFault::QueueFull(full()), &counts.queue_full),
+            Refusal::ClientShare => (ScriptFault::ClientShare(full()), &counts.client_share),
             Refusal::BackOff(wait) => {
                 let script = self.record.label.script.clone();
-                ScriptFault::BackOff(Box::new(BackOff { script, wait })).into()
+                (
+                    ScriptFault::BackOff(Box::new(BackOff { script, wait })),
+                    &counts.backed_off,
+                )
             }
-        }
+        };
+        (fault.into(), count)
     }
 
     /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
@@ -47,7 +46,7 @@ impl SharedPool {
         let Some(refusal) = state.pool.refusal(Instant::now()) else {
             return Ok(());
         };
-        let fault = self.refused(refusal, &state.pool);
+        let (fault, _) = self.refused(refusal, &state.pool);
         drop(state);
         self.report_waiting();
         Err(fault)
