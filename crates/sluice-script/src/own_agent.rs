@@ -12,7 +12,7 @@ use std::time::Duration;
 use sluice_settings::rule::{OwnAgent, OwnAgentKind};
 use sluice_settings::{ScriptSettings, ScriptSource};
 
-use crate::pool::pools::Pools;
+use crate::pool::Pools;
 use crate::program::engine::Engines;
 use crate::program::sdk;
 use crate::program::stamp::Stamp;

@@ -5,10 +5,8 @@ use std::path::Path;
 use sluice_report::scripts::{Pool, Scripts};
 use sluice_report::traffic::ScriptName;
 
-use crate::pool::pool_record::ReportedPool;
 pub use crate::pool::pool_record::Retired;
-use crate::pool::pools::Pools;
-use crate::pool::recent_scripts::ScriptId;
+use crate::pool::{Pools, ReportedPool, ScriptId};
 use crate::resources::Resources;
 use crate::route::Script;
 

@@ -14,14 +14,8 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::permission::read_only_explained;
 use tokio::sync::Notify;
 
-use crate::pool::default_processes::default_processes;
-use crate::pool::pool_record::PoolRecords;
-use crate::pool::process_limit::ProcessLimit;
-use crate::process::buffer_memory::release;
-use crate::process::default_environment::default_environment;
-use crate::process::pipe_owner::PipeOwner;
-use crate::process::pipe_threads::PipeThreads;
-use crate::process::script_log::ScriptLogs;
+use crate::pool::{PoolRecords, ProcessLimit, default_processes};
+use crate::process::{PipeOwner, PipeThreads, ScriptLogs, default_environment, release};
 
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;

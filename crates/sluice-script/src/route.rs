@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_settings::{ScriptLimits, ScriptSettings, ScriptSource};
 
-use crate::pool::pools::Pools;
+use crate::pool::Pools;
 use crate::program::engine::{ENGINE_STAMP, Engines};
 pub use crate::program::script::Script;
 

@@ -13,7 +13,7 @@ use sluice_settings::{
 };
 
 use crate::own_agent;
-use crate::process::default_environment::possible_search_paths;
+use crate::process::possible_search_paths;
 use crate::program::engine::possible_commands;
 use crate::program::search_path::possible_programs;
 use crate::script_users::{c_string, spellings};

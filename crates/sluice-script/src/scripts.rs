@@ -12,8 +12,7 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
 
-use crate::process::misbehaviour::MisbehaviourLog;
-use crate::process::processes::Processes;
+use crate::process::{MisbehaviourLog, Processes};
 use crate::resources::Resources;
 
 /// Lines about processes that cannot be kept, within 10 seconds; further ones are counted.

@@ -9,8 +9,7 @@ use http::StatusCode;
 use sluice_gateway::AgentAnswer;
 use sluice_http::fault::{Fault, ScriptFault};
 
-use crate::exchange::cgiplus;
-use crate::exchange::job::Job;
+use crate::exchange::{Job, cgiplus};
 use sluice_http::request_body::RequestBody;
 
 /// Asks an agent, in its kept process. Waits at most as long as its route lets a script take.

@@ -21,7 +21,7 @@ use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferKind};
 use sluice_membuf::{BeginError, PlainBuffer, ReadFault, ReadWatch, RingReader, Segment};
 use tokio::time::{Sleep, sleep};
 
-use crate::process::buffer_memory::{BufferMemory, Done};
+use crate::process::{BufferMemory, Done};
 
 /// The name of the buffer for scripts: the descriptor that they inherit.
 const NAME: &str = "/dev/fd/4";

@@ -12,9 +12,8 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
 use sluice_membuf::BeginError;
 
-use crate::exchange::buffer::{Answering, Buffer};
-use crate::process::buffer_memory::BufferMemory;
-use crate::process::script_process::{LineSource, Process, ProcessSpec};
+use crate::exchange::{Answering, Buffer};
+use crate::process::{BufferMemory, LineSource, Process, ProcessSpec};
 use crate::resources::Resources;
 use crate::route::Map;
 

@@ -13,13 +13,8 @@ use sluice_membuf::Reservation;
 use sluice_settings::RequestBody as BodyChoice;
 use sluice_watch::Stage;
 
-use crate::exchange::conversation::Conversation;
-use crate::exchange::ending::Audience;
-use crate::exchange::job::{Job, new_sentinels};
-use crate::exchange::pump::Pump;
-use crate::exchange::relay::Relay;
-use crate::process::idle_timer::KeptTimer;
-use crate::process::script_process;
+use crate::exchange::{Audience, Conversation, Job, Pump, Relay, new_sentinels};
+use crate::process::{KeptTimer, script_process};
 
 /// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversation>, Reply), Fault> {

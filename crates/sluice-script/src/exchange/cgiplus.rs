@@ -9,22 +9,9 @@ use sluice_launch::Stdin;
 use sluice_membuf::REGION_BYTES;
 use sluice_watch::Stage;
 
-use crate::exchange::conversation::Conversation;
-use crate::exchange::ending::Audience;
-use crate::exchange::job::{Job, new_sentinels};
-use crate::exchange::pump::Pump;
-use crate::exchange::relay::Age;
-use crate::exchange::relay::Relay;
-use crate::pool::idle_process::IdleProcess;
-use crate::pool::lease::Lease;
-use crate::pool::pool_note::note_use;
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::EndCause;
-use crate::process::idle_timer::KeptTimer;
-use crate::process::mailbox::Silence;
-use crate::process::misbehaviour::Output;
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process;
+use crate::exchange::{Age, Audience, Conversation, Job, Pump, Relay, new_sentinels};
+use crate::pool::{IdleProcess, Lease, ScriptId, note_use};
+use crate::process::{EndCause, KeptTimer, Output, ScriptEvents, Silence, script_process};
 use sluice_http::body_source::BodySource;
 use sluice_http::request_body::RequestBody;
 

@@ -31,14 +31,9 @@ use sluice_http::progress::Progress;
 use sluice_launch::Exit;
 use sluice_settings::ScriptSettings;
 
-use crate::exchange::block::Block;
-use crate::exchange::body_filter::BodyFilter;
-use crate::exchange::ending::{Audience, Ending};
-use crate::exchange::job::Job;
-use crate::exchange::relay::{Relay, ReplyEvent};
-use crate::pool::lease::Lease;
-use crate::process::process_fault::{Violation, WrongMode};
-use crate::process::shebang;
+use crate::exchange::{Audience, Block, BodyFilter, Ending, Job, Relay, ReplyEvent};
+use crate::pool::Lease;
+use crate::process::{Violation, WrongMode, shebang};
 use crate::route::ScriptRoute;
 use crate::scripts::Scripts;
 

@@ -26,20 +26,9 @@ use sluice_launch::Exit;
 use sluice_membuf::Segment;
 use tokio::sync::oneshot::error::RecvError;
 
-use crate::exchange::body_filter::BodyFilter;
-use crate::exchange::conversation::{Conversation, Link};
-use crate::exchange::relay::Relay;
-use crate::pool::idle_process::IdleProcess;
-use crate::pool::lease::Lease;
-use crate::pool::pool_note::release_text;
-use crate::pool::pure::Release;
-use crate::process::end_cause::EndCause;
-use crate::process::memory_use::measure;
-use crate::process::misbehaviour::Output;
-use crate::process::observed_process::time_text;
-use crate::process::process_fault::Violation;
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process::Process;
+use crate::exchange::{BodyFilter, Conversation, Link, Relay};
+use crate::pool::{IdleProcess, Lease, Release, release_text};
+use crate::process::{EndCause, Output, Process, ScriptEvents, Violation, measure, time_text};
 use crate::scripts::Scripts;
 
 /// Chunks that a background task discards before the other tasks of the worker get their turn.

@@ -27,13 +27,9 @@ use sluice_settings::{ScriptSettings, ScriptSource, ScriptUser};
 use sluice_watch::mask::Masks;
 use sluice_watch::{Item, Secrets, Stage, Tracer};
 
-use crate::exchange::callout::Callouts;
-use crate::exchange::request::ScriptRequest;
-use crate::pool::shared_pool::SharedPool;
-use crate::process::default_environment::default_environment;
-use crate::process::idle_timer::{IdleTimer, KeptTimer};
-use crate::process::script_events::{ScriptEvents, WatchableJob};
-use crate::process::script_process::{Process, ProcessSpec};
+use crate::exchange::{Callouts, ScriptRequest};
+use crate::pool::SharedPool;
+use crate::process::{IdleTimer, KeptTimer, Process, ProcessSpec, ScriptEvents, WatchableJob, default_environment};
 use crate::program::search_path::find_program;
 use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;

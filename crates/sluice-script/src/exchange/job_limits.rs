@@ -10,7 +10,7 @@ use sluice_http::fault::Fault;
 use sluice_launch::{self as launch, ProcessLimits, RunAs};
 use sluice_settings::{ScriptLimits, ScriptSource, ScriptUser};
 
-use crate::exchange::job::{Job, c_string, present};
+use crate::exchange::{Job, c_string, present};
 
 impl Job {
     pub(crate) fn limits(&self) -> ProcessLimits {

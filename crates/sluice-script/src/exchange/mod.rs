@@ -35,3 +35,14 @@ mod pump;
 mod relay;
 pub mod request;
 pub mod serve;
+
+pub(crate) use block::Block;
+pub(crate) use body_filter::BodyFilter;
+pub(crate) use buffer::{Answering, Buffer};
+pub(crate) use callout::Callouts;
+pub(crate) use conversation::{Conversation, Link};
+pub(crate) use ending::{Audience, Ending, reclaim};
+pub(crate) use job::{Job, c_string, new_sentinels, present};
+pub(crate) use pump::Pump;
+pub(crate) use relay::{Age, Relay, ReplyEvent};
+pub(crate) use request::ScriptRequest;

@@ -7,7 +7,7 @@ use sluice_http::body_source::{BodySource, RepeatableBody};
 use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 
-use crate::process::input::Input;
+use crate::process::Input;
 
 /// Steps after which the other tasks of the worker get their turn.
 const STEPS_MAX: usize = 64;

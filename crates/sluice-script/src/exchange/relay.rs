@@ -38,14 +38,10 @@ use self::region::AnnouncedRegion;
 use self::request_read::FirstOutput;
 pub(crate) use self::state::Age;
 use self::state::{Delivery, State};
-use crate::exchange::buffer::{Answering, Buffer};
-use crate::exchange::callout::Callouts;
-use crate::exchange::pump::Pump;
-use crate::process::blocked_read::{self, BlockedRead};
-use crate::process::idle_timer::{Expired, IdleTimer};
-use crate::process::process_fault::{BadReply, Violation, failed};
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process::{Channels, Process};
+use crate::exchange::{Answering, Buffer, Callouts, Pump};
+use crate::process::{
+    BadReply, BlockedRead, Channels, Expired, IdleTimer, Process, ScriptEvents, Violation, blocked_read, failed,
+};
 
 /// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
 /// one write arrive together.

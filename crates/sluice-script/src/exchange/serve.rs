@@ -17,10 +17,9 @@ use sluice_http::fault::{Activity, Fault, ScriptFault, ServerFault};
 use sluice_http::head::may_have_body;
 use sluice_settings::Mode;
 
-use crate::exchange::conversation::Conversation;
-use crate::exchange::job::Job;
+use crate::exchange::{Conversation, Job};
 use crate::exchange::{cgi, cgiplus};
-use crate::process::process_fault::RequestedError;
+use crate::process::RequestedError;
 use sluice_http::encoding::reply::{AcceptedEncodings, ReplyToEncode};
 use sluice_http::request_body::RequestBody;
 

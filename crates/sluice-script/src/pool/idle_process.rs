@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use sluice_gateway::{RequestEncoding, Scanner};
 
-use crate::pool::pure::ProcessId;
-use crate::process::idle_timer::KeptTimer;
-use crate::process::script_process::{Channels, Process};
+use crate::pool::ProcessId;
+use crate::process::{Channels, KeptTimer, Process};
 
 pub(crate) struct IdleProcess {
     pub process: Arc<Process>,

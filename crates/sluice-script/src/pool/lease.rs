@@ -4,13 +4,10 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::pool::idle_process::IdleProcess;
-use crate::pool::pool_record::PoolRecord;
-use crate::pool::process_limit::{Member as _, Permit};
-use crate::pool::pure::{Career, Pool, ProcessId, Release, Room, Trial};
-use crate::pool::shared_pool::{Removal, SharedPool};
-use crate::process::end_cause::EndedProcess;
-use crate::process::script_process::Process;
+use crate::pool::{
+    Career, IdleProcess, Member as _, Permit, Pool, PoolRecord, ProcessId, Release, Removal, Room, SharedPool, Trial,
+};
+use crate::process::{EndedProcess, Process};
 use crate::program::script::Script;
 
 pub(crate) struct Lease {

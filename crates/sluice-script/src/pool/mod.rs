@@ -9,14 +9,29 @@
 //!     └─ pool_record                    what outlives a pool
 //! ```
 
-pub(crate) mod client_id;
-pub(crate) mod default_processes;
-pub(crate) mod idle_process;
-pub(crate) mod lease;
-pub(crate) mod pool_note;
+mod client_id;
+mod default_processes;
+mod idle_process;
+mod lease;
+mod pool_note;
 pub(crate) mod pool_record;
 pub mod pools;
-pub(crate) mod process_limit;
-pub(crate) mod pure;
-pub(crate) mod recent_scripts;
-pub(crate) mod shared_pool;
+mod process_limit;
+mod pure;
+mod recent_scripts;
+mod shared_pool;
+
+pub(crate) use client_id::ClientId;
+pub(crate) use default_processes::default_processes;
+pub(crate) use idle_process::{IdleProcess, IdleProcesses};
+pub(crate) use lease::Lease;
+pub(crate) use pool_note::{PoolNote, note_use, release_text};
+pub(crate) use pool_record::{PoolLabel, PoolRecord, PoolRecords, RareCount, ReportedPool, Retired, milliseconds};
+pub(crate) use pools::Pools;
+pub(crate) use process_limit::{Member, Permit, PoolLimits, ProcessLimit};
+pub(crate) use pure::{
+    Action, Applicant, Career, Claim, Decision, Idle, Need, Pool, PoolView, ProcessId, Refusal, Release, Room,
+    SlotView, Ticket, TimeUse, Trial,
+};
+pub(crate) use recent_scripts::{RecentScripts, ScriptId};
+pub(crate) use shared_pool::{Removal, SharedPool};

@@ -5,10 +5,8 @@ use std::time::Instant;
 
 use sluice_watch::Item;
 
-use crate::pool::pure::{Career, PoolView, Release};
-use crate::process::observed_process::time_text;
-use crate::process::script_events::{ScriptEvents, counted};
-use crate::process::script_process::Process;
+use crate::pool::{Career, PoolView, Release};
+use crate::process::{Process, ScriptEvents, counted, time_text};
 
 /// The notes about a request that asks a pool for a process.
 pub(crate) struct PoolNote<'a> {

@@ -13,9 +13,8 @@ use sluice_report::scripts as report;
 use sluice_report::traffic::ScriptName;
 use sluice_settings::Mode;
 
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::{EndCause, EndedProcess};
-use crate::process::script_events::counted;
+use crate::pool::ScriptId;
+use crate::process::{EndCause, EndedProcess, counted};
 
 /// Processes that have ended, of one record.
 const ENDED_MAX: usize = 10;

@@ -9,11 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_settings::ScriptSettings;
 use tokio::task::spawn_blocking;
 
-use crate::pool::lease::Lease;
-use crate::pool::pool_record::PoolLabel;
-use crate::pool::process_limit::{PoolLimits, ProcessLimit};
-use crate::pool::shared_pool::SharedPool;
-use crate::process::end_cause::Reason;
+use crate::pool::{Lease, PoolLabel, PoolLimits, ProcessLimit, SharedPool};
+use crate::process::Reason;
 use crate::program::engine::{Engines, source_paths};
 use crate::program::script::{Prepared, Script};
 use crate::program::source_files::SourceFiles;

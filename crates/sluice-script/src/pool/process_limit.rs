@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::pool::pure::{Claim, Idle, Need};
-use crate::process::end_cause::Reason;
+use crate::pool::{Claim, Idle, Need};
+use crate::process::Reason;
 
 /// Time between two log lines about a bound that is reached.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);

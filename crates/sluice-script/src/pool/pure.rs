@@ -24,9 +24,8 @@ use std::time::{Duration, Instant};
 
 use sluice_settings::PoolSettings;
 
-use crate::pool::client_id::ClientId;
-use crate::pool::recent_scripts::RecentScripts;
-use crate::process::end_cause::Reason;
+use crate::pool::{ClientId, RecentScripts};
+use crate::process::Reason;
 pub(crate) use advance::{TimeUse, Trial};
 use backoff::Backoff;
 pub(crate) use decision::{Action, Claim, Decision, Idle, Need, Refusal, Release, Room};

@@ -18,19 +18,11 @@ use sluice_launch::processor_time;
 use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::{Notify, oneshot};
 
-use crate::pool::client_id::ClientId;
-use crate::pool::idle_process::{IdleProcess, IdleProcesses};
-use crate::pool::lease::Lease;
-use crate::pool::pool_note::PoolNote;
-use crate::pool::pool_record::PoolRecord;
-use crate::pool::process_limit::{Member, Permit, PoolLimits};
-use crate::pool::pure::{
-    Action, Applicant, Decision, Idle, Need, Pool, PoolView, ProcessId, Release, Room, Ticket, TimeUse,
+use crate::pool::{
+    Action, Applicant, ClientId, Decision, Idle, IdleProcess, IdleProcesses, Lease, Member, Need, Permit, Pool,
+    PoolLimits, PoolNote, PoolRecord, PoolView, ProcessId, Release, Room, ScriptId, Ticket, TimeUse,
 };
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::Reason;
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process::Process;
+use crate::process::{Process, Reason, ScriptEvents};
 use crate::program::script::Script;
 use crate::program::stamp::Stamp;
 

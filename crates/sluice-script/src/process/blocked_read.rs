@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use sluice_launch::{Company, Observation, Probe};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::process::observed_process::Call;
+use crate::process::Call;
 
 /// The identity of a pipe, the same for both of its ends, or of one end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

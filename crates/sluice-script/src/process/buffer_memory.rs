@@ -13,8 +13,7 @@ use std::time::Duration;
 use sluice_membuf::{Release, Segment};
 use tokio::sync::oneshot;
 
-use crate::process::pipe_owner::PipeOwner;
-use crate::process::pipe_threads::{PipeThreads, Work};
+use crate::process::{PipeOwner, PipeThreads, Work};
 
 /// The time between two turns of a worker, in which it checks the threads.
 const TURN: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use crate::process::pipe_writer::PipeWriter;
+use crate::process::PipeWriter;
 
 /// The server's end of a script's standard input.
 pub(crate) struct Input {

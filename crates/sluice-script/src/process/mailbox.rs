@@ -17,9 +17,7 @@ use rustix::net::sockopt::set_socket_passcred;
 use sluice_settings as settings;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_reader::PipeReader;
-use crate::process::script_socket::{Record, ScriptSocket};
+use crate::process::{PipeEnd, PipeReader, Record, ScriptSocket};
 
 /// Size of the first reads, bytes: most replies fit.
 const READ_BYTES_MIN: usize = 16 << 10;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 
-use crate::process::script_process::Process;
+use crate::process::Process;
 
 /// Lines of one worker in each interval; further ones are counted. A script that does it once does it with each reply.
 const LINES_MAX: u32 = 10;

@@ -15,30 +15,63 @@
 //! ```
 
 pub(crate) mod blocked_read;
-pub(crate) mod buffer_memory;
+mod buffer_memory;
 pub(crate) mod default_environment;
-pub(crate) mod end_cause;
-pub(crate) mod idle_timer;
-pub(crate) mod input;
+mod end_cause;
+mod idle_timer;
+mod input;
 mod limit_reached;
-pub(crate) mod mailbox;
-pub(crate) mod memory_use;
-pub(crate) mod misbehaviour;
-pub(crate) mod observed_process;
+mod mailbox;
+mod memory_use;
+mod misbehaviour;
+mod observed_process;
 mod pipe_end;
-pub(crate) mod pipe_owner;
+mod pipe_owner;
 mod pipe_reader;
-pub(crate) mod pipe_threads;
+mod pipe_threads;
 mod pipe_writer;
-pub(crate) mod process_fault;
-pub(crate) mod processes;
-pub(crate) mod request_channel;
-pub(crate) mod request_pipe;
-pub(crate) mod request_socket;
-pub(crate) mod script_events;
-pub(crate) mod script_log;
+mod process_fault;
+mod processes;
+mod request_channel;
+mod request_pipe;
+mod request_socket;
+mod script_events;
+mod script_log;
 pub(crate) mod script_process;
 mod script_socket;
 pub(crate) mod shebang;
 mod stderr;
 mod unclaimed;
+
+pub(crate) use blocked_read::{BlockedRead, ChannelId};
+pub(crate) use buffer_memory::{BufferMemory, Done, release};
+pub(crate) use default_environment::{
+    default_environment, path_of_scripts, possible_search_paths, search_path_of_another_user,
+};
+pub(crate) use end_cause::{EndCause, EndedProcess, Reason};
+pub(crate) use idle_timer::{Expired, IdleTimer, KeptTimer};
+pub(crate) use input::Input;
+pub(crate) use limit_reached::limit_reached;
+pub(crate) use mailbox::{Mailbox, Silence};
+pub(crate) use memory_use::measure;
+pub(crate) use misbehaviour::{MisbehaviourLog, Output};
+pub(crate) use observed_process::{Call, ObservedProcess, SilenceTimer, time_text};
+pub(crate) use pipe_end::{PipeEnd, Side, has_room};
+pub(crate) use pipe_owner::{Blocked, Object, PipeOwner};
+pub(crate) use pipe_reader::{PipeReader, ReaderShared};
+pub(crate) use pipe_threads::{PipeThreads, Transfer, Work};
+pub(crate) use pipe_writer::PipeWriter;
+pub(crate) use process_fault::{
+    BadReply, ProcessState, RequestedError, Violation, WrongMode, end_text, failed, launch_fault,
+};
+pub(crate) use processes::Processes;
+pub(crate) use request_channel::RequestChannel;
+pub(crate) use request_pipe::{Reading, RequestPipe};
+pub(crate) use request_socket::RequestSocket;
+pub(crate) use script_events::{ScriptEvents, StartNote, WatchableJob, counted};
+pub(crate) use script_log::{ScriptLog, ScriptLogs};
+pub(crate) use script_process::{Channels, LineSource, Process, ProcessSpec, ProcessView};
+pub(crate) use script_socket::{Record, ScriptSocket};
+pub(crate) use shebang::ShebangProblem;
+pub(crate) use stderr::StderrReader;
+pub(crate) use unclaimed::{Unclaimed, end_unclaimed, user_of};

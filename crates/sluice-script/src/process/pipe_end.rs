@@ -7,8 +7,7 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
-use crate::process::pipe_owner::PipeOwner;
-use crate::process::pipe_threads::{PipeThreads, Work};
+use crate::process::{PipeOwner, PipeThreads, Work};
 
 pub(crate) struct PipeEnd {
     /// `None` once it is being closed.

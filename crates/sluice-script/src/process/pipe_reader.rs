@@ -10,8 +10,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use tokio::net::unix::pipe;
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_threads::{Transfer, Work};
+use crate::process::{PipeEnd, Transfer, Work};
 
 /// The reader of a pipe, on one event loop.
 pub(crate) struct PipeReader {

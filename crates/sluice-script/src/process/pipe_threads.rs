@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use sluice_launch::{RunAs, UNKNOWN_USER};
 
-use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
+use crate::process::{Blocked, Object, PipeOwner};
 
 /// Threads that are kept.
 const THREADS: usize = 2;

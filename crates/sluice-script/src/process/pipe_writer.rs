@@ -16,8 +16,7 @@ use rustix::io::Errno;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::{PipeEnd, has_room};
-use crate::process::pipe_threads::{Transfer, Work};
+use crate::process::{PipeEnd, Transfer, Work, has_room};
 
 /// Bytes that wait for a thread, or for room in the pipe. With those in the pipe they are no more than a body keeps that can be repeated (`sluice_http::body_source`).
 const QUEUE_BYTES_MAX: usize = 32 << 10;

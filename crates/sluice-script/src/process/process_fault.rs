@@ -10,7 +10,7 @@ use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, Scr
 use sluice_launch::{Exit, StartError};
 use sluice_membuf::{PARTS_MAX, ReadFault};
 
-use crate::process::shebang::ShebangProblem;
+use crate::process::ShebangProblem;
 
 /// The state of a process at one moment. Displayed as
 /// `script /x/y, pid 7, exit status 1; its last error line: "…"`.

@@ -9,9 +9,7 @@ use std::sync::{Arc, Weak};
 use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
 
-use crate::process::end_cause::EndCause;
-use crate::process::pipe_threads::PipeThreads;
-use crate::process::script_process::Process;
+use crate::process::{EndCause, PipeThreads, Process};
 
 pub(crate) struct Processes {
     pub(crate) launcher: Arc<RemoteLauncher>,

@@ -5,8 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use crate::process::request_pipe::{Reading, RequestPipe};
-use crate::process::request_socket::RequestSocket;
+use crate::process::{Reading, RequestPipe, RequestSocket};
 
 pub(crate) struct RequestChannel {
     pipe: RequestPipe,

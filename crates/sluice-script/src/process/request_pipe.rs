@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use crate::process::pipe_writer::PipeWriter;
+use crate::process::PipeWriter;
 
 /// Bytes of unread answers beyond the pipe's capacity.
 const UNREAD_BYTES_MAX: usize = 256 << 10;

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::{PipeEnd, has_room};
+use crate::process::{PipeEnd, has_room};
 
 const TAKEN_BYTES: usize = 64 << 10;
 

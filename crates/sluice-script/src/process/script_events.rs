@@ -15,7 +15,7 @@ use sluice_launch::{Probe, Program};
 use sluice_watch::mask::{self, HeadMask, Masks};
 use sluice_watch::{Direction, Hold, Item, Scanned, Secrets, Stage, Tracer};
 
-use crate::process::observed_process::{ObservedProcess, SilenceTimer, time_text};
+use crate::process::{ObservedProcess, SilenceTimer, time_text};
 
 /// A client that takes the output no sooner than this is named as the one that the script waits for.
 const REPORTED_PAUSE: Duration = Duration::from_secs(1);

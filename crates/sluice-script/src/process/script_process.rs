@@ -36,24 +36,11 @@ use sluice_settings::ScriptLimits;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::process::buffer_memory::BufferMemory;
-use crate::process::end_cause::{EndCause, EndedProcess, Reason};
-use crate::process::input::Input;
-use crate::process::limit_reached::limit_reached;
-use crate::process::mailbox::Mailbox;
-use crate::process::observed_process::time_text;
-use crate::process::pipe_end::{PipeEnd, Side};
-use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
-use crate::process::pipe_writer::PipeWriter;
-use crate::process::process_fault::{ProcessState, end_text, launch_fault};
-use crate::process::processes::Processes;
-use crate::process::request_channel::RequestChannel;
-use crate::process::request_pipe::RequestPipe;
-use crate::process::request_socket::RequestSocket;
-use crate::process::script_events::{ScriptEvents, StartNote};
-use crate::process::script_log::ScriptLog;
-use crate::process::shebang;
-use crate::process::unclaimed::{Unclaimed, user_of};
+use crate::process::{
+    Blocked, BufferMemory, EndCause, EndedProcess, Input, Mailbox, Object, PipeEnd, PipeOwner, PipeWriter,
+    ProcessState, Processes, Reason, RequestChannel, RequestPipe, RequestSocket, ScriptEvents, ScriptLog, Side,
+    StartNote, Unclaimed, end_text, launch_fault, limit_reached, shebang, time_text, user_of,
+};
 use reaper::{Reaper, UnreadErrors, reap};
 pub(crate) use view::{LineSource, ProcessView};
 

@@ -6,8 +6,7 @@ use sluice_launch::{LauncherSettings, ProcessLimits, RemoteLauncher, SameUser, S
 
 use super::*;
 use crate::process::pipe_threads::tests::hold;
-use crate::process::pipe_threads::{PipeThreads, Work};
-use crate::process::script_log::ScriptLogs;
+use crate::process::{PipeThreads, ScriptLogs, Work};
 
 /// A launcher in threads of the test.
 fn settings() -> ServiceSettings {

@@ -17,7 +17,7 @@ use sluice_launch::{UNKNOWN_USER, do_elsewhere};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::process::default_environment::path_of_scripts;
+use crate::process::path_of_scripts;
 
 /// Bytes of a file that are read: the kernel reads 256 of a `#!` line.
 const LINE_BYTES_MAX: u64 = 256;

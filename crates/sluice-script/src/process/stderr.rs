@@ -13,9 +13,7 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_settings::Mailbox;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_reader::PipeReader;
-use crate::process::script_process::{LineSource, Process};
+use crate::process::{LineSource, PipeEnd, PipeReader, Process};
 
 /// Longer lines are split after so many bytes.
 const LINE_BYTES_MAX: usize = 4096;

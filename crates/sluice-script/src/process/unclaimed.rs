@@ -4,8 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use sluice_launch::{RemoteProcess, RemoteStarted, Signal};
 
-use crate::process::pipe_owner::PipeOwner;
-use crate::process::pipe_threads::{PipeThreads, Work};
+use crate::process::{PipeOwner, PipeThreads, Work};
 
 /// A process that was started and that nobody has taken yet. Its drop ends it.
 pub(crate) struct Unclaimed<E: Send + 'static>(Option<(RemoteStarted, E)>, PipeThreads);

@@ -19,7 +19,7 @@ use sluice_launch::{
 use sluice_settings::permission::{Subject, Use, is_permitted};
 use sluice_settings::{Engine, ScriptSettings, ScriptUser, Settings};
 
-use crate::process::default_environment::{default_environment, search_path_of_another_user};
+use crate::process::{default_environment, search_path_of_another_user};
 use crate::program::engine::{Command, find, runner_of};
 
 /// The time for one engine: an application that is large takes seconds to load.

@@ -16,9 +16,8 @@ use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 
 use super::{Conversation, Link};
-use crate::exchange::ending::Ending;
-use crate::exchange::relay::{Relay, ReplyEvent};
-use crate::process::process_fault::Violation;
+use crate::exchange::{Ending, Relay, ReplyEvent};
+use crate::process::Violation;
 
 /// A reply that is complete and no larger than this, bytes, is sent in one chunk, with its length.
 const COLLECT_BYTES_MAX: usize = 128 << 10;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sluice_launch::{Answer, LookupShare, is_exiting, look_elsewhere};
 use tokio::time::{Sleep, sleep};
 
-use crate::process::script_process::Process;
+use crate::process::Process;
 
 /// How long the exit status is waited for before the system is asked whether the process is ending, and again each time that it is.
 const GRACE: Duration = Duration::from_millis(250);

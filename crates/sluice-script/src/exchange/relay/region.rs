@@ -8,7 +8,7 @@ use sluice_http::fault::Fault;
 use sluice_membuf::OutputRegion;
 
 use super::{Relay, ReplyEvent};
-use crate::process::process_fault::Violation;
+use crate::process::Violation;
 
 /// The region that a request announced, and what the script waits for there.
 #[derive(Default)]

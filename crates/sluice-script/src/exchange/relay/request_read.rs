@@ -13,10 +13,8 @@ use tokio::time::timeout;
 
 use super::Relay;
 use super::state::{Age, Delivery, State};
-use crate::exchange::pump::Pump;
-use crate::process::input::Input;
-use crate::process::process_fault::Violation;
-use crate::process::request_pipe::Reading;
+use crate::exchange::Pump;
+use crate::process::{Input, Reading, Violation};
 
 /// How long the answer to the question may take what a script has read.
 const READ_ANSWER_MAX: Duration = Duration::from_secs(2);

@@ -14,11 +14,8 @@ use tokio::time::Instant;
 
 use super::Relay;
 use super::state::{Age, Delivery, State};
-use crate::exchange::pump::Pump;
-use crate::process::blocked_read::{BlockedRead, ChannelId};
-use crate::process::idle_timer::Expired;
-use crate::process::observed_process::{ObservedProcess, time_text};
-use crate::process::process_fault::{Violation, WrongMode};
+use crate::exchange::Pump;
+use crate::process::{BlockedRead, ChannelId, Expired, ObservedProcess, Violation, WrongMode, time_text};
 
 /// The channels of a process, for the events of WATCH.
 const CGIPLUSIN: &str = "CGIPLUSIN";

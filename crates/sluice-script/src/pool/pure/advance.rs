@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::slot::Advance;
 use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Release, Room};
-use crate::process::end_cause::Reason;
+use crate::process::Reason;
 
 /// The part of a limit by which that of one process may be lower.
 const JITTER: u64 = 10;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::queue::Ticket;
 use super::slot::ProcessId;
-use crate::process::end_cause::Reason;
+use crate::process::Reason;
 
 /// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
 /// taken, and the process is started.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::slot::Applicant;
-use crate::pool::client_id::ClientId;
+use crate::pool::ClientId;
 
 /// A waiter older than this gets the next process whichever its worker; before, waiters on the process's own worker come first.
 pub(super) const FAIRNESS: Duration = Duration::from_millis(5);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::process::end_cause::Reason;
+use crate::process::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use super::backoff::ADVANCE_MAX;
 use super::reason::Cause;
-use crate::pool::client_id::ClientId;
-use crate::pool::recent_scripts::{RecentScripts, ScriptId};
-use crate::process::end_cause::Reason;
+use crate::pool::{ClientId, RecentScripts, ScriptId};
+use crate::process::Reason;
 
 /// A process that ends before its first reply has not failed to start if it has run for so long.
 const STARTED_WELL_AFTER: Duration = Duration::from_secs(10);

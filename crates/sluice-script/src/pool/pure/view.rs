@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::slot::Advance;
 use super::{Cause, Departure, Pool, ProcessId, Ticket};
-use crate::pool::recent_scripts::ScriptId;
+use crate::pool::ScriptId;
 
 /// The state of a pool, for WATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

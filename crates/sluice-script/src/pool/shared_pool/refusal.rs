@@ -5,8 +5,7 @@ use std::time::Instant;
 use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
 
 use super::SharedPool;
-use crate::pool::pool_record::RareCount;
-use crate::pool::pure::{Pool, Refusal};
+use crate::pool::{Pool, RareCount, Refusal};
 
 impl SharedPool {
     /// The facts for the message about a pool without a free process.

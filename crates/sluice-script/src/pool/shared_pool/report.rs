@@ -10,11 +10,8 @@ use sluice_http::request_id::UniqueId;
 use sluice_report::scripts::{Phase, Pool as PoolReport, ProcessReport, ProcessRequest, Waiter as WaiterReport};
 
 use super::SharedPool;
-use crate::pool::pool_record::{ReportedPool, Retired, milliseconds};
-use crate::pool::pure::{ProcessId, SlotView};
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::Reason;
-use crate::process::script_process::{Process, ProcessView};
+use crate::pool::{ProcessId, ReportedPool, Retired, ScriptId, SlotView, milliseconds};
+use crate::process::{Process, ProcessView, Reason};
 
 /// Requests that wait, of one pool, that a report names.
 const WAITERS_MAX: usize = 20;

@@ -9,11 +9,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Command, Process};
-use crate::process::end_cause::EndedProcess;
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_reader::ReaderShared;
-use crate::process::stderr::StderrReader;
-use crate::process::unclaimed::end_unclaimed;
+use crate::process::{EndedProcess, PipeEnd, ReaderShared, StderrReader, end_unclaimed};
 
 pub(super) struct Reaper<E: Send + 'static> {
     remote: RemoteProcess,

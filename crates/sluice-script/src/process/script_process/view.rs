@@ -6,7 +6,7 @@ use sluice_http::request_id::UniqueId;
 use sluice_launch::Exit;
 
 use super::Process;
-use crate::process::end_cause::{EndCause, EndedProcess};
+use crate::process::{EndCause, EndedProcess};
 
 /// A process at one moment, for reports.
 pub(crate) struct ProcessView {
