@@ -18,8 +18,10 @@ pub(crate) struct BodyFilter {
     /// The head came with the start of the body, around which these newlines are missing.
     first: Option<MissingNewlines>,
     adjustment: RecordAdjustment,
-    missing_bytes: Option<u64>,
-    surplus_bytes: u64,
+    /// Bytes of the Content-Length that the script has not written yet. `None` if it announced no length.
+    pub missing_bytes: Option<u64>,
+    /// Bytes beyond the Content-Length, which were not sent.
+    pub surplus_bytes: u64,
 }
 
 impl BodyFilter {
@@ -94,22 +96,11 @@ impl BodyFilter {
         self.missing_bytes = Some(0);
     }
 
-    /// Bytes of the Content-Length that the script has not written yet. `None` if it announced no length.
-    pub(crate) fn missing_bytes(&self) -> Option<u64> {
-        self.missing_bytes
-    }
-
     /// Whether the script has written all bytes of the Content-Length that it announced.
     pub(crate) fn is_satisfied(&self) -> bool {
         self.missing_bytes == Some(0)
     }
-
-    /// Bytes beyond the Content-Length, which were not sent.
-    pub(crate) fn surplus_bytes(&self) -> u64 {
-        self.surplus_bytes
-    }
 }
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -153,10 +144,10 @@ mod tests {
     fn bytes_beyond_the_announced_length_are_counted_and_not_sent() {
         let mut counted = filter(Mailbox::Stream, Some(3));
         assert_eq!(apply(&mut counted, "ab").unwrap(), "ab");
-        assert_eq!(counted.missing_bytes(), Some(1));
+        assert_eq!(counted.missing_bytes, Some(1));
         assert_eq!(apply(&mut counted, "cde").unwrap(), "c");
         assert_eq!(apply(&mut counted, "f"), None);
         assert!(counted.is_satisfied());
-        assert_eq!(counted.surplus_bytes(), 3);
+        assert_eq!(counted.surplus_bytes, 3);
     }
 }

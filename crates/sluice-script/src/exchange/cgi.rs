@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use sluice_gateway::{EndMark, Reply};
-use sluice_http::body_source::BodySource;
+use sluice_http::body_source::{BodySource, RepeatableBody};
 use sluice_http::fault::Fault;
 use sluice_http::request_body::RequestBody;
 use sluice_http::stored_body::StoredBody;
@@ -68,7 +68,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
         channels,
         scanner,
         callouts,
-        source.map(Pump::once),
+        source.map(|source| Pump::new(RepeatableBody::once(source))),
         idle_timer,
         events,
     );

@@ -12,7 +12,7 @@ use sluice_watch::Stage;
 use crate::exchange::{Age, Audience, Conversation, Job, Pump, Relay, new_sentinels};
 use crate::pool::{IdleProcess, Lease, ScriptId, note_use};
 use crate::process::{EndCause, KeptTimer, Output, ScriptEvents, Silence, script_process};
-use sluice_http::body_source::BodySource;
+use sluice_http::body_source::{BodySource, RepeatableBody};
 use sluice_http::request_body::RequestBody;
 
 /// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its
@@ -71,7 +71,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
                     job.scripts.misbehaviour.log(&relay.process, Output::BeforeRequest);
                     overtaken += 1;
                 }
-                pump = relay.take_pump().and_then(Pump::rewind);
+                pump = relay.pump.take().and_then(|pump| pump.body.rewind()).map(Pump::new);
                 attempt += 1;
             }
         }
@@ -83,11 +83,13 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u
     if body.is_over() {
         return Ok((None, body.announced().filter(|length| *length > 0)));
     }
+    // Until the process shows a sign of life another one can get the request.
+    let repeatable = |source| Pump::new(RepeatableBody::repeatable(source));
     if let Some(length) = body.announced() {
-        return Ok((Some(Pump::repeatable(BodySource::Client(Box::new(body)))), Some(length)));
+        return Ok((Some(repeatable(BodySource::Client(Box::new(body)))), Some(length)));
     }
     let (stored, length) = Box::pin(job.store(body)).await?;
-    Ok((Some(Pump::repeatable(stored.into())), Some(length)))
+    Ok((Some(repeatable(stored.into())), Some(length)))
 }
 
 /// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because

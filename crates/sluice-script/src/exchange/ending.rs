@@ -99,7 +99,7 @@ impl Ending {
             return Ok(Ending::Complete);
         };
         let (filter, audience) = (&conversation.filter, conversation.audience);
-        if let (Some(bytes @ 1..), Audience::Waiting) = (filter.missing_bytes(), audience) {
+        if let (Some(bytes @ 1..), Audience::Waiting) = (filter.missing_bytes, audience) {
             return Err(relay.fault(Violation::Short(bytes)));
         }
         if !conversation.settings().mode.keeps_process() {
@@ -199,7 +199,7 @@ fn note_end(scripts: &Scripts, process: &Arc<Process>, events: &ScriptEvents) {
 
 /// An engine that has not got all of the body learns that no more of it comes.
 fn cut_body(relay: &mut Relay) {
-    if relay.take_pump().is_some_and(|pump| !pump.is_done())
+    if relay.pump.take().is_some_and(|pump| !pump.is_done)
         && let Some(input) = &mut relay.channels.input
     {
         input.end_early();
@@ -249,14 +249,11 @@ fn complete(conversation: &Conversation, link: Link) {
     let Link { relay, lease } = link;
     let settings = conversation.settings();
     let keeps_process = settings.mode.keeps_process();
-    if filter.surplus_bytes() > 0 {
-        let (bytes, events) = (filter.surplus_bytes(), &relay.events);
-        events.process(|| format!("{bytes} bytes over its Content-Length, or after its last chunk, were not sent"));
-        scripts.warn(format_args!(
-            "{}: {} bytes over its Content-Length, or after its last chunk, were not sent",
-            relay.process.describe(),
-            filter.surplus_bytes()
-        ));
+    if filter.surplus_bytes > 0 {
+        let bytes = filter.surplus_bytes;
+        let text = format!("{bytes} bytes over its Content-Length, or after its last chunk, were not sent");
+        scripts.warn(format_args!("{}: {text}", relay.process.describe()));
+        relay.events.process(|| text);
     }
     if keeps_process && relay.needs_settling() {
         let (scripts, mut relay) = (Rc::clone(scripts), relay);
@@ -294,7 +291,7 @@ fn return_to_pool(scripts: &Rc<Scripts>, relay: Box<Relay>, lease: Lease) {
     let Some(restored) = restore(scripts, relay, lease) else {
         return;
     };
-    if needs_trim(&restored.idle) || restored.lease.bounds_memory() {
+    if needs_trim(&restored.idle) || restored.lease.pool.bounds_memory() {
         scripts.tasks().spawn(trim_and_measure(Rc::clone(scripts), restored));
         return;
     }
@@ -363,7 +360,7 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
         worker: scripts.worker,
         encoding: callouts.encoding.unwrap_or_default(),
         scanner,
-        timer: idle_timer.keep(),
+        timer: idle_timer.timer,
     };
     Some(Restored { idle, lease, events })
 }
@@ -392,7 +389,7 @@ async fn trim_segment(idle: &mut IdleProcess) -> Result<(), RecvError> {
 async fn trim_and_measure(scripts: Rc<Scripts>, mut restored: Restored) {
     match trim_segment(&mut restored.idle).await {
         Ok(()) => {
-            let memory_bytes = match restored.lease.bounds_memory() {
+            let memory_bytes = match restored.lease.pool.bounds_memory() {
                 true => {
                     let process = &restored.idle.process;
                     measure(process.pid, process.user).await

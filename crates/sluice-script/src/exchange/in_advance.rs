@@ -65,8 +65,8 @@ impl Starter {
                 query: None,
                 raw: "/".into(),
             };
-            let first = self.job(lease.script().clone(), root, next_id());
-            let key = lease.script().pool_key().to_owned();
+            let first = self.job(lease.pool.script.clone(), root, next_id());
+            let key = lease.pool.script.pool_key().to_owned();
             let prepared = self.route.pools.prepared().into_iter();
             let asked = prepared.filter(|prepared| *prepared.script.pool_key() == *key);
             let questions: Vec<Job> = asked

@@ -4,7 +4,7 @@
 //! `cgiplus` does; its program is another (`program::engine`). Everything else is common to all modes.
 //!
 //! ```text
-//!   serve ──┬─ cgi ──────┐      the entry: a Task in, a ScriptAnswer out; Mode is matched there alone
+//!   serve ──┬─ cgi ──────┐      the entry: a Job in, a ScriptAnswer out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤    in_advance: processes before there is a request; agent: scripts that verify passwords
 //!     │                  └─ job ── request       the request, the program, the variables
 //!     │                       └─ job_limits      what its process may use and reach

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::task::{Context, Poll};
 
-use sluice_http::body_source::{BodySource, RepeatableBody};
+use sluice_http::body_source::RepeatableBody;
 use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 
@@ -13,51 +13,18 @@ use crate::process::Input;
 const STEPS_MAX: usize = 64;
 
 pub(crate) struct Pump {
-    body: RepeatableBody,
-    is_done: bool,
+    pub body: RepeatableBody,
+    /// Everything was written, or the script has closed its input.
+    pub is_done: bool,
 }
 
 impl Pump {
-    /// For a process that was started for this request.
-    pub(crate) fn once(source: BodySource) -> Pump {
-        Pump::new(RepeatableBody::once(source))
-    }
-
-    /// For a process that may have ended meanwhile: until it shows a sign of life another process can get the request.
-    pub(crate) fn repeatable(source: BodySource) -> Pump {
-        Pump::new(RepeatableBody::repeatable(source))
-    }
-
-    fn new(body: RepeatableBody) -> Pump {
+    pub(crate) fn new(body: RepeatableBody) -> Pump {
         Pump { body, is_done: false }
-    }
-
-    /// Whether everything was written, or the script has closed its input.
-    pub(crate) fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    pub(crate) fn written(&self) -> u64 {
-        self.body.consumed()
-    }
-
-    /// The script has shown a sign of life: nothing needs to be sent again.
-    pub(crate) fn confirm(&mut self) {
-        self.body.confirm();
-    }
-
-    /// Whether another process can get the whole body.
-    pub(crate) fn is_repeatable(&self) -> bool {
-        self.body.is_repeatable()
     }
 
     pub(crate) fn awaits_client(&self) -> bool {
         !self.is_done && self.body.awaits_client()
-    }
-
-    /// Begins again for another process. `None` if that is not possible.
-    pub(crate) fn rewind(self) -> Option<Pump> {
-        self.body.rewind().map(Pump::new)
     }
 
     /// Copies as much as the pipe accepts now. True if bytes were written. The fault is the client's (its body is bad) or the

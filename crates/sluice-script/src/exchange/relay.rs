@@ -72,7 +72,7 @@ pub(crate) struct Relay {
     pub callouts: Callouts,
     /// The texts for WATCH about the exchange.
     pub events: ScriptEvents,
-    pump: Option<Pump>,
+    pub pump: Option<Pump>,
     /// There was a body: the script may have left some of it unread in its input.
     pub has_body: bool,
     pub idle_timer: IdleTimer,
@@ -160,11 +160,6 @@ impl Relay {
     /// Whether the script has written before it read its request.
     pub(crate) fn is_overtaken(&self) -> bool {
         self.state == State::Overtaken
-    }
-
-    /// The request body, for another process.
-    pub(crate) fn take_pump(&mut self) -> Option<Pump> {
-        self.pump.take()
     }
 
     /// Whether the end sentinel has arrived: the process can serve again.
@@ -481,7 +476,7 @@ impl Relay {
         self.idle_timer.progress();
         (self.check, self.pause) = (None, None);
         if let Some(pump) = &mut self.pump {
-            pump.confirm();
+            pump.body.confirm();
         }
         self.events.output(&bytes);
         self.scanner.push(bytes);
@@ -525,7 +520,7 @@ impl Relay {
             if pump.poll(input, context)? {
                 self.idle_timer.progress();
                 self.check = None;
-                let (bytes, events) = (pump.written(), &self.events);
+                let (bytes, events) = (pump.body.consumed(), &self.events);
                 events.note(Item::Cgiplusin, || {
                     format!("standard input: {bytes} bytes of the request's body so far")
                 });
@@ -533,7 +528,7 @@ impl Relay {
             // The pump may have nothing more for now, while bytes that it has passed on wait for room in the pipe.
             let _ = input.pipe.drive(context);
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
-            let is_written = pump.is_done() && input.pipe.poll_flushed(context).is_ready();
+            let is_written = pump.is_done && input.pipe.poll_flushed(context).is_ready();
             if is_written && self.delivery == Delivery::Environment {
                 self.pump = None;
                 self.channels.input = None;

@@ -23,14 +23,6 @@ use crate::process::RequestedError;
 use sluice_http::encoding::reply::{AcceptedEncodings, ReplyToEncode};
 use sluice_http::request_body::RequestBody;
 
-/// A script to run for a request.
-pub struct Task {
-    /// The request and the program.
-    pub job: Rc<Job>,
-    /// The body of the request.
-    pub body: RequestBody,
-}
-
 /// The result of a script's reply.
 pub enum ScriptAnswer {
     /// A response with its body.
@@ -59,8 +51,7 @@ impl SendFileReply {
 }
 
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
-pub async fn serve(task: Task) -> Result<ScriptAnswer, Fault> {
-    let Task { job, body } = task;
+pub async fn serve(job: Rc<Job>, body: RequestBody) -> Result<ScriptAnswer, Fault> {
     let method = job.request.method.clone();
     let compression = job.compression.clone();
     let accepted = compression.as_deref().map(|compression| {

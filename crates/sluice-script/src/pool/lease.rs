@@ -8,10 +8,9 @@ use crate::pool::{
     Career, IdleProcess, Member as _, Permit, Pool, PoolRecord, ProcessId, Release, Removal, Room, SharedPool, Trial,
 };
 use crate::process::{EndedProcess, Process};
-use crate::program::script::Script;
 
 pub(crate) struct Lease {
-    pool: Arc<SharedPool>,
+    pub pool: Arc<SharedPool>,
     id: ProcessId,
     idle: Option<IdleProcess>,
     /// The permit for a process that the holder has to start, until it does.
@@ -104,11 +103,6 @@ impl Lease {
         Arc::clone(&self.pool).start_waiting();
     }
 
-    /// Whether the memory of its process is to be measured before `release`.
-    pub(crate) fn bounds_memory(&self) -> bool {
-        self.pool.bounds_memory()
-    }
-
     /// Returns the process, which has replied completely and can serve again. What becomes of it. `memory_bytes` is its memory, if that is bounded.
     pub(crate) fn release(mut self, idle: IdleProcess, memory_bytes: Option<u64>) -> Release {
         self.state = LeaseState::Returned;
@@ -139,10 +133,6 @@ impl Lease {
     /// The script is not there: no more processes are started in advance.
     pub(crate) fn note_gone(&self) {
         self.pool.lock().pool.set_gone();
-    }
-
-    pub(crate) fn script(&self) -> &Script {
-        &self.pool.script
     }
 }
 

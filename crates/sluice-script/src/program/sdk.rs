@@ -10,12 +10,17 @@ const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
 /// Where they are from the directory of the program: installed, and in a checkout.
 const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"];
 
-/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones. If none exists: these directories.
-pub(crate) fn find(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
+/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones. If none exists: the files and
+/// directories, for a message.
+pub(crate) fn find(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, String> {
     let found = possible_files(sdk, names)
         .into_iter()
         .find(|path| deadline::is_file(path));
-    found.ok_or_else(|| searched(sdk))
+    found.ok_or_else(|| {
+        let mut directories: Vec<_> = searched(sdk).iter().map(|path| path.display().to_string()).collect();
+        directories.dedup();
+        format!("{} in {}", names.join(" or "), directories.join(", "))
+    })
 }
 
 /// Every path at which one of these files would be found, the first one before the others.

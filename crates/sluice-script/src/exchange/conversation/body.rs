@@ -275,7 +275,7 @@ impl Source for Conversation {
         }
         let collected: u64 = self.collected.iter().map(|chunk| chunk.len() as u64).sum();
         // At the end of the exchange no byte is missing.
-        Some(self.filter.missing_bytes().unwrap_or(0) + collected + self.block.len() as u64)
+        Some(self.filter.missing_bytes.unwrap_or(0) + collected + self.block.len() as u64)
     }
 
     fn discard(mut self: Box<Self>) {

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use super::Relay;
 use super::state::{Age, Delivery, State};
-use crate::exchange::Pump;
 use crate::process::{Input, Reading, Violation};
 
 /// How long the answer to the question may take what a script has read.
@@ -40,7 +39,9 @@ impl Relay {
     /// or if no other one can get the request.
     pub(crate) async fn take_request_back(&mut self) -> bool {
         let is_unread = self.state == State::Overtaken || self.state.is_unread() && self.process.exit().is_some();
-        is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back().await
+        is_unread
+            && self.pump.as_ref().is_none_or(|pump| pump.body.is_repeatable())
+            && self.channels.cgiplusin.take_back().await
     }
 
     /// Waits until the standard error of its process is read as far as it goes, and takes out of its standard input, and of the answers to its callouts, what the script has not read, so that the process can be

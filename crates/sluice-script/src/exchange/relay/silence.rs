@@ -69,7 +69,7 @@ impl Relay {
         let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(ChannelId::of) == Some(found.channel);
         let reads_input = || reads(self.channels.input.as_ref().map(|input| input.pipe.as_fd()));
         let is_flushed = || self.channels.input.as_ref().is_none_or(|input| input.pipe.is_flushed());
-        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done) && is_flushed();
+        let has_all_input = || self.pump.as_ref().is_none_or(|pump| pump.is_done) && is_flushed();
         match self.delivery {
             // It waits for an answer, or the end of its reply is not certain yet.
             _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
@@ -94,7 +94,7 @@ impl Relay {
         if self.state.has_head() {
             self.events.join_body();
         }
-        let silent_since = self.idle_timer.waiting_since().unwrap_or_else(Instant::now);
+        let silent_since = self.idle_timer.waiting_since.unwrap_or_else(Instant::now);
         self.events
             .join_process(&self.process.spec.sentinels, silent_since, || {
                 let mut text = format!("{} has the request", self.process.describe());
