@@ -100,8 +100,6 @@ fn request<'a>(
         content_length: None,
         unique_id: "id",
         server_software: "Sluice",
-        server_admin: None,
-        server_signature: None,
         headers,
         record_bytes_max: 4096,
         sentinels: Some(sentinels),

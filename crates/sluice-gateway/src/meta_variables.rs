@@ -67,10 +67,6 @@ pub struct CgiRequest<'a> {
     pub unique_id: &'a str,
     /// Name and version of the server.
     pub server_software: &'a str,
-    /// The mail address of the site's administrator.
-    pub server_admin: Option<&'a str>,
-    /// The line that the server writes below pages of its own.
-    pub server_signature: Option<&'a str>,
     /// The request's header fields.
     pub headers: &'a HeaderMap,
     /// Bytes in the largest record that the mailbox accepts.
@@ -221,8 +217,6 @@ impl Variables {
             // php-cgi refuses to run without it: PHP takes it as the proof that a server started it, not a visitor.
             self.add(prefix, "REDIRECT_STATUS", "200");
         }
-        self.add_some(prefix, "SERVER_ADMIN", request.server_admin);
-        self.add_some(prefix, "SERVER_SIGNATURE", request.server_signature);
         self.add_some(prefix, "SCRIPT_RTE", request.script_rte);
         self.add_valid(
             prefix,
@@ -359,11 +353,8 @@ fn bytes_expected(request: &CgiRequest<'_>) -> usize {
     let paths = request.request_uri.len() + optional.into_iter().flatten().map(<[u8]>::len).sum::<usize>();
     // Once raw, once in parts, each of which gets a name.
     let query = request.query.map_or(0, |query| 3 * query.len());
-    let tls: usize = request
-        .tls
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 2)
-        .sum();
+    let tls = request.tls.iter();
+    let tls: usize = tls.map(|(name, value)| name.len() + value.len() + 2).sum();
     let lengths = LENGTH_BYTES * (VARIABLES + request.headers.len());
     FIXED_BYTES + lengths + VARIABLES * request.prefix.len() + fields + tls + environment + files + paths + query
 }

@@ -230,11 +230,8 @@ fn status_text(version_and_status: &[u8]) -> Option<&[u8]> {
 fn trim_blanks(text: &[u8]) -> &[u8] {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
-    let end = text
-        .iter()
-        .rposition(|byte| !is_blank(byte))
-        .map_or(start, |last| last + 1);
-    &text[start..end]
+    let last = text.iter().rposition(|byte| !is_blank(byte));
+    &text[start..last.map_or(start, |last| last + 1)]
 }
 
 #[cfg(test)]

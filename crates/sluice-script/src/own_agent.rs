@@ -1,8 +1,5 @@
 //! The authentication agents that come with the server: where their programs are, and how they run.
 //!
-//! ```text
-//!   SDK/agents/build/sluice-ldap   as in a checkout; or SDK/agents/sluice-ldap, installed
-//! ```
 //! They run as scripts of mode `cgiplus`, of a route of their own that no path leads to.
 
 use std::path::{Path, PathBuf};

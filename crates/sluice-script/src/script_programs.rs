@@ -20,10 +20,8 @@ use crate::script_users::{c_string, spellings};
 
 /// The programs of all routes, and the authentication agents of the server.
 pub(crate) fn of(settings: &ScriptUserSettings, open_files_max: Option<u64>) -> Vec<RoutePrograms> {
-    let of_routes = settings
-        .programs
-        .iter()
-        .map(|programs| of_route(programs, open_files_max));
+    let of_routes = settings.programs.iter();
+    let of_routes = of_routes.map(|programs| of_route(programs, open_files_max));
     let agents = settings.agents.iter().map(|agent| of_agent(agent, open_files_max));
     of_routes.chain(agents).collect()
 }

@@ -27,10 +27,8 @@ pub async fn ask(job: Rc<Job>) -> Result<AgentAnswer, Fault> {
         Some(reason) => reason.clone(),
         None if answer.is_complete() => return Ok(answer),
         None => {
-            let line = answer
-                .unknown
-                .iter()
-                .map(|text| format!("; the line 100 {text} is not known"));
+            let unknown = answer.unknown.iter();
+            let line = unknown.map(|text| format!("; the line 100 {text} is not known"));
             let known = "a line 100 USER, 100 REMOTE-USER NAME, 401 REASON or 500 REASON says it";
             format!("it has said nothing of the user{}: {known}", line.collect::<String>())
         }

@@ -11,7 +11,7 @@ use sluice_watch::Stage;
 
 use crate::exchange::{Age, Audience, Conversation, Job, Pump, Relay, new_sentinels};
 use crate::pool::{IdleProcess, Lease, ScriptId, note_use};
-use crate::process::{EndCause, KeptTimer, Output, ScriptEvents, Silence, script_process};
+use crate::process::{BEFORE_REQUEST, BETWEEN_REQUESTS, EndCause, KeptTimer, ScriptEvents, Silence, script_process};
 use sluice_http::body_source::{BodySource, RepeatableBody};
 use sluice_http::request_body::RequestBody;
 
@@ -68,7 +68,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
                     "the request is given to another process, because this one has read nothing of it".into()
                 });
                 if relay.is_overtaken() {
-                    job.scripts.misbehaviour.log(&relay.process, Output::BeforeRequest);
+                    job.scripts.misbehaviour.log(&relay.process, BEFORE_REQUEST);
                     overtaken += 1;
                 }
                 pump = relay.pump.take().and_then(|pump| pump.body.rewind()).map(Pump::new);
@@ -98,7 +98,7 @@ fn rebind_to_worker(job: &Job, mut idle: IdleProcess, events: &ScriptEvents) -> 
     let silence = idle.channels.mailbox.silence();
     if silence != Silence::Kept {
         if silence == Silence::Broken {
-            job.scripts.misbehaviour.log(&idle.process, Output::BetweenRequests);
+            job.scripts.misbehaviour.log(&idle.process, BETWEEN_REQUESTS);
         }
         events.process(|| {
             let pid = idle.process.pid;

@@ -33,7 +33,7 @@ use sluice_settings::ScriptSettings;
 
 use crate::exchange::{Audience, Block, BodyFilter, Ending, Job, Relay, ReplyEvent};
 use crate::pool::Lease;
-use crate::process::{Violation, WrongMode, shebang};
+use crate::process::{Violation, shebang};
 use crate::route::ScriptRoute;
 use crate::scripts::Scripts;
 
@@ -287,10 +287,6 @@ fn wrong_mode(route: &ScriptRoute, relay: &Relay) -> Option<Fault> {
         return None;
     }
     let how = relay.wrong_mode()?;
-    // Its own error says more than the advice.
-    if how == WrongMode::EndedUnasked && relay.process.describe().has_failed() {
-        return None;
-    }
     let advice = route.mode_advice(&relay.process.script());
     Some(relay.fault(Violation::WrongMode(how, advice)))
 }

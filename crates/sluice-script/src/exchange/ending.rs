@@ -28,7 +28,7 @@ use tokio::sync::oneshot::error::RecvError;
 
 use crate::exchange::{BodyFilter, Conversation, Link, Relay};
 use crate::pool::{IdleProcess, Lease, Release, release_text};
-use crate::process::{EndCause, Output, Process, ScriptEvents, Violation, measure, time_text};
+use crate::process::{AFTER_SENTINEL, EndCause, Process, ScriptEvents, Violation, measure, time_text};
 use crate::scripts::Scripts;
 
 /// Chunks that a background task discards before the other tasks of the worker get their turn.
@@ -323,7 +323,7 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
     };
     if scanner.has_trailing_output() {
         let pid = process.pid;
-        scripts.misbehaviour.log(&process, Output::AfterSentinel);
+        scripts.misbehaviour.log(&process, AFTER_SENTINEL);
         events.process(|| format!("pid {pid} is stopped: it wrote after the end sentinel (CGIPLUSEOF)"));
         stop(EndCause::Misbehaved);
         return None;
@@ -367,10 +367,8 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
 
 /// Whether the process has memory that an idle process does not keep.
 fn needs_trim(idle: &IdleProcess) -> bool {
-    idle.channels
-        .segment
-        .as_ref()
-        .is_some_and(|segment| segment.needs_trim())
+    let segment = idle.channels.segment.as_ref();
+    segment.is_some_and(|segment| segment.needs_trim())
 }
 
 /// Has a thread release the memory that an idle process does not keep. Fails if the segment is lost.

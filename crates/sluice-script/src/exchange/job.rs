@@ -1,10 +1,4 @@
 //! A job: one request for one script, with everything that a mode needs to run it.
-//!
-//! ```text
-//!   Job ─┬─ request                the request as the script sees it
-//!        ├─ script, route, map     the program to run, its settings and pools, the site that it belongs to
-//!        └─ scripts                the worker's launcher, processes and tasks
-//! ```
 
 use std::borrow::Cow;
 use std::ffi::{CString, OsStr, OsString};
@@ -100,8 +94,6 @@ impl Job {
             content_length,
             unique_id: request.id.as_str(),
             server_software: SERVER_SOFTWARE,
-            server_admin: None,
-            server_signature: None,
             headers: &request.fields,
             record_bytes_max: settings.output.record_bytes_max,
             sentinels,
@@ -309,9 +301,8 @@ impl Job {
     pub(crate) fn segment(&self) -> Result<Option<Segment>, Fault> {
         let bytes_max = self.settings().output.memory_buffer_max;
         let segment = (bytes_max > 0).then(|| self.scripts.resources().segment(bytes_max));
-        segment
-            .transpose()
-            .map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
+        let segment = segment.transpose();
+        segment.map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
     }
 
     /// The clock of its exchange; `timer` is that of the last exchange of its process.
@@ -365,10 +356,8 @@ pub(crate) fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
 }
 
 fn duplicate(segment: &Segment) -> Result<OwnedFd, Fault> {
-    segment
-        .fd()
-        .try_clone_to_owned()
-        .map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
+    let duplicate = segment.fd().try_clone_to_owned();
+    duplicate.map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
 }
 
 pub(crate) fn c_string(text: impl AsRef<OsStr>) -> Result<CString, Fault> {

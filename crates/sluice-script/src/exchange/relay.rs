@@ -555,16 +555,10 @@ impl Relay {
     }
 
     fn answer(&mut self, answer: Option<Answer>) -> Result<(), Fault> {
-        match answer {
-            None => Ok(()),
-            Some(answer) => {
-                self.events.answer(&answer);
-                self.channels
-                    .cgiplusin
-                    .add(&answer.encode())
-                    .map_err(|error| self.fault(Violation::Answers(error)))
-            }
-        }
+        let Some(answer) = answer else { return Ok(()) };
+        self.events.answer(&answer);
+        let added = self.channels.cgiplusin.add(&answer.encode());
+        added.map_err(|error| self.fault(Violation::Answers(error)))
     }
 
     /// A fault of the script, with the state of its process.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::pool::{
-    Career, IdleProcess, Member as _, Permit, Pool, PoolRecord, ProcessId, Release, Removal, Room, SharedPool, Trial,
+    Career, IdleProcess, Member as _, Permit, Pool, PoolRecord, ProcessId, Release, Removal, Room, SharedPool,
+    SlotView, Trial,
 };
 use crate::process::{EndedProcess, Process};
 
@@ -79,13 +80,9 @@ impl Lease {
         self.pool.record.counts.started.add_one();
         let mut state = self.pool.lock();
         state.processes.insert(self.id, Arc::downgrade(process));
-        let cause = state
-            .pool
-            .slots()
-            .find(|slot| slot.id == self.id)
-            .map(|slot| slot.cause);
+        let slot = state.pool.slots().find(|slot| slot.id == self.id);
         drop(state);
-        if let Some(cause) = cause {
+        if let Some(SlotView { cause, .. }) = slot {
             let script = process.script();
             tracing::debug!(pid = process.pid, script = &*script, "script process started: {cause}");
         }

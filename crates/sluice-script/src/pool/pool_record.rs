@@ -203,6 +203,8 @@ impl PoolRecord {
             origin,
         } = &self.label;
         let counts = &self.counts;
+        let ended = self.lock_ended();
+        let ended = ended.iter();
         report::Pool {
             script: script.to_string_lossy().into_owned(),
             mode: mode.name().to_owned(),
@@ -216,11 +218,7 @@ impl PoolRecord {
                 client_share: counts.client_share.value(),
                 backed_off: counts.backed_off.value(),
             },
-            ended: self
-                .lock_ended()
-                .iter()
-                .map(|(at, process)| report_end(process, *at, *mode))
-                .collect(),
+            ended: ended.map(|(at, process)| report_end(process, *at, *mode)).collect(),
             ..report::Pool::default()
         }
     }

@@ -125,15 +125,16 @@ impl Pools {
         });
         let has_processes = !pools.is_empty();
         drop(pools);
-        if let Some(sources) = self
-            .sources
-            .as_ref()
-            .filter(|sources| has_processes && sources.begin_check())
+        if let Some(sources) = &self.sources
+            && has_processes
+            && sources.begin_check()
         {
             let (sources, pools) = (Arc::clone(sources), Arc::clone(&self.by_script));
             drop(spawn_blocking(move || {
                 if sources.check() {
-                    pools.replace_all(Reason::SourceFileChanged);
+                    for pool in pools.lock().values() {
+                        pool.replace_all(Reason::SourceFileChanged);
+                    }
                 }
             }));
         }
@@ -148,13 +149,6 @@ impl Pools {
 }
 
 impl PoolsByScript {
-    /// Ends idle processes now, and busy ones after their reply.
-    fn replace_all(&self, reason: Reason) {
-        for pool in self.lock().values() {
-            pool.replace_all(reason);
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<OsString, Arc<SharedPool>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

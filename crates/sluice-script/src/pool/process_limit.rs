@@ -252,15 +252,10 @@ impl ProcessLimit {
     /// Ends the process of these that has been idle for longest. False if there is none.
     fn end_idle(&self, which: Idle, reason: Reason) -> bool {
         let members: Vec<_> = self.lock().members.iter().filter_map(Weak::upgrade).collect();
-        let oldest = members
-            .into_iter()
-            .filter_map(|member| Some((member.idle_since(which)?, member)))
-            .min_by_key(|(since, _)| *since);
-        let is_found = oldest.is_some();
-        if let Some((_, member)) = oldest {
-            member.end_idle(which, reason);
-        }
-        is_found
+        let idle = members.into_iter();
+        let idle = idle.filter_map(|member| Some((member.idle_since(which)?, member)));
+        let oldest = idle.min_by_key(|(since, _)| *since);
+        oldest.map(|(_, member)| member.end_idle(which, reason)).is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -321,11 +316,8 @@ impl PoolLimits {
             return Claim::None;
         }
         let member = member();
-        limits
-            .map(|limit| limit.claim(&member))
-            .into_iter()
-            .max()
-            .unwrap_or(Claim::None)
+        let [server, route] = limits.map(|limit| limit.claim(&member));
+        server.max(route)
     }
 
     /// Makes room for a request that waits because `take` has failed for this.

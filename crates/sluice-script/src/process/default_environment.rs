@@ -64,11 +64,9 @@ fn search_path(path: &OsStr, left: Option<&[u8]>) -> Vec<u8> {
         let below = left.and_then(|home| directory.strip_prefix(home.strip_suffix(b"/").unwrap_or(home)));
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     };
-    let directories: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b':').collect();
-    let absolute: Vec<&[u8]> = directories
-        .into_iter()
-        .filter(|directory| directory.starts_with(b"/") && !is_left(directory))
-        .collect();
+    let directories = path.as_bytes().split(|byte| *byte == b':');
+    let is_used = |directory: &&[u8]| directory.starts_with(b"/") && !is_left(directory);
+    let absolute: Vec<&[u8]> = directories.filter(is_used).collect();
     match absolute.as_slice() {
         [] => OsString::from(DEFAULT_PATH).into_vec(),
         absolute => absolute.join(&b':'),

@@ -9,28 +9,20 @@ use crate::process::Process;
 /// Lines of one worker in each interval; further ones are counted. A script that does it once does it with each reply.
 const LINES_MAX: u32 = 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
-    AfterSentinel,
-    BetweenRequests,
-    BeforeRequest,
-}
+pub(crate) const AFTER_SENTINEL: &str = "after the sentinel that ended its reply (CGIPLUSEOF)";
+pub(crate) const BETWEEN_REQUESTS: &str = "between two requests, after the sentinel that ended its reply (CGIPLUSEOF)";
+pub(crate) const BEFORE_REQUEST: &str = "before it had read its request; another process gets the request";
 
 #[derive(Default)]
 pub(crate) struct MisbehaviourLog(RateLimitedLog);
 
 impl MisbehaviourLog {
-    /// Logs that the process has written out of turn and is stopped, or counts it.
-    pub(crate) fn log(&self, process: &Process, output: Output) {
+    /// Logs that the process has written out of turn, at this time, and is stopped, or counts it.
+    pub(crate) fn log(&self, process: &Process, when: &str) {
         self.advance();
         if !self.0.admits(LINES_MAX, RateLimitedLog::INTERVAL, Instant::now()) {
             return;
         }
-        let when = match output {
-            Output::AfterSentinel => "after the sentinel that ended its reply (CGIPLUSEOF)",
-            Output::BetweenRequests => "between two requests, after the sentinel that ended its reply (CGIPLUSEOF)",
-            Output::BeforeRequest => "before it had read its request; another process gets the request",
-        };
         tracing::warn!("{}: stopped, because it wrote {when}", process.describe());
     }
 

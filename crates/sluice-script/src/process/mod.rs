@@ -54,16 +54,14 @@ pub(crate) use input::Input;
 pub(crate) use limit_reached::limit_reached;
 pub(crate) use mailbox::{Mailbox, Silence};
 pub(crate) use memory_use::measure;
-pub(crate) use misbehaviour::{MisbehaviourLog, Output};
+pub(crate) use misbehaviour::{AFTER_SENTINEL, BEFORE_REQUEST, BETWEEN_REQUESTS, MisbehaviourLog};
 pub(crate) use observed_process::{Call, ObservedProcess, SilenceTimer, time_text};
 pub(crate) use pipe_end::{PipeEnd, Side, has_room};
 pub(crate) use pipe_owner::{Blocked, Object, PipeOwner};
 pub(crate) use pipe_reader::{PipeReader, ReaderShared};
 pub(crate) use pipe_threads::{PipeThreads, Transfer, Work};
 pub(crate) use pipe_writer::PipeWriter;
-pub(crate) use process_fault::{
-    BadReply, ProcessState, RequestedError, Violation, WrongMode, end_text, failed, launch_fault,
-};
+pub(crate) use process_fault::{BadReply, ProcessState, RequestedError, Violation, end_text, failed, launch_fault};
 pub(crate) use processes::Processes;
 pub(crate) use request_channel::RequestChannel;
 pub(crate) use request_pipe::{Reading, RequestPipe};

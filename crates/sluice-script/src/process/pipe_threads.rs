@@ -246,12 +246,8 @@ impl PipeThreads {
         let state = self.0.lock();
         let is_refused = |uid: &u32| state.refused.contains(uid);
         let has_user = |running: &&Running| running.owner.runs_as(run_as);
-        owner.is_some_and(|uid| is_refused(&uid))
-            || state
-                .running
-                .iter()
-                .filter(has_user)
-                .any(|running| is_refused(&running.owner.uid))
+        let mut running = state.running.iter().filter(has_user);
+        owner.is_some_and(|uid| is_refused(&uid)) || running.any(|running| is_refused(&running.owner.uid))
     }
 
     /// Whether too many jobs for the user of a process hang.
@@ -356,10 +352,8 @@ impl State {
         if self.running.len() < RUNNING_OF_USER_MAX {
             return self.jobs.pop_front();
         }
-        let at = self
-            .jobs
-            .iter()
-            .position(|job| self.running_of(job.owner.uid) < RUNNING_OF_USER_MAX)?;
+        let may_run = |job: &Job| self.running_of(job.owner.uid) < RUNNING_OF_USER_MAX;
+        let at = self.jobs.iter().position(may_run)?;
         self.jobs.remove(at)
     }
 

@@ -71,8 +71,8 @@ pub(crate) enum Violation {
     /// Output arrived while the script had not read all of its request from the pipe: it may belong to an earlier one.
     WithinRequest,
     AwaitsOtherChannel,
-    /// The script is made for the other mode; what to do about it.
-    WrongMode(WrongMode, String),
+    /// The script is made for the other mode: how it has shown that, and what to do about it.
+    WrongMode(&'static str, String),
     AwaitsNextRequest,
     AwaitsMoreInput,
     /// Two replies arrived together: the first may be that of an earlier request.
@@ -93,15 +93,6 @@ pub(crate) enum Violation {
     Failed(String),
 }
 
-/// How a script shows that it is made for the other mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrongMode {
-    AwaitsRequest,
-    WroteUnasked,
-    EndedUnasked,
-    AwaitsInput,
-}
-
 /// An error page that a script has asked for (`Script-Control: X-error-text`).
 #[derive(Debug)]
 pub(crate) struct RequestedError {
@@ -109,15 +100,6 @@ pub(crate) struct RequestedError {
     /// 400 to 599.
     pub status: StatusCode,
     pub error: ErrorRequest,
-}
-
-/// A process that was not started.
-#[derive(Debug)]
-struct LaunchFailure {
-    script: Box<str>,
-    error: StartError,
-    /// The fault in the `#!` line, if that is the cause.
-    problem: Option<ShebangProblem>,
 }
 
 /// The fault of a script that has said that it has failed, and why. `status` is the one that it has asked for (X-http-status): an error
@@ -132,16 +114,19 @@ pub(crate) fn failed(process: ProcessState, reason: Option<String>, status: Opti
 }
 
 /// The script's fault, or the server's if the machine is to blame.
-pub(crate) fn launch_fault(script: &str, error: StartError, problem: Option<ShebangProblem>) -> Fault {
-    let (is_script_fault, is_temporary) = (error.is_script_fault(), error.is_temporary());
-    let script = script.into();
-    let is_refused = matches!(error, StartError::Refused(_));
-    let failure = Arc::new(LaunchFailure { script, error, problem });
-    if is_refused {
+pub(crate) fn launch_fault(script: &str, error: &StartError, problem: Option<&ShebangProblem>) -> Fault {
+    let failure = Arc::new(match problem {
+        Some(problem) => format!(
+            "script {script}: cannot be started: {problem} (errno {})",
+            error.errno()
+        ),
+        None => format!("script {script}: cannot be started: {error}"),
+    });
+    if matches!(error, StartError::Refused(_)) {
         ScriptFault::Refused(failure).into()
-    } else if is_script_fault {
+    } else if error.is_script_fault() {
         ScriptFault::NotStarted(failure).into()
-    } else if is_temporary {
+    } else if error.is_temporary() {
         ServerFault::NoLauncher(failure).into()
     } else {
         ServerFault::NotStarted(failure).into()
@@ -224,23 +209,7 @@ impl Display for Violation {
             Violation::AwaitsOtherChannel => out.write_str(
                 "waits for a request on CGIPLUSIN, and has asked for its requests by the socket (CGIPLUS: socket): they come by descriptor 5 (CGIPLUSSOCK)",
             ),
-            Violation::WrongMode(how, advice) => {
-                let what = match how {
-                    WrongMode::AwaitsRequest => {
-                        "waits for a request on CGIPLUSIN, where a CGI script gets none; it is a CGIplus script"
-                    }
-                    WrongMode::WroteUnasked => {
-                        "wrote to its mailbox before it had read the request (CGIPLUSIN), as a CGI script does"
-                    }
-                    WrongMode::EndedUnasked => {
-                        "ended before it had read the request (CGIPLUSIN); if it does not read requests there, it is a CGI script"
-                    }
-                    WrongMode::AwaitsInput => {
-                        "waits for its standard input and has not read the request (CGIPLUSIN), as a CGI script does"
-                    }
-                };
-                write!(out, "{what}: {advice}")
-            }
+            Violation::WrongMode(how, advice) => write!(out, "{how}: {advice}"),
             Violation::AwaitsNextRequest => out.write_str(
                 "waits for its next request (CGIPLUSIN), and has not ended its reply: has it flushed its output, and written CGIPLUSEOF?",
             ),
@@ -279,20 +248,6 @@ impl Display for Violation {
             Violation::Failed(reason) if reason.is_empty() => out.write_str("failed (callout FAILED)"),
             Violation::Failed(reason) => write!(out, "failed: {reason}"),
             Violation::NoSentinel => out.write_str("its reply did not end with the sentinel (CGIPLUSEOF)"),
-        }
-    }
-}
-
-impl Display for LaunchFailure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LaunchFailure { script, error, problem } = self;
-        match problem {
-            Some(problem) => write!(
-                out,
-                "script {script}: cannot be started: {problem} (errno {})",
-                error.errno()
-            ),
-            None => write!(out, "script {script}: cannot be started: {error}"),
         }
     }
 }

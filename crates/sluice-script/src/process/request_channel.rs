@@ -195,12 +195,9 @@ impl Requests {
         }
         let sent = std::mem::take(&mut self.sent) as u64;
         self.record.clear();
-        self.socket
-            .empty()
-            .await
-            .inspect_err(|error| {
-                tracing::error!("the request cannot be taken out of the socket of its process: {error}");
-            })
-            .is_ok_and(|taken| taken >= sent)
+        let taken = self.socket.empty().await.inspect_err(|error| {
+            tracing::error!("the request cannot be taken out of the socket of its process: {error}");
+        });
+        taken.is_ok_and(|taken| taken >= sent)
     }
 }

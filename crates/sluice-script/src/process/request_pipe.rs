@@ -130,10 +130,9 @@ impl RequestPipe {
         if !self.is_unread() {
             return false;
         }
-        self.pipe
-            .empty()
-            .await
-            .inspect_err(|error| tracing::error!("the request cannot be taken out of the pipe of its process: {error}"))
-            .is_ok_and(|taken| taken >= self.delivered)
+        let taken = self.pipe.empty().await.inspect_err(|error| {
+            tracing::error!("the request cannot be taken out of the pipe of its process: {error}");
+        });
+        taken.is_ok_and(|taken| taken >= self.delivered)
     }
 }

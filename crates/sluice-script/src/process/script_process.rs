@@ -157,7 +157,7 @@ pub(crate) async fn start(
                 None if error.is_script_fault() => shebang::diagnose(spec.program.as_str().into()).await,
                 _ => None,
             };
-            let fault = launch_fault(&spec.program, error, problem);
+            let fault = launch_fault(&spec.program, &error, problem.as_ref());
             events.process(|| format!("not started: {fault}"));
             return Err(fault);
         }
@@ -416,10 +416,8 @@ impl Process {
             state.error_lines.pop_front();
         }
         state.error_lines.push_back(line.into());
-        if let Some(lines) = state
-            .watched_lines
-            .as_mut()
-            .filter(|lines| lines.len() < WATCHED_LINES_MAX)
+        if let Some(lines) = &mut state.watched_lines
+            && lines.len() < WATCHED_LINES_MAX
         {
             lines.push(line.into());
             if let Some(waiter) = &state.waiter {
@@ -433,10 +431,7 @@ impl Process {
         let mut state = self.lock();
         state.is_exit_described |= state.exit.is_some();
         ProcessState {
-            script: state
-                .script
-                .clone()
-                .unwrap_or_else(|| self.spec.program.as_str().into()),
+            script: state.script.as_deref().unwrap_or(&self.spec.program).into(),
             pid: self.pid,
             exit: state.exit,
             limit: state.limit.clone(),

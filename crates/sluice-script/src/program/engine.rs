@@ -1,10 +1,5 @@
 //! The engines of a route in mode `rte`: programs that are kept and run many scripts.
 //!
-//! ```text
-//!   SDK/python/engine.py       run by python3, or by the program of a virtual environment
-//!   SDK/perl/engine.pl         run by perl
-//!   SDK/php/build/sluice-php   a program, as in a checkout; or SDK/php/sluice-php, installed
-//! ```
 //! SDK is what the configuration says, or else the first of the usual directories that has the engine (`sdk`).
 
 use std::borrow::Cow;
@@ -225,10 +220,8 @@ pub const ENGINE_STAMP: Stamp = Stamp::NONE;
 /// The engines of a route that cannot be started: why, and what to do.
 #[must_use]
 pub fn missing_engines(settings: &EngineSettings) -> Vec<String> {
-    settings
-        .all()
-        .filter_map(|engine| find(engine, settings).err())
-        .collect()
+    let engines = settings.all();
+    engines.filter_map(|engine| find(engine, settings).err()).collect()
 }
 
 /// A command of an engine, with every path at which its parts would be found.

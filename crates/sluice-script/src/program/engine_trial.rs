@@ -134,10 +134,12 @@ impl Trial {
         let runner = runner_of(engine).filter(|_| script.engines.virtualenv.is_none());
         let program = match runner.filter(|_| is_other) {
             // As a server of the other user finds it, whose search path has no directories of this user.
-            Some(runner) => std::env::split_paths(&search_path_of_another_user())
-                .map(|directory| directory.join(runner))
-                .find(|path| path.is_file() && is_permitted(path, Use::Execute, &user))
-                .unwrap_or(program),
+            Some(runner) => {
+                let directories = search_path_of_another_user();
+                let mut paths = std::env::split_paths(&directories).map(|directory| directory.join(runner));
+                let is_usable = |path: &PathBuf| path.is_file() && is_permitted(path, Use::Execute, &user);
+                paths.find(is_usable).unwrap_or(program)
+            }
             None => program,
         };
         let trial = Trial {

@@ -16,8 +16,6 @@ pub(crate) fn possible_programs(name: &str) -> Vec<PathBuf> {
         return vec![PathBuf::from(name)];
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join(name))
-        .collect()
+    let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+    directories.map(|directory| directory.join(name)).collect()
 }

@@ -116,11 +116,8 @@ fn log_change(path: &Path, others: usize, changes: u32) {
 fn differences<'a>(old: &'a BTreeMap<PathBuf, Stamp>, new: &'a BTreeMap<PathBuf, Stamp>) -> Vec<&'a Path> {
     let changed = new.iter().filter(|(path, stamp)| old.get(*path) != Some(stamp));
     let gone = old.keys().filter(|path| !new.contains_key(*path));
-    changed
-        .map(|(path, _)| path)
-        .chain(gone)
-        .map(PathBuf::as_path)
-        .collect()
+    let paths = changed.map(|(path, _)| path).chain(gone);
+    paths.map(PathBuf::as_path).collect()
 }
 
 /// The files below some paths.

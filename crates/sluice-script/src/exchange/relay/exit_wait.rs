@@ -38,12 +38,8 @@ impl ExitWait {
                     Poll::Pending => {}
                 }
             }
-            ready!(
-                self.pause
-                    .get_or_insert_with(|| Box::pin(sleep(GRACE)))
-                    .as_mut()
-                    .poll(context)
-            );
+            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(GRACE)));
+            ready!(pause.as_mut().poll(context));
             self.pause = None;
             self.graces += 1;
             if self.graces >= GRACES_MAX || self.is_exiting.is_some() {

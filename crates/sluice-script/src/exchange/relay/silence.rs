@@ -15,24 +15,32 @@ use tokio::time::Instant;
 use super::Relay;
 use super::state::{Age, Delivery, State};
 use crate::exchange::Pump;
-use crate::process::{BlockedRead, ChannelId, Expired, ObservedProcess, Violation, WrongMode, time_text};
+use crate::process::{BlockedRead, ChannelId, Expired, ObservedProcess, Violation, time_text};
 
 /// The channels of a process, for the events of WATCH.
 const CGIPLUSIN: &str = "CGIPLUSIN";
 const INPUT: &str = "its standard input";
 
 impl Relay {
-    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
-    pub(crate) fn wrong_mode(&self) -> Option<WrongMode> {
+    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not, nor is one whose own error says more.
+    pub(crate) fn wrong_mode(&self) -> Option<&'static str> {
         let is_unread = || self.channels.cgiplusin.is_unread();
         match (self.delivery, self.state) {
-            (Delivery::Environment, State::Stuck) => Some(WrongMode::AwaitsRequest),
+            (Delivery::Environment, State::Stuck) => {
+                Some("waits for a request on CGIPLUSIN, where a CGI script gets none; it is a CGIplus script")
+            }
             (Delivery::Environment | Delivery::Record(Age::Used), _) => None,
-            (Delivery::Record(Age::New), State::Overtaken) => Some(WrongMode::WroteUnasked),
-            (Delivery::Record(Age::New), State::Stuck) => is_unread().then_some(WrongMode::AwaitsInput),
+            (Delivery::Record(Age::New), State::Overtaken) => {
+                Some("wrote to its mailbox before it had read the request (CGIPLUSIN), as a CGI script does")
+            }
+            (Delivery::Record(Age::New), State::Stuck) => is_unread().then_some(
+                "waits for its standard input and has not read the request (CGIPLUSIN), as a CGI script does",
+            ),
             (Delivery::Record(Age::New), state) => {
                 let has_ended = state.is_unread() && self.process.exit().is_some() && is_unread();
-                has_ended.then_some(WrongMode::EndedUnasked)
+                (has_ended && !self.process.describe().has_failed()).then_some(
+                    "ended before it had read the request (CGIPLUSIN); if it does not read requests there, it is a CGI script",
+                )
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::slot::Advance;
+use super::slot::{Advance, Slot};
 use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Release, Room};
 use crate::process::Reason;
 
@@ -190,11 +190,8 @@ impl Pool {
             let is_full = self.processes.len() >= self.settings.max;
             let is_delayed = self.backoff_in_advance.wait_in_advance(now).is_some();
             // After a failure one process at a time shows whether the script works again.
-            let is_probed = self.backoff_in_advance.has_failed()
-                && self
-                    .processes
-                    .iter()
-                    .any(|slot| slot.advance == Advance::Starting && !slot.is_ending);
+            let is_starting = |slot: &Slot| slot.advance == Advance::Starting && !slot.is_ending;
+            let is_probed = self.backoff_in_advance.has_failed() && self.processes.iter().any(is_starting);
             if is_full || is_delayed || is_probed || !room(Need::Advance) {
                 return;
             }
@@ -219,10 +216,8 @@ impl Pool {
 
     /// The number of requests and the end of the lifetime of the next process.
     pub(super) fn limits_of_next(&mut self, now: Instant) -> (u64, Option<Instant>) {
-        let requests = self
-            .settings
-            .requests_max
-            .map_or(u64::MAX, |requests| requests - self.random_up_to(requests / JITTER));
+        let requests = self.settings.requests_max;
+        let requests = requests.map_or(u64::MAX, |most| most - self.random_up_to(most / JITTER));
         let ends_at = self.settings.lifetime_max.and_then(|lifetime| {
             let most = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX) / JITTER;
             now.checked_add(lifetime - Duration::from_millis(self.random_up_to(most)))

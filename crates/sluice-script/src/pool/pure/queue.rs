@@ -64,11 +64,8 @@ impl Queue {
         let oldest = self.0.front()?;
         if crowding.is_empty()
             && now.duration_since(oldest.since) < FAIRNESS
-            && let Some(at) = self
-                .0
-                .iter()
-                .take(LOOK_AHEAD)
-                .position(|waiting| waiting.applicant.worker == worker)
+            && let mut first = self.0.iter().take(LOOK_AHEAD)
+            && let Some(at) = first.position(|waiting| waiting.applicant.worker == worker)
         {
             return self.0.remove(at);
         }
@@ -76,12 +73,8 @@ impl Queue {
     }
 
     fn first(&self, crowding: &[ClientId]) -> usize {
-        let is_other = |waiting: &Waiting| {
-            !waiting
-                .applicant
-                .client
-                .is_some_and(|client| crowding.contains(&client))
-        };
+        let client = |waiting: &Waiting| waiting.applicant.client;
+        let is_other = |waiting| !client(waiting).is_some_and(|client| crowding.contains(&client));
         match crowding {
             [] => 0,
             _ => self.0.iter().position(is_other).unwrap_or(0),

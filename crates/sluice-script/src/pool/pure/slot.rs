@@ -1,11 +1,5 @@
 //! A process as its pool sees it.
 //!
-//! ```text
-//!   started for a request ─▶ busy ◀──────── request ────────▶ idle ◀─ ready ─ started in advance
-//!                              │  due: goes on until its         │
-//!                              │  successor is ready             │
-//!                              └─────────────▶ (gone) ◀──────────┘
-//! ```
 //! A busy process may get further requests, up to `at_once` (`in_use`); it is idle, and may be retired, only once it serves none.
 
 use std::time::{Duration, Instant};

@@ -41,11 +41,8 @@ impl Process {
 
     /// The lines of its standard error since the last call, if somebody watches the exchange.
     pub(crate) fn take_watched_lines(&self) -> Vec<Box<str>> {
-        self.lock()
-            .watched_lines
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
+        let mut state = self.lock();
+        state.watched_lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     pub(crate) fn age(&self) -> Duration {
