@@ -34,13 +34,9 @@ impl RecordAdjustment {
             return RecordAdjustment::Unchanged;
         }
         let content_type = head.fields.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-        let is_text = content_type
-            .get(..5)
-            .is_some_and(|start| start.eq_ignore_ascii_case(b"text/"));
-        let by_type = if is_text {
-            RecordAdjustment::Lines
-        } else {
-            RecordAdjustment::Unchanged
+        let by_type = match content_type.get(..5) {
+            Some(start) if start.eq_ignore_ascii_case(b"text/") => RecordAdjustment::Lines,
+            _ => RecordAdjustment::Unchanged,
         };
         by_type.with_control(&head.control)
     }

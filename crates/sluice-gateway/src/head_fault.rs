@@ -1,7 +1,4 @@
 //! The errors in the head of a script's reply, with messages for the script's author.
-//!
-//! `script_head` and `reply` detect them; the server writes them to its log and, where the configuration allows it, on
-//! the 502 page.
 
 use std::fmt;
 

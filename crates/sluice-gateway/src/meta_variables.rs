@@ -1,6 +1,4 @@
 //! The meta-variables of a request: those of RFC 3875 §4.1, Apache's common additions, and WASD's.
-//!
-//! The server fills in the [`CgiRequest`].
 
 use std::io::Write;
 use std::net::IpAddr;

@@ -1,6 +1,4 @@
 //! Parsing of query strings: the keywords of an ISINDEX query (RFC 3875 §4.4), the fields of an HTML form.
-//!
-//! `QUERY_STRING` holds the raw query in any case. `meta_variables` turns keywords and fields into WASD's variables.
 
 use percent_encoding::percent_decode_str;
 

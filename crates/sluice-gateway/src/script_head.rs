@@ -1,6 +1,4 @@
 //! The incremental parser for the head of a script's reply: header fields up to an empty line (RFC 3875 §6.3).
-//!
-//! The bytes come from `scanner`, without callouts.
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -103,11 +101,8 @@ impl HeadParser {
         if complete.is_some() || !missing.after {
             return Ok(complete);
         }
-        Ok(if self.take_held_line()? {
-            Some((self.reply()?, Bytes::new()))
-        } else {
-            None
-        })
+        let is_last = self.take_held_line()?;
+        is_last.then(|| Ok((self.reply()?, Bytes::new()))).transpose()
     }
 
     /// The error when the output ends before the head is complete.
@@ -329,8 +324,7 @@ pub(crate) mod tests {
             panic!("parsed")
         };
         assert_eq!(head.status, StatusCode::NOT_FOUND);
-        assert_eq!(head.fields.len(), 1);
-        assert_eq!(head.dropped, ["connection"]);
+        assert_eq!(head.fields.keys().collect::<Vec<_>>(), ["x-a"]);
         assert!(matches!(reply("HTTP/1.0 200\n\n"), Reply::NonParsed(_)));
         for bad in ["HTTP/1.1\n", "HTTP/ 200\n", "HTTP/1.1 2000\n", "HTTP/x 200\n"] {
             assert!(matches!(fault(bad), HeadFault::BadStatus(_)), "{bad}");

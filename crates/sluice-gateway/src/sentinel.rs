@@ -155,12 +155,11 @@ impl Sentinels {
 
     /// The bytes that `partial` holds back, with zeros for the digits if they are complete.
     pub(crate) fn held_text(&self, partial: PartialMatch) -> Vec<u8> {
-        let text = if partial.length < DIGITS.end {
-            self.text(partial.mark).as_bytes().to_vec()
-        } else {
-            self.masked_text(partial.mark)
-        };
-        text[partial.start..partial.length].to_vec()
+        let held = partial.start..partial.length;
+        match partial.length < DIGITS.end {
+            true => self.text(partial.mark).as_bytes()[held].to_vec(),
+            false => self.masked_text(partial.mark)[held].to_vec(),
+        }
     }
 
     pub(crate) fn text(&self, mark: Mark) -> &str {

@@ -127,12 +127,7 @@ impl Resources {
 
     /// Logs that a memory buffer was refused to a script. Lines that repeat are counted.
     pub(crate) fn log_memory_refused(&self, script: &str, over: OverBudget) {
-        let OverBudget {
-            bytes,
-            used_bytes,
-            bytes_max,
-            ..
-        } = over;
+        let (bytes, used_bytes, bytes_max) = (over.bytes, over.used_bytes, over.bytes_max);
         let now = Instant::now();
         let limited = self.lock_memory_refused();
         let suppressed = limited.take_due(RateLimitedLog::INTERVAL, now);

@@ -26,17 +26,12 @@ use crate::process::{BufferMemory, Done};
 /// The name of the buffer for scripts: the descriptor that they inherit.
 const NAME: &str = "/dev/fd/4";
 
-/// The answer to BUFFER-BEGIN after a mistake in the server.
+/// Answers to BUFFER-BEGIN: after a mistake in the server, of a script whose user keeps too many buffers locked, of one of whose user another script has
+/// kept the server waiting, and on a route without memory buffers.
 const NO_SEGMENT: &str = "the memory buffer is lost";
-
-/// The answer to BUFFER-BEGIN of a script whose user keeps too many buffers locked.
 const LOCKED: &str = "too many memory buffers of this user are kept locked, try again later";
-
-/// The answer to BUFFER-BEGIN of a script of whose user another script has kept the server waiting.
 const WAITED: &str =
     "a script of this user has kept the server waiting for its memory buffer, try again in ten minutes";
-
-/// The answer to BUFFER-BEGIN on a route without memory buffers.
 const NOT_ALLOWED: &str = "memory buffers are not allowed here (memory_buffer_max = 0)";
 
 /// Largest chunk of a ring, bytes: the larger the sends, the less often client and script are woken.

@@ -210,7 +210,6 @@ impl Callouts {
     }
 }
 
-/// The lines that a script has the server log.
 struct Notices {
     process: Arc<Process>,
     limited: RateLimitedLog,

@@ -23,7 +23,6 @@ const ATTEMPTS_MAX: usize = 100;
 /// writes, so the request must not wait for all of a large pool.
 const OVERTAKEN_MAX: usize = 16;
 
-/// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversation>, Reply), Fault> {
     let (mut pump, content_length) = prepare(&job, body).await?;
     // An engine that has compiled a script is preferred for it.

@@ -252,7 +252,6 @@ fn without_head(relay: &Relay) -> Reply {
         content_length: None,
         is_chunked: false,
         control,
-        dropped: Vec::new(),
         names_file: false,
     })
 }
@@ -291,7 +290,6 @@ fn wrong_mode(route: &ScriptRoute, relay: &Relay) -> Option<Fault> {
     Some(relay.fault(Violation::WrongMode(how, advice)))
 }
 
-/// The text of WATCH for a complete head.
 fn head_text(reply: &Reply) -> String {
     let (kind, head) = match reply {
         Reply::LocalRedirect(target) => return format!("local redirect to {target}"),

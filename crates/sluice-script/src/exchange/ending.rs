@@ -34,7 +34,6 @@ use crate::scripts::Scripts;
 /// Chunks that a background task discards before the other tasks of the worker get their turn.
 const CHUNKS_MAX: usize = 32;
 
-/// The fate of an exchange's process.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// The reply is complete: the process may end by itself, or goes back to its pool.
@@ -146,15 +145,9 @@ impl Ending {
                 if conversation.settings().mode.has_engine() && relay.has_read_request() {
                     lease.excuse();
                 }
-                let Relay {
-                    process,
-                    channels,
-                    events,
-                    ..
-                } = *relay;
                 // Its input stays open until it has ended: otherwise half a body would look complete to it.
-                process.stop_holding(channels.input, cause);
-                note_end(&conversation.scripts, &process, &events);
+                relay.process.stop_holding(relay.channels.input, cause);
+                note_end(&conversation.scripts, &relay.process, &relay.events);
             }
         }
     }

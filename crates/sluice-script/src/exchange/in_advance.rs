@@ -120,7 +120,6 @@ async fn is_gone(file: PathBuf) -> bool {
     looked.within(sleep(FIND_TIMEOUT)).await.unwrap_or(false)
 }
 
-/// Starts a process, asks it these questions, and returns it to its pool.
 async fn start(first: &Job, questions: &[Job], mut lease: Lease) -> Result<(), Failure> {
     let file = &first.script.file;
     if first.script.engine.is_none() && is_gone(file.clone()).await {

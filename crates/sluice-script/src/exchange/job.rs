@@ -190,7 +190,6 @@ impl Job {
         }
     }
 
-    /// The process to start, with its command, environment and limits.
     pub(crate) fn program(
         &self,
         arguments: Vec<Vec<u8>>,
@@ -228,7 +227,6 @@ impl Job {
         })
     }
 
-    /// The properties of a process that do not come from its start.
     pub(crate) fn spec(&self, sentinels: Sentinels) -> ProcessSpec {
         let settings = self.settings();
         let (file, interpreter) = match &self.script.engine {

@@ -100,7 +100,6 @@ fn inside<'a>(root: Option<&Path>, path: &'a Path) -> std::borrow::Cow<'a, Path>
     }
 }
 
-/// Whether a file is where programs put temporary files.
 fn is_in_tmp(file: &Path) -> bool {
     ["/tmp", "/var/tmp"].iter().any(|shared| file.starts_with(shared))
 }

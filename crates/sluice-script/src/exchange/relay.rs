@@ -64,7 +64,6 @@ pub(crate) enum ReplyEvent {
     End,
 }
 
-/// The conversation with a script process about one exchange.
 pub(crate) struct Relay {
     pub process: Arc<Process>,
     pub channels: Box<Channels>,
@@ -92,7 +91,6 @@ pub(crate) struct Relay {
     /// `check` also waits for the answer what of CGIPLUSIN is unread.
     is_counting: bool,
     failure: Failure,
-    /// The region that was announced with the request (WWW_GATEWAY_REGION).
     region: AnnouncedRegion,
 }
 
@@ -157,7 +155,6 @@ impl Relay {
         self.delivery == Delivery::Record(Age::Used) && self.state.has_ended() && has_more()
     }
 
-    /// Whether the script has written before it read its request.
     pub(crate) fn is_overtaken(&self) -> bool {
         self.state == State::Overtaken
     }
@@ -181,7 +178,6 @@ impl Relay {
         self.callouts.failure.is_some()
     }
 
-    /// Whether the next event is such a failure.
     pub(crate) fn is_failing(&self) -> bool {
         matches!(self.failure, Failure::ReadingErrors(_))
     }

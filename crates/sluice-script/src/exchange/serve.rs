@@ -1,6 +1,6 @@
 //! The entry of this crate: runs a script in its mode, and makes a response of its reply.
 //!
-//! Here: the dispatch by mode, and the head of the response. The body follows by itself (`conversation::body`), compressed if the route
+//! The body follows by itself (`conversation::body`), compressed if the route
 //! allows it (`sluice_http::encoding::reply`).
 
 use std::io;

@@ -196,20 +196,14 @@ impl PoolRecord {
 
     /// The history as a report; its processes and requests are filled in by a pool.
     pub(crate) fn report(&self) -> report::Pool {
-        let PoolLabel {
-            script,
-            mode,
-            site,
-            origin,
-        } = &self.label;
-        let counts = &self.counts;
+        let (label, counts) = (&self.label, &self.counts);
         let ended = self.lock_ended();
         let ended = ended.iter();
         report::Pool {
-            script: script.to_string_lossy().into_owned(),
-            mode: mode.name().to_owned(),
-            site: site.to_string(),
-            origin: origin.to_string(),
+            script: label.script.to_string_lossy().into_owned(),
+            mode: label.mode.name().to_owned(),
+            site: label.site.to_string(),
+            origin: label.origin.to_string(),
             started: counts.started.value(),
             refused: report::Refused {
                 queue_full: counts.queue_full.value(),
@@ -218,7 +212,9 @@ impl PoolRecord {
                 client_share: counts.client_share.value(),
                 backed_off: counts.backed_off.value(),
             },
-            ended: ended.map(|(at, process)| report_end(process, *at, *mode)).collect(),
+            ended: ended
+                .map(|(at, process)| report_end(process, *at, label.mode))
+                .collect(),
             ..report::Pool::default()
         }
     }

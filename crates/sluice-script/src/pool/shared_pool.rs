@@ -1,6 +1,4 @@
 //! A pool that all workers share, which carries out the decisions of the pure `pool`.
-//!
-//! A process moves between workers only when the pool decides so.
 
 mod refusal;
 mod report;

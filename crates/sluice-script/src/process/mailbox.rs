@@ -199,7 +199,6 @@ impl Mailbox {
         }
     }
 
-    /// Moves to the event loop of the calling worker.
     pub(crate) fn rebind(&mut self) -> io::Result<()> {
         match self {
             Mailbox::Stream(stream) => stream.socket.rebind(),
@@ -212,11 +211,8 @@ impl Mailbox {
 /// The state of a mailbox between two replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// No output has arrived.
     Kept,
-    /// The script has written something.
     Broken,
-    /// The script has closed the mailbox, or has ended.
     Closed,
 }
 

@@ -17,7 +17,6 @@ use tokio::time::{Instant, Sleep};
 const SECONDS: [u64; 6] = [1, 2, 5, 10, 20, 30];
 const LAST: u64 = 30;
 
-/// Child processes that are named.
 const CHILDREN_MAX: usize = 3;
 
 /// Clock ticks in a second, in the files of /proc on all usual kernels (USER_HZ).
@@ -70,11 +69,9 @@ pub(crate) struct ObservedProcess {
     call: Option<Call>,
     processor_time: Duration,
     threads: u64,
-    /// Numbers and names.
     children: Vec<(String, String)>,
 }
 
-/// A system call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Call {
     number: u32,

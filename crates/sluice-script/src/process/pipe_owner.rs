@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use sluice_launch::RunAs;
 
-/// The script process that a pipe belongs to.
 pub(crate) struct PipeOwner {
     /// The number of its user.
     pub uid: u32,
@@ -18,7 +17,6 @@ pub(crate) struct PipeOwner {
 /// Ends a process that keeps a pipe locked, with a line in the log.
 type EndProcess = dyn Fn(Blocked, Duration) + Send + Sync;
 
-/// The operation that does not come to its end.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocked {
     pub verb: &'static str,
@@ -66,7 +64,6 @@ impl PipeOwner {
         }
     }
 
-    /// Ends the process, because it keeps one of its pipes locked.
     pub(crate) fn end_process(&self, blocked: Blocked, waited: Duration) {
         (self.end)(blocked, waited);
     }

@@ -29,14 +29,12 @@ pub(crate) struct ReaderShared {
 #[derive(Default)]
 struct State {
     bytes: Vec<u8>,
-    /// A thread has the job to read.
     is_working: bool,
     is_at_end: bool,
     waker: Option<Waker>,
 }
 
 impl PipeReader {
-    /// Registers the pipe with the calling worker's event loop.
     pub(crate) fn new(end: PipeEnd, chunk_bytes: usize) -> io::Result<PipeReader> {
         let shared = ReaderShared {
             end,
@@ -48,7 +46,6 @@ impl PipeReader {
         Ok(PipeReader { registered, shared })
     }
 
-    /// Moves to the event loop of the calling worker.
     pub(crate) fn rebind(&mut self) -> io::Result<()> {
         self.registered = self.shared.register()?;
         Ok(())
@@ -85,7 +82,6 @@ impl PipeReader {
         self.shared.end.perform(Work::Transfer(shared));
     }
 
-    /// The next bytes; `None` at the end.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         loop {
             let mut state = self.shared.lock();

@@ -43,13 +43,11 @@ const SLOW: Duration = Duration::from_millis(5);
 /// The differences between the threads for pipes and those for memory.
 struct Kind {
     object: Object,
-    /// The name of each thread.
     name: &'static str,
     /// Threads that are busy shortly, before others wait for them.
     threads: usize,
     /// A job that takes longer ends its script process.
     hung: Duration,
-    /// The objects that are locked, in messages.
     locked: &'static str,
 }
 
@@ -78,7 +76,6 @@ const NANOSECONDS_OF_BYTE: u64 = 4;
 /// Descriptors that wait to be closed at the next turn of a thread, before one is woken for them.
 const CLOSINGS_MAX: usize = 16;
 
-/// Bytes of a thread's stack.
 const STACK_BYTES: usize = 256 << 10;
 
 /// The threads, for everybody who holds a pipe.
@@ -89,7 +86,6 @@ struct Shared {
     kind: &'static Kind,
     state: Mutex<State>,
     work: Condvar,
-    /// Jobs that hang.
     hung: AtomicUsize,
     /// Users in `State::waited`.
     waited: AtomicUsize,
@@ -113,7 +109,6 @@ struct State {
 
 struct Job {
     owner: Arc<PipeOwner>,
-    /// The channel, for messages.
     channel: &'static str,
     work: Work,
 }
@@ -133,7 +128,6 @@ pub(crate) trait Transfer: Send + Sync {
     /// Reads or writes it; on a thread.
     fn transfer(&self);
 
-    /// The operation, in messages.
     fn verb(&self) -> &'static str;
 }
 
@@ -378,7 +372,6 @@ impl State {
         self.number
     }
 
-    /// Whether the job has hung.
     fn end(&mut self, number: u64) -> bool {
         let at = self.running.iter().position(|running| running.number == number);
         let ended = at.map(|at| self.running.swap_remove(at));
@@ -443,7 +436,6 @@ impl Work {
         }
     }
 
-    /// The time that it takes by its size.
     fn duration(&self) -> Duration {
         match self {
             Work::Call { bytes, .. } => time_of(*bytes),

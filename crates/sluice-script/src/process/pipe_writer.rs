@@ -54,7 +54,6 @@ struct State {
     queue: Vec<u8>,
     /// Bytes that a thread is writing; what the pipe does not take returns to the queue.
     in_hand: usize,
-    /// A thread has a job for the pipe.
     is_working: bool,
     awaits_room: bool,
     is_broken: bool,
@@ -64,7 +63,6 @@ struct State {
     wakes_at_end: bool,
 }
 
-/// The number of bytes that the script has not read.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Count {
     #[default]
@@ -73,7 +71,6 @@ enum Count {
     Known(u64),
 }
 
-/// How far a thread has come.
 enum Written {
     All,
     /// Only so many bytes: the pipe is full.
@@ -98,7 +95,6 @@ impl PipeWriter {
         }
     }
 
-    /// Leaves the event loop of its worker.
     pub(crate) fn rebind(&mut self) {
         self.room = None;
     }
@@ -126,7 +122,6 @@ impl PipeWriter {
         Ok(length)
     }
 
-    /// Ready when there is room in the queue.
     pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.drive(context)?;
         let mut state = self.shared.lock();
@@ -201,7 +196,6 @@ impl PipeWriter {
         self.shared.lock().is_flushed()
     }
 
-    /// The number of bytes that the script has not read.
     pub(crate) fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<u64> {
         if self.is_all_read() {
             self.shared.lock().count = Count::Unknown;
@@ -283,7 +277,6 @@ impl WriterShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a thread a job.
     fn begin(self: &Arc<WriterShared>, mut state: MutexGuard<'_, State>) {
         state.is_working = true;
         drop(state);
@@ -291,7 +284,6 @@ impl WriterShared {
         self.read.perform(Work::Transfer(shared));
     }
 
-    /// Takes out what the script has not read; on a thread.
     fn empty(&self) -> io::Result<u64> {
         let taken = take_unread(self.read.as_fd());
         let mut state = self.lock();

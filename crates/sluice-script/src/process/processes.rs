@@ -50,7 +50,6 @@ impl Processes {
         });
     }
 
-    /// Processes that have not been reaped.
     pub(crate) fn running(&self) -> usize {
         self.by_pid.borrow().len()
     }

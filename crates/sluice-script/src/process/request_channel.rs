@@ -40,7 +40,6 @@ impl RequestChannel {
         }
     }
 
-    /// Leaves the event loop of its worker, so that another can use it.
     pub(crate) fn rebind(&mut self) {
         self.pipe.rebind();
         if let Socket::Chosen(requests) = &mut self.socket {

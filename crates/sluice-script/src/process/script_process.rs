@@ -56,9 +56,7 @@ const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 /// A script process, as all but its reaper see it.
 pub(crate) struct Process {
     pub pid: i32,
-    /// The number of its user.
     pub user: u32,
-    /// The probe that observes it.
     pub probe: Probe,
     pub spec: ProcessSpec,
     started: Instant,
@@ -78,7 +76,6 @@ enum Command {
 
 #[derive(Default)]
 struct State {
-    /// Set once it is reaped.
     exit: Option<Exit>,
     /// The resources that it has used; set with `exit`.
     usage: Usage,

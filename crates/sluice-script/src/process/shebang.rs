@@ -1,6 +1,4 @@
 //! Faults in the `#!` line of a script that could not be started, or that ended before it wrote anything (execve(2)).
-//!
-//! Here: reading the line, by a thread and after a failure only, and the message for the script's author.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};

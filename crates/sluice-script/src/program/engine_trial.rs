@@ -205,16 +205,8 @@ impl Trial {
 
 /// Has a process see the end of its requests, and waits for its end. Returns its exit and the last line of its errors; `None` if it takes too long.
 fn watch(started: Started) -> Option<(Exit, String)> {
-    let Started {
-        pid,
-        pidfd,
-        stdin,
-        cgiplusin,
-        stderr,
-        mailbox,
-        ..
-    } = started;
-    drop((stdin, cgiplusin));
+    let (pid, pidfd, stderr) = (started.pid, started.pidfd, started.stderr);
+    drop((started.stdin, started.cgiplusin));
     let until = Instant::now() + TIME_MAX;
     let mut errors = Vec::new();
     let has_ended = wait_end(&pidfd, &stderr, &mut errors, until);
@@ -223,7 +215,7 @@ fn watch(started: Started) -> Option<(Exit, String)> {
         let _ = kill_group(pid, Signal::Kill);
         wait_end(&pidfd, &stderr, &mut errors, Instant::now() + KILL_TIME);
     }
-    drop(mailbox);
+    drop(started.mailbox);
     let _ = end_session(pid, "");
     let exit = reap(pidfd.as_fd()).ok().flatten();
     exit.filter(|_| has_ended).map(|exit| (exit, last_line(&errors)))

@@ -1,7 +1,4 @@
 //! The body of a script's reply, as the response takes it: a `Source`.
-//!
-//! Here: chunks collected so that a short reply leaves in one write, the order of faults and bytes, how the next chunk is made, and the
-//! moment when the exchange is over.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -180,7 +177,6 @@ impl Conversation {
         }
     }
 
-    /// The next bytes of the body, as the script writes them.
     fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let chunk = match self.poll_framed(context) {

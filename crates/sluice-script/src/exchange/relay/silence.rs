@@ -1,6 +1,4 @@
 //! A script that is silent: what it waits for, and the fault if that never comes or takes too long.
-//!
-//! Also what is noted when a watch joins an exchange.
 
 use std::future::Future;
 use std::os::fd::BorrowedFd;
