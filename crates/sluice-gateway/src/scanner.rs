@@ -25,7 +25,7 @@ use bytes::{Buf, Bytes};
 use memchr::memchr2;
 use memchr::memmem::{self, Finder};
 
-use crate::callout_lines::CalloutLines;
+use crate::callout::CalloutLines;
 use crate::environment_dump::{EXAMINED_BYTES_MAX, Meaning, PrecedingOutput, meaning};
 use crate::output::{EndMark, MailboxKind, Output, OutputFault};
 use crate::sentinel::{Comparison, Found, Mark, PartialMatch, SENTINEL_BYTES, Sentinels};

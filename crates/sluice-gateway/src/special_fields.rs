@@ -5,7 +5,14 @@
 use http::header::{CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, UPGRADE};
 use http::{HeaderMap, HeaderName};
 
-use crate::send_file::SEND_FILE_FIELDS;
+/// Names a file by its absolute path (Apache's mod_xsendfile, lighttpd).
+pub const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+
+/// Names a file by a URL path, which has a meaning only inside the server (nginx).
+pub const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
+
+/// Both fields.
+pub const SEND_FILE_FIELDS: [HeaderName; 2] = [X_SENDFILE, X_ACCEL_REDIRECT];
 
 /// `Status` (RFC 3875 §6.3.3).
 pub(crate) static STATUS: HeaderName = HeaderName::from_static("status");

@@ -19,6 +19,5 @@ pub mod program;
 pub mod report;
 pub mod resources;
 pub mod route;
-mod script_programs;
 pub mod script_users;
 pub mod scripts;

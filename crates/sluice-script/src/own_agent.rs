@@ -10,7 +10,7 @@ use sluice_settings::{ScriptSettings, ScriptSource};
 
 use crate::pool::Pools;
 use crate::program::engine::Engines;
-use crate::program::sdk;
+use crate::program::search_path::{find_shipped, possible_files};
 use crate::program::stamp::Stamp;
 use crate::route::{Script, ScriptRoute};
 
@@ -35,7 +35,7 @@ fn names(kind: OwnAgentKind) -> [&'static str; 2] {
 /// # Errors
 /// It is not there: why, and what to do.
 pub fn find(agent: &OwnAgent) -> Result<PathBuf, String> {
-    sdk::find(agent.sdk.as_deref(), &names(agent.kind)).map_err(|places| {
+    find_shipped(agent.sdk.as_deref(), &names(agent.kind)).map_err(|places| {
         let (library, package) = match agent.kind {
             OwnAgentKind::Pam => ("PAM", "libpam0g-dev"),
             OwnAgentKind::Ldap => ("LDAP", "libldap-dev"),
@@ -49,7 +49,7 @@ pub fn find(agent: &OwnAgent) -> Result<PathBuf, String> {
 
 /// Every path at which the program of an agent would be found.
 pub(crate) fn possible_programs(kind: OwnAgentKind, directory: Option<&Path>) -> Vec<PathBuf> {
-    sdk::possible_files(directory, &names(kind))
+    possible_files(directory, &names(kind))
 }
 
 /// The route of an agent, for its processes. `origin` is the place in the configuration.

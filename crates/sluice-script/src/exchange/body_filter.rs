@@ -115,7 +115,6 @@ mod tests {
             content_length,
             is_chunked: false,
             control: ScriptControl::default(),
-            dropped: Vec::new(),
             names_file: false,
         });
         filter

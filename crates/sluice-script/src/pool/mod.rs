@@ -4,12 +4,11 @@
 //!   pools ── shared_pool ── pure        the pools of a route; one of them; its decisions, without effects
 //!     │        ├─ lease                 the right to one process (idle_process)
 //!     │        ├─ pool_note             what WATCH shows of a request that asks for one
-//!     │        └─ recent_scripts        what a process of an engine has run; client_id: whose requests it counts
+//!     │        └─ recent_scripts        what a process of an engine has run; and whose requests it counts
 //!     ├─ process_limit                  bounds that pools share; default_processes
 //!     └─ pool_record                    what outlives a pool
 //! ```
 
-mod client_id;
 mod default_processes;
 mod idle_process;
 mod lease;
@@ -21,7 +20,6 @@ mod pure;
 mod recent_scripts;
 mod shared_pool;
 
-pub(crate) use client_id::ClientId;
 pub(crate) use default_processes::default_processes;
 pub(crate) use idle_process::{IdleProcess, IdleProcesses};
 pub(crate) use lease::Lease;
@@ -33,5 +31,5 @@ pub(crate) use pure::{
     Action, Applicant, Career, Claim, Decision, Idle, Need, Pool, PoolView, ProcessId, Refusal, Release, Room,
     SlotView, Ticket, TimeUse, Trial,
 };
-pub(crate) use recent_scripts::{RecentScripts, ScriptId};
+pub(crate) use recent_scripts::{ClientId, RecentScripts, ScriptId};
 pub(crate) use shared_pool::{Removal, SharedPool};

@@ -1,6 +1,8 @@
-//! The scripts that a process of an engine has run, so that it is preferred for them: they are compiled there.
+//! The scripts that a process of an engine has run, so that it is preferred for them: they are compiled there; and a client as pools tell it from
+//! others: its address.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
 /// Scripts that are remembered for each process.
@@ -45,6 +47,25 @@ impl RecentScripts {
     }
 }
 
+/// Bits of an IPv6 address that name a network; the owner of the network chooses the others.
+const NETWORK_BITS: u32 = 64;
+
+/// Stands for a client. An IPv6 network of 64 bits is one client, because it has as many addresses as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientId(IpAddr);
+
+impl ClientId {
+    pub(crate) fn of(address: IpAddr) -> ClientId {
+        ClientId(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> NETWORK_BITS << NETWORK_BITS;
+                Ipv6Addr::from_bits(network).into()
+            }
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +83,14 @@ mod tests {
         recent.add(script(SCRIPTS_MAX));
         assert!(!recent.has(script(0)) && recent.has(script(SCRIPTS_MAX)));
         assert_eq!(recent.scripts.len(), SCRIPTS_MAX);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_client() {
+        let id = |address: &str| ClientId::of(address.parse().unwrap());
+        assert_eq!(id("2001:db8::1"), id("2001:db8::ffff:1"));
+        assert_ne!(id("2001:db8::1"), id("2001:db8:0:1::1"));
+        assert_eq!(id("::ffff:192.0.2.1"), id("192.0.2.1"));
+        assert_ne!(id("192.0.2.1"), id("192.0.2.2"));
     }
 }

@@ -1,6 +1,5 @@
 //! A pool that all workers share, which carries out the decisions of the pure `pool`.
 
-mod refusal;
 mod report;
 
 use std::collections::HashMap;
@@ -10,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
 use sluice_http::request_id::UniqueId;
 use sluice_launch::processor_time;
 use sluice_settings::{PoolSettings, ScriptSettings};
@@ -18,7 +17,8 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::pool::{
     Action, Applicant, ClientId, Decision, Idle, IdleProcess, IdleProcesses, Lease, Member, Need, Permit, Pool,
-    PoolLimits, PoolNote, PoolRecord, PoolView, ProcessId, Release, Room, ScriptId, Ticket, TimeUse,
+    PoolLimits, PoolNote, PoolRecord, PoolView, ProcessId, RareCount, Refusal, Release, Room, ScriptId, Ticket,
+    TimeUse,
 };
 use crate::process::{Process, Reason, ScriptEvents};
 use crate::program::script::Script;
@@ -399,6 +399,49 @@ impl SharedPool {
         if starts || prepares {
             self.limits.server.trim();
         }
+    }
+
+    /// The facts for the message about a pool without a free process.
+    fn full(&self, pool: &Pool) -> FullPool {
+        FullPool {
+            script: self.record.label.script.clone(),
+            processes: pool.processes(),
+            max: self.settings.max,
+            queue_max: self.settings.queue_max,
+            queue_timeout: self.settings.queue_timeout,
+            client_requests_max: self.settings.client_requests_max,
+        }
+    }
+
+    /// The fault of a refused request, and the count of such ones.
+    fn refused(&self, refusal: Refusal, pool: &Pool) -> (Fault, &RareCount) {
+        let counts = &self.record.counts;
+        let full = || Box::new(self.full(pool));
+        let (fault, count) = match refusal {
+            Refusal::QueueFull => (ScriptFault::QueueFull(full()), &counts.queue_full),
+            Refusal::ClientShare => (ScriptFault::ClientShare(full()), &counts.client_share),
+            Refusal::BackOff(wait) => {
+                let script = self.record.label.script.clone();
+                (
+                    ScriptFault::BackOff(Box::new(BackOff { script, wait })),
+                    &counts.backed_off,
+                )
+            }
+        };
+        (fault.into(), count)
+    }
+
+    /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
+    /// entry of the queue before this one. The fault is the script's, a 503.
+    pub(crate) fn check_room(&self) -> Result<(), Fault> {
+        let state = self.lock();
+        let Some(refusal) = state.pool.refusal(Instant::now()) else {
+            return Ok(());
+        };
+        let (fault, _) = self.refused(refusal, &state.pool);
+        drop(state);
+        self.report_waiting();
+        Err(fault)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

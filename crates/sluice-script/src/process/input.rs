@@ -57,8 +57,8 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
+    use crate::process::PipeOwner;
     use crate::process::pipe_end::{PipeEnd, Side};
-    use crate::process::pipe_owner::PipeOwner;
     use crate::process::pipe_threads::PipeThreads;
 
     /// An input, and the script's end of it.

@@ -1,14 +1,14 @@
 //! A script process: its start, the server's ends of its descriptors, and its end.
 //!
 //! ```text
-//!   script_process ─┬─ processes             those of a worker
+//!   script_process ─┬─ processes             those of a worker; the end of one that nobody has taken
 //!     (its reaper)  ├─ stderr                its error output, line by line into the log: script_log
-//!                   ├─ end_cause             why it ends; limit_reached; unclaimed: the end of one that nobody has taken
+//!                   ├─ end_cause             why it ends; limit_reached
 //!                   ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
 //!                   ├─ mailbox               output: script_socket
 //!                   ├─ request_channel       requests: CGIPLUSIN, or request_socket
 //!                   └─ input                 the request body on its way to the script
-//!   pipe_threads ─── pipe_reader, pipe_writer ─ pipe_end, pipe_owner: all that touches a pipe of a script
+//!   pipe_threads ─── pipe_reader, pipe_writer ─ pipe_end: all that touches a pipe of a script
 //!   script_events ── observed_process         what an exchange notes for WATCH; what a silent process does: blocked_read
 //!   idle_timer                                how long a script may be silent
 //!   default_environment, memory_use
@@ -26,7 +26,6 @@ mod memory_use;
 mod misbehaviour;
 mod observed_process;
 mod pipe_end;
-mod pipe_owner;
 mod pipe_reader;
 mod pipe_threads;
 mod pipe_writer;
@@ -41,7 +40,6 @@ pub(crate) mod script_process;
 mod script_socket;
 pub(crate) mod shebang;
 mod stderr;
-mod unclaimed;
 
 pub(crate) use blocked_read::{BlockedRead, ChannelId};
 pub(crate) use buffer_memory::{BufferMemory, Done, release};
@@ -57,12 +55,11 @@ pub(crate) use memory_use::measure;
 pub(crate) use misbehaviour::{AFTER_SENTINEL, BEFORE_REQUEST, BETWEEN_REQUESTS, MisbehaviourLog};
 pub(crate) use observed_process::{Call, ObservedProcess, SilenceTimer, time_text};
 pub(crate) use pipe_end::{PipeEnd, Side, has_room};
-pub(crate) use pipe_owner::{Blocked, Object, PipeOwner};
 pub(crate) use pipe_reader::{PipeReader, ReaderShared};
-pub(crate) use pipe_threads::{PipeThreads, Transfer, Work};
+pub(crate) use pipe_threads::{Blocked, PipeOwner, PipeThreads, Transfer, Work};
 pub(crate) use pipe_writer::PipeWriter;
 pub(crate) use process_fault::{BadReply, ProcessState, RequestedError, Violation, end_text, failed, launch_fault};
-pub(crate) use processes::Processes;
+pub(crate) use processes::{Processes, Unclaimed, end_unclaimed, user_of};
 pub(crate) use request_channel::RequestChannel;
 pub(crate) use request_pipe::{Reading, RequestPipe};
 pub(crate) use request_socket::RequestSocket;
@@ -72,4 +69,3 @@ pub(crate) use script_process::{Channels, LineSource, Process, ProcessSpec, Proc
 pub(crate) use script_socket::{Record, ScriptSocket};
 pub(crate) use shebang::ShebangProblem;
 pub(crate) use stderr::StderrReader;
-pub(crate) use unclaimed::{Unclaimed, end_unclaimed, user_of};

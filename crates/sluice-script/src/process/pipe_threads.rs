@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use sluice_launch::{RunAs, UNKNOWN_USER};
 
-use crate::process::{Blocked, Object, PipeOwner};
+use crate::process::EndCause;
 
 /// Threads that are kept.
 const THREADS: usize = 2;
@@ -42,7 +42,11 @@ const SLOW: Duration = Duration::from_millis(5);
 
 /// The differences between the threads for pipes and those for memory.
 struct Kind {
-    object: Object,
+    /// Why a job does not come to its end, and the cause of the end of its script process then.
+    why: &'static str,
+    cause: EndCause,
+    /// A job may take long, and those behind it need not wait for the next turn.
+    is_long: bool,
     name: &'static str,
     /// Threads that are busy shortly, before others wait for them.
     threads: usize,
@@ -52,7 +56,9 @@ struct Kind {
 }
 
 static PIPES: Kind = Kind {
-    object: Object::Pipe,
+    why: "a system call of the script keeps this pipe locked (splice(2), sendfile(2), or a read or write of memory that does not answer)",
+    cause: EndCause::LocksPipe,
+    is_long: false,
     name: "script-pipes",
     // Each job takes some microseconds.
     threads: THREADS,
@@ -61,7 +67,9 @@ static PIPES: Kind = Kind {
 };
 
 static BUFFERS: Kind = Kind {
-    object: Object::Memory,
+    why: "a process that has its descriptor keeps this memory locked (a write to it from memory that does not answer)",
+    cause: EndCause::LocksBuffer,
+    is_long: true,
     name: "script-buffers",
     // An allocation takes milliseconds, and several processors share them.
     threads: 16,
@@ -195,7 +203,7 @@ impl PipeThreads {
         let refused = state.newly_refused();
         self.0.see_to_threads(state);
         for (owner, blocked, time_limit) in hung {
-            owner.end_process(blocked, time_limit);
+            (owner.end)(blocked, time_limit);
         }
         for owner in refused {
             tracing::error!(
@@ -318,10 +326,9 @@ impl Shared {
         loop {
             if let Some(job) = state.take() {
                 let number = state.begin(&job, self.kind);
-                match self.kind.object {
-                    Object::Pipe => drop(state),
-                    // It may take long, and the jobs behind it need not wait for the next turn.
-                    Object::Memory => self.see_to_threads(state),
+                match self.kind.is_long {
+                    true => self.see_to_threads(state),
+                    false => drop(state),
                 }
                 job.work.run();
                 state = self.lock();
@@ -365,7 +372,8 @@ impl State {
             blocked: Blocked {
                 verb: job.work.verb(),
                 channel: job.channel,
-                object: kind.object,
+                why: kind.why,
+                cause: kind.cause,
             },
             is_hung: false,
         });
@@ -452,6 +460,68 @@ fn time_of(bytes: u64) -> Duration {
 impl fmt::Debug for PipeThreads {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.0.kind.name)
+    }
+}
+
+/// The script process that a pipe belongs to.
+pub(crate) struct PipeOwner {
+    /// The number of its user.
+    pub uid: u32,
+    /// `None` for a process that ends already, whose settings are not known any more.
+    run_as: Option<RunAs>,
+    end: Box<EndProcess>,
+}
+
+/// Ends a process that keeps a pipe locked, with a line in the log.
+type EndProcess = dyn Fn(Blocked, Duration) + Send + Sync;
+
+/// A job that does not come to its end, and what follows from that.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocked {
+    pub verb: &'static str,
+    pub channel: &'static str,
+    pub why: &'static str,
+    pub cause: EndCause,
+}
+
+impl PipeOwner {
+    /// The owner of the pipes of a process that runs as this user. `end` ends it, if it keeps one of them locked.
+    pub(crate) fn new(
+        run_as: RunAs,
+        uid: u32,
+        end: impl Fn(Blocked, Duration) + Send + Sync + 'static,
+    ) -> Arc<PipeOwner> {
+        Arc::new(PipeOwner {
+            uid,
+            run_as: Some(run_as),
+            end: Box::new(end),
+        })
+    }
+
+    /// A process that ends already.
+    pub(crate) fn ending(uid: u32) -> Arc<PipeOwner> {
+        Arc::new(PipeOwner {
+            uid,
+            run_as: None,
+            end: Box::new(|_, _| {}),
+        })
+    }
+
+    pub(crate) fn runs_as(&self, run_as: &RunAs) -> bool {
+        self.run_as.as_ref() == Some(run_as)
+    }
+
+    pub(crate) fn user(&self) -> impl fmt::Display + use<> {
+        match &self.run_as {
+            Some(RunAs::User(name)) => format!("user {name}"),
+            _ => format!("the user with number {}", self.uid),
+        }
+    }
+}
+
+impl fmt::Debug for PipeOwner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a process of {}", self.user())
     }
 }
 

@@ -95,3 +95,12 @@ fn an_owner_whose_pipes_are_locked_gets_no_process_by_any_script() {
     }
     threads.close_all();
 }
+
+#[test]
+fn a_process_that_ends_stands_for_no_setting_of_a_user() {
+    let owner = PipeOwner::ending(7);
+    assert!(!owner.runs_as(&RunAs::Usual) && !owner.runs_as(&RunAs::User("ann".into())));
+    assert_eq!(owner.user().to_string(), "the user with number 7");
+    let running = PipeOwner::new(RunAs::Usual, 7, |_, _| {});
+    assert!(running.runs_as(&RunAs::Usual));
+}

@@ -110,8 +110,8 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
+    use crate::process::PipeOwner;
     use crate::process::pipe_end::Side;
-    use crate::process::pipe_owner::PipeOwner;
     use crate::process::pipe_threads::PipeThreads;
 
     /// A socket, and the script's own descriptor of its end.

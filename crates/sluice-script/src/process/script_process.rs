@@ -37,9 +37,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::process::{
-    Blocked, BufferMemory, EndCause, EndedProcess, Input, Mailbox, Object, PipeEnd, PipeOwner, PipeWriter,
-    ProcessState, Processes, Reason, RequestChannel, RequestPipe, RequestSocket, ScriptEvents, ScriptLog, Side,
-    StartNote, Unclaimed, end_text, launch_fault, limit_reached, shebang, time_text, user_of,
+    Blocked, BufferMemory, EndCause, EndedProcess, Input, Mailbox, PipeEnd, PipeOwner, PipeWriter, ProcessState,
+    Processes, Reason, RequestChannel, RequestPipe, RequestSocket, ScriptEvents, ScriptLog, Side, StartNote, Unclaimed,
+    end_text, launch_fault, limit_reached, shebang, time_text, user_of,
 };
 use reaper::{Reaper, UnreadErrors, reap};
 pub(crate) use view::{LineSource, ProcessView};
@@ -202,17 +202,7 @@ pub(crate) async fn start(
 /// Ends a process that keeps one of its pipes, or its memory buffer, locked. If it has ended already, another process has the lock.
 fn end_locking(process: &Weak<Process>, blocked: Blocked, waited: Duration) {
     let Some(process) = process.upgrade() else { return };
-    let Blocked { verb, channel, object } = blocked;
-    let (why, cause) = match object {
-        Object::Pipe => (
-            "a system call of the script keeps this pipe locked (splice(2), sendfile(2), or a read or write of memory that does not answer)",
-            EndCause::LocksPipe,
-        ),
-        Object::Memory => (
-            "a process that has its descriptor keeps this memory locked (a write to it from memory that does not answer)",
-            EndCause::LocksBuffer,
-        ),
-    };
+    let Blocked { verb, channel, why, .. } = blocked;
     let (Process { spec, pid, .. }, script, seconds) = (&*process, process.script(), waited.as_secs());
     tracing::warn!(
         target: "script",
@@ -221,7 +211,7 @@ fn end_locking(process: &Weak<Process>, blocked: Blocked, waited: Duration) {
         pid,
         "the server cannot {verb} its {channel} for more than {seconds} s, because {why}; it is stopped"
     );
-    process.stop(cause);
+    process.stop(blocked.cause);
 }
 
 impl Channels {

@@ -1,6 +1,6 @@
 //! The engines of a route in mode `rte`: programs that are kept and run many scripts.
 //!
-//! SDK is what the configuration says, or else the first of the usual directories that has the engine (`sdk`).
+//! SDK is what the configuration says, or else the first of the usual directories that has the engine (`search_path`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,8 +12,7 @@ use sluice_http::fault::{Fault, ServerFault};
 use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource, module_files};
 
 use crate::program::python_modules::module_directories;
-use crate::program::sdk;
-use crate::program::search_path::{find_program, possible_programs};
+use crate::program::search_path::{find_program, find_shipped, possible_files, possible_programs};
 use crate::program::source_files::SourcePath;
 use crate::program::stamp::Stamp;
 
@@ -235,7 +234,7 @@ pub(crate) struct PossibleCommand {
 /// The commands of the engines of a route, wherever their files may be when one is started.
 pub(crate) fn possible_commands(settings: &EngineSettings) -> Vec<PossibleCommand> {
     let possible = |engine: &Engine| {
-        let files = sdk::possible_files(settings.sdk.as_deref(), files_of(engine));
+        let files = possible_files(settings.sdk.as_deref(), files_of(engine));
         let (programs, files) = match (engine, runner_of(engine), &settings.virtualenv) {
             (Engine::Program { program, .. }, ..) => (possible_programs(program), Vec::new()),
             (_, None, _) => (files, Vec::new()),
@@ -341,7 +340,7 @@ fn find_runner(engine: &Engine, program: &str) -> Result<PathBuf, String> {
 }
 
 fn find_file(engine: &Engine, settings: &EngineSettings) -> Result<PathBuf, String> {
-    sdk::find(settings.sdk.as_deref(), files_of(engine)).map_err(|places| {
+    find_shipped(settings.sdk.as_deref(), files_of(engine)).map_err(|places| {
         let name = engine.name();
         let package = if *engine == Engine::Php { "sluice-php" } else { "sluice" };
         format!(

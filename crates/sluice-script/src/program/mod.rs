@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   script ─── stamp             one script: its file, its engine, and their versions
-//!     └─ engine ─── sdk          the programs that run many scripts
+//!     └─ engine                  the programs that run many scripts
 //!          ├─ engine_trial       starting each once, for `check`
 //!          ├─ search_path        where they are
 //!          ├─ python_modules     applications that are installed
@@ -13,7 +13,6 @@ pub mod engine;
 pub mod engine_trial;
 pub mod python_modules;
 pub(crate) mod script;
-pub(crate) mod sdk;
 pub mod search_path;
 pub(crate) mod source_files;
 pub mod stamp;

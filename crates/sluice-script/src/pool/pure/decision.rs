@@ -1,5 +1,6 @@
-//! The decisions of a pool, and the questions that it asks for them.
+//! The decisions of a pool, the questions that it asks for them, and why processes start and leave.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::queue::Ticket;
@@ -76,4 +77,45 @@ pub(crate) enum Action {
     Hand(Ticket, ProcessId),
     /// Start a process with this id in advance.
     Prepare(ProcessId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A request came, and there was no process.
+    First,
+    /// A request came, and no process was free.
+    AllBusy,
+    Waited,
+    Min,
+    /// The process replaces another one, which is retired for this reason once this one is ready.
+    Replacement(Reason),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::First => out.write_str("a request came, and there was none"),
+            Cause::AllBusy => out.write_str("a request came, and none was free"),
+            Cause::Waited => out.write_str("a request had waited for room"),
+            Cause::Min => out.write_str("min: there were fewer"),
+            Cause::Replacement(reason) => write!(out, "replacement of a process: {reason}"),
+        }
+    }
+}
+
+/// How the last process of a pool has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    Retired(Reason),
+    /// The process has ended by itself, or was stopped after its exchange.
+    Ended,
+}
+
+impl fmt::Display for Departure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Departure::Retired(reason) => write!(out, "retired: {reason}"),
+            Departure::Ended => out.write_str("ended by itself, or stopped"),
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::backoff::ADVANCE_MAX;
-use super::reason::Cause;
+use super::decision::Cause;
 use crate::pool::{ClientId, RecentScripts, ScriptId};
 use crate::process::Reason;
 
