@@ -28,7 +28,6 @@ impl RecordAdjustment {
     /// otherwise.
     ///
     /// A body with a Content-Length or a Content-Encoding is never adjusted, because an added byte would corrupt it.
-    #[must_use]
     pub fn for_head(head: &ReplyHead) -> RecordAdjustment {
         if head.content_length.is_some() || head.fields.contains_key(CONTENT_ENCODING) {
             return RecordAdjustment::Unchanged;

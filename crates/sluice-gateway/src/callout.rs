@@ -15,7 +15,6 @@ use crate::time_span::{decimal, time_span};
 /// Bytes in a memory buffer when the script names no size: one mebibyte, WASD's unit.
 pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
 
-/// The answer to a callout that does not exist.
 const UNKNOWN: &str = "unknown callout";
 const WISHES: &str = "CGIPLUS wants struct or record, socket, or both, separated by a blank";
 
@@ -79,7 +78,6 @@ pub enum Callout {
 
 impl Callout {
     /// Whether it is about the memory buffer.
-    #[must_use]
     pub fn is_of_buffer(&self) -> bool {
         matches!(
             self,
@@ -107,7 +105,6 @@ pub enum BufferKind {
 }
 
 /// Parses one callout line, without its newline; an invalid one becomes [`Callout::Invalid`].
-#[must_use]
 pub fn parse_callout(line: &[u8]) -> CalloutRequest {
     let (is_unwanted, line) = without_mark(line.trim_ascii());
     let wants_answer = !is_unwanted;
@@ -118,7 +115,6 @@ pub fn parse_callout(line: &[u8]) -> CalloutRequest {
     CalloutRequest { wants_answer, request }
 }
 
-/// Whether a line begins with the keyword of a callout.
 pub(crate) fn is_known(line: &[u8]) -> bool {
     let line = without_mark(line.trim_ascii()).1;
     (is_failed(line) || str::from_utf8(line).is_ok())
@@ -270,7 +266,6 @@ pub struct Answer {
 
 impl Answer {
     /// An answer with this code, 0 to 999.
-    #[must_use]
     pub fn new(code: u16, text: impl Into<String>) -> Answer {
         Answer {
             code,
@@ -279,14 +274,12 @@ impl Answer {
     }
 
     /// A successful answer: 200 and the result.
-    #[must_use]
     pub fn ok(text: impl Into<String>) -> Answer {
         Answer::new(200, text)
     }
 
     /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one
     /// line.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         format!("{:03} {}\n", self.code, without_controls(&self.text)).into_bytes()
     }
@@ -308,7 +301,6 @@ impl CalloutLines {
         self.line.extend_from_slice(text);
     }
 
-    /// Whether no byte of the current line has arrived.
     pub(crate) fn is_at_line_start(&self) -> bool {
         self.line.is_empty()
     }

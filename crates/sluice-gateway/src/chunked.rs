@@ -37,12 +37,9 @@ pub struct ChunkDecoder {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The line with the size of a chunk.
     #[default]
     Size,
-    /// So many bytes of a chunk.
     Data(u64),
-    /// The line end after a chunk.
     DataEnd,
     /// A line of the trailer section, or the empty line after it; so many lines have come.
     Trailer(usize),
@@ -122,7 +119,6 @@ impl ChunkDecoder {
     }
 
     /// Whether the last chunk and the trailer section have been read.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete && self.fault.is_none()
     }

@@ -62,12 +62,12 @@ fn escape_meaning(following: &[u8], close: &[u8]) -> Meaning {
         if line.is_empty() {
             continue;
         }
-        if !is_callout(line) {
+        if !is_callout(line, true) {
             return Meaning::Text;
         }
         are_known &= callout::is_known(line);
     }
-    if !is_begun_callout(begun) {
+    if !is_callout(begun, false) {
         return Meaning::Text;
     }
     match closed_at {
@@ -87,20 +87,12 @@ fn without_begun<'a>(line: &'a [u8], close: &[u8]) -> &'a [u8] {
     }
 }
 
-/// Whether a whole line reads like a callout: `KEYWORD: …`, or one of the keywords alone.
-fn is_callout(line: &[u8]) -> bool {
-    let line = callout::without_mark(line).1;
-    match memchr::memchr(b':', line) {
-        Some(colon) => is_keyword(line[..colon].trim_ascii()),
-        None => callout::is_known(line),
-    }
-}
-
-/// Whether a line that has not ended may become one that reads like a callout.
-fn is_begun_callout(line: &[u8]) -> bool {
+/// Whether a line reads like a callout: `KEYWORD: …`, or one of the keywords alone. One that has not ended may become that.
+fn is_callout(line: &[u8], has_ended: bool) -> bool {
     let line = callout::without_mark(line.trim_ascii_start()).1;
     match memchr::memchr(b':', line) {
         Some(colon) => is_keyword(line[..colon].trim_ascii()),
+        None if has_ended => callout::is_known(line),
         None => line.is_empty() || is_keyword(line.trim_ascii_end()),
     }
 }

@@ -105,7 +105,6 @@ impl Excerpt {
     const CHARACTERS_MAX: usize = 60;
 
     /// The start of `bytes`.
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Excerpt {
         let mut text = String::new();
         let mut characters = 0;
@@ -125,7 +124,6 @@ impl Excerpt {
     }
 
     /// The text, escaped and without quotation marks around it.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -196,7 +196,6 @@ impl Variables {
         self.complete(start, name_length);
     }
 
-    /// The additional variables of Apache and WASD.
     fn add_additions(&mut self, request: &CgiRequest<'_>) {
         let prefix = request.prefix;
         self.add(prefix, "DOCUMENT_ROOT", request.document_root);
@@ -242,7 +241,11 @@ impl Variables {
         let dropped_before = self.dropped();
         for (index, word) in query::keywords(query).enumerate() {
             let number = index + 1;
-            self.add_decoded(|buffer| write!(buffer, "WWW_KEY_{number}"), percent_decode_str(word));
+            let start = self.begin_text();
+            let _ = write!(self.buffer, "WWW_KEY_{number}=");
+            let name_length = self.buffer.len() - 1 - start;
+            self.buffer.extend(percent_decode_str(word));
+            self.complete(start, name_length);
         }
         // Keywords are numbered without gaps, so if one is dropped, all are.
         if self.dropped() > dropped_before {

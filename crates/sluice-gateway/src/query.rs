@@ -13,7 +13,6 @@ const FORM_FIELDS_MAX: usize = 128;
 ///
 /// Empty if the query has an unencoded `=` (then it is a form), if a keyword holds a NUL, or if one begins with `-`: a
 /// program would parse it as an option, and a request must not choose a program's options (CVE-2012-1823).
-#[must_use]
 pub fn isindex_arguments(query: &str) -> Vec<Vec<u8>> {
     let words: Vec<Vec<u8>> = keywords(query).map(|word| percent_decode_str(word).collect()).collect();
     let is_fit = |word: &Vec<u8>| word.first() != Some(&b'-') && !word.contains(&0);

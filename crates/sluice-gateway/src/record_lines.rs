@@ -53,7 +53,6 @@ enum Position {
 
 impl RecordLines {
     /// The newlines that are missing around the next record.
-    #[must_use]
     pub fn next(&mut self, record: &[u8]) -> MissingNewlines {
         let ends_line = record.last() == Some(&b'\n');
         let is_long = record.len() >= BUFFER_BYTES_MIN;

@@ -9,7 +9,7 @@ use crate::record_lines::MissingNewlines;
 use crate::reply::{self, Reply};
 
 /// Limits on a reply's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Most bytes up to and including the empty line.
     pub bytes_max: usize,
@@ -21,7 +21,7 @@ pub struct HeadLimits {
 ///
 /// Lines end with LF or CRLF. Each line is validated as soon as it is complete, so the first line of a script that
 /// writes no head is already an error.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HeadParser {
     limits: HeadLimits,
     /// The current line, incomplete.
@@ -32,24 +32,16 @@ pub struct HeadParser {
     status: Option<StatusCode>,
     /// The head is that of an interim response, which another one follows (RFC 9110 §15.2).
     is_interim: bool,
-    /// An interim response came before.
     had_interim: bool,
     fields: HeaderMap,
 }
 
 impl HeadParser {
     /// A parser for one reply.
-    #[must_use]
     pub fn new(limits: HeadLimits) -> HeadParser {
         HeadParser {
             limits,
-            line: Vec::new(),
-            lines: 0,
-            bytes: 0,
-            status: None,
-            is_interim: false,
-            had_interim: false,
-            fields: HeaderMap::new(),
+            ..HeadParser::default()
         }
     }
 
@@ -106,7 +98,6 @@ impl HeadParser {
     }
 
     /// The error when the output ends before the head is complete.
-    #[must_use]
     pub fn finish(self) -> HeadFault {
         if self.bytes == 0 {
             return HeadFault::Empty;

@@ -17,7 +17,6 @@ pub const SENTINEL_BYTES: usize = 28;
 /// Bytes of a sentinel before the part that all three share: `$Z`, `$E` or `$D`.
 const LETTERS_BYTES: usize = 2;
 
-/// The secret digits within a sentinel.
 const DIGITS: Range<usize> = 3..27;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +88,6 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// Writes the sentinels out of 12 random bytes; the bytes must be unguessable and new for each process.
-    #[must_use]
     pub fn from_random(bytes: [u8; 12]) -> Sentinels {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut texts = String::with_capacity(3 * SENTINEL_BYTES);
@@ -111,19 +109,16 @@ impl Sentinels {
     }
 
     /// The sentinel that opens a callout: `$E-…-`.
-    #[must_use]
     pub fn escape(&self) -> &str {
         self.text(Mark::Escape)
     }
 
     /// The sentinel that closes a callout: `$D-…-`.
-    #[must_use]
     pub fn close(&self) -> &str {
         self.text(Mark::Close)
     }
 
     /// The secret digits, which all three share.
-    #[must_use]
     pub fn digits(&self) -> &str {
         &self.texts[DIGITS]
     }
@@ -134,7 +129,6 @@ impl Sentinels {
     }
 
     /// The text with zeros for the digits of these sentinels, for a log or a client.
-    #[must_use]
     pub fn masked<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
         let finder = Finder::new(self.shared());
         let mut masked = Cow::Borrowed(text);

@@ -39,11 +39,8 @@ pub(crate) struct SpecialFields {
     pub content_length: bool,
     pub transfer_encoding: bool,
     pub location: bool,
-    /// Fields about the connection.
     pub hop_by_hop: bool,
-    /// Fields that name a file to send.
     pub send_file: bool,
-    /// A field occurs more than once.
     pub repeated: bool,
 }
 

@@ -77,7 +77,6 @@ pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, String> {
 }
 
 /// The program of the route of an agent. A process of a program that was replaced is replaced, too.
-#[must_use]
 pub fn script(route: &ScriptRoute) -> Option<Script> {
     let ScriptSource::File(file) = &route.settings.source else {
         return None;

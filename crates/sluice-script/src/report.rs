@@ -12,14 +12,11 @@ use crate::route::Script;
 
 impl Resources {
     /// The scripts whose exchanges are counted by themselves, with the numbers of their series of counters.
-    #[must_use]
     pub fn script_series(&self) -> Vec<(u16, ScriptName)> {
         self.pool_records.series.all()
     }
 
-    /// The pools that have processes, requests that wait, or processes that have ended. Any thread may call it; workers wait no longer for
-    /// it than a copy of the state of one pool takes.
-    #[must_use]
+    /// The pools that have processes, waiting requests, or processes that have ended. Workers wait only while the state of one pool is copied.
     pub fn report(&self) -> Scripts {
         let mut pools = Vec::new();
         for record in self.pool_records.all() {
@@ -39,8 +36,7 @@ impl Resources {
         }
     }
 
-    /// Retires the processes of the script with this file: idle ones end now, busy ones after their exchange. Of an engine that runs it, all
-    /// processes are retired.
+    /// Retires the processes of the script with this file, or of the engine that runs it: idle ones end now, busy ones after their exchange.
     #[must_use]
     pub fn retire(&self, file: &Path) -> Retired {
         let script = ScriptId::of(file);

@@ -94,13 +94,11 @@ impl Resources {
     }
 
     /// The most script processes that the server may run.
-    #[must_use]
     pub fn processes_max(&self) -> usize {
         self.processes.max()
     }
 
     /// The script processes that run now.
-    #[must_use]
     pub fn processes_running(&self) -> usize {
         self.processes.running()
     }
@@ -144,7 +142,6 @@ impl Resources {
     }
 }
 
-/// The last count is not lost.
 impl Drop for Resources {
     fn drop(&mut self) {
         self.pipes.close_all();

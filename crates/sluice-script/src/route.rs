@@ -30,8 +30,7 @@ pub struct ScriptRoute {
 }
 
 impl ScriptRoute {
-    /// Stands for each of its engines, before a script of it is requested. The file is in the directory of the scripts, where the process
-    /// works, and need not exist.
+    /// Stands for each of its engines, before a script of it is requested. The file need not exist in the directory of the scripts.
     pub fn engine_scripts(&self, document_root: &Path) -> impl Iterator<Item = Script> {
         let directory = match &self.settings.source {
             ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => directory.as_path(),

@@ -21,7 +21,6 @@ use crate::program::engine::possible_commands;
 use crate::program::search_path::possible_programs;
 
 /// The policy for the launcher. `open_files_max` is the limit of scripts whose route says none: that with which the server was started.
-#[must_use]
 pub fn policy(settings: &ScriptUserSettings, open_files_max: Option<u64>) -> ScriptUsers {
     ScriptUsers {
         usual: settings.usual.as_ref().map(|user| user.credentials.clone()),

@@ -56,8 +56,7 @@ impl Scripts {
         }
     }
 
-    /// Warns of a script's fault that its client does not notice. Lines that repeat are counted, because a client can repeat its
-    /// request.
+    /// Warns of a script's fault that its client does not notice. Lines that repeat are counted: a client can repeat its request.
     pub(crate) fn warn(&self, text: fmt::Arguments<'_>) {
         self.advance();
         if self.limited.admits(LINES_MAX, RateLimitedLog::INTERVAL, Instant::now()) {
@@ -95,7 +94,6 @@ impl Scripts {
     }
 }
 
-/// The last count is not lost.
 impl Drop for Scripts {
     fn drop(&mut self) {
         log_suppressed(self.limited.take());

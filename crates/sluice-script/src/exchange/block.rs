@@ -17,27 +17,18 @@ const AGE_MAX: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 pub(crate) struct Block {
-    bytes: BytesMut,
+    pub bytes: BytesMut,
     is_complete: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Block {
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// Adds a chunk; from `bytes_max` bytes on the block is complete.
     pub(crate) fn add(&mut self, chunk: &Bytes, bytes_max: usize) {
         self.bytes.extend_from_slice(chunk);
         self.is_complete |= self.bytes.len() >= bytes_max;
     }
 
-    /// The reply has ended, or has all its bytes.
     pub(crate) fn complete(&mut self) {
         self.is_complete = true;
     }

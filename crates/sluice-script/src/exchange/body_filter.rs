@@ -62,8 +62,7 @@ impl BodyFilter {
         self.adjustment = RecordAdjustment::for_head(head);
     }
 
-    /// The bytes to send of `chunk`, from the mailbox. `None` if there are none. `control` is what the script has asked for by
-    /// SCRIPT-CONTROL.
+    /// The bytes to send of `chunk`, from the mailbox, adjusted as `control` (SCRIPT-CONTROL) says. `None` if there are none.
     pub(crate) fn apply(&mut self, mut chunk: Bytes, control: &ScriptControl) -> Option<Bytes> {
         if let Some(lines) = &mut self.lines {
             let missing = self.first.take().unwrap_or_else(|| lines.next(&chunk));
@@ -89,11 +88,6 @@ impl BodyFilter {
             *missing -= kept as u64;
         }
         (!chunk.is_empty()).then_some(chunk)
-    }
-
-    /// The body has ended: what follows is surplus.
-    pub(crate) fn set_complete(&mut self) {
-        self.missing_bytes = Some(0);
     }
 
     /// Whether the script has written all bytes of the Content-Length that it announced.

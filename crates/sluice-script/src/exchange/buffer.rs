@@ -80,7 +80,6 @@ enum Opened {
     Ring(RingReader),
 }
 
-/// A part of a plain buffer that was written by BUFFER-WRITE.
 struct Part {
     bytes: u64,
     answering: Answering,
@@ -242,7 +241,6 @@ impl Buffer {
         Answer::ok(text)
     }
 
-    /// Sets the largest number of bytes of the chunks to come from a ring.
     pub(crate) fn limit_chunks(&mut self, bytes_max: usize) {
         self.chunk_bytes_max = bytes_max.min(CHUNK_BYTES_MAX);
     }
@@ -256,10 +254,9 @@ impl Buffer {
             ..
         } = &mut self.kind
         else {
-            let text = if self.is_open() {
-                "a ring is written without callouts"
-            } else {
-                "there is no memory buffer"
+            let text = match self.is_open() {
+                true => "a ring is written without callouts",
+                false => "there is no memory buffer",
             };
             return Some(Answer::new(400, text));
         };
@@ -330,12 +327,9 @@ impl Buffer {
         };
         while *answered < freed {
             *answered += 1;
-            if let Some(Part {
-                bytes,
-                answering: Answering::Wanted,
-            }) = in_flight.pop_front()
-            {
-                return Some(Answer::ok(bytes.to_string()));
+            let freed = in_flight.pop_front();
+            if let Some(part) = freed.filter(|part| part.answering == Answering::Wanted) {
+                return Some(Answer::ok(part.bytes.to_string()));
             }
         }
         None
@@ -359,8 +353,7 @@ impl Buffer {
         self.freed.get().map_or(0, |freed| freed.count())
     }
 
-    /// Ready with each answer that is still due; then, when everything in an ending buffer is sent, with the answer to BUFFER-END.
-    /// The buffer is closed then.
+    /// Ready with each answer that is still due; then, once everything in an ending buffer is sent and it is closed, with that to BUFFER-END.
     pub(crate) fn poll_closed(&mut self, context: &Context<'_>) -> Poll<Option<Answer>> {
         // Before the check: a part that is freed after the check wakes the task.
         self.freed.get_or_init(Arc::default).wake(context);
@@ -381,7 +374,6 @@ impl Buffer {
         Poll::Ready(is_awaited.then(|| Answer::ok(self.sent_bytes.to_string())))
     }
 
-    /// The client has disconnected: further writes of the script fail.
     pub(crate) fn client_gone(&mut self) {
         self.is_client_gone = true;
         if let Kind::Ring { reader } = &mut self.kind {

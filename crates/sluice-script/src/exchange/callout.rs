@@ -26,7 +26,8 @@ pub(crate) struct Callouts {
     map: Arc<dyn Map>,
     notices: Notices,
     resources: Arc<Resources>,
-    memory_buffer_max: u64,
+    /// 0 if the route allows no memory buffers.
+    pub memory_buffer_max: u64,
     pub buffer: Buffer,
     /// The status of the response, once the head of the reply is complete.
     pub status: Option<StatusCode>,
@@ -74,10 +75,6 @@ impl Callouts {
             agent: None,
             is_client_gone: false,
         }
-    }
-
-    pub(crate) fn allows_buffers(&self) -> bool {
-        self.memory_buffer_max > 0
     }
 
     /// Carries out a callout. `None` if no answer is wanted, or if it comes later, from the memory buffer.
@@ -264,7 +261,6 @@ impl Notices {
     }
 }
 
-/// The last count is not lost.
 impl Drop for Notices {
     fn drop(&mut self) {
         self.log_suppressed(self.limited.take());

@@ -94,20 +94,19 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u
 /// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because
 /// it has ended, or has written bytes outside a reply; it is stopped then. The server's fault: it cannot be moved.
 fn rebind_to_worker(job: &Job, mut idle: IdleProcess, events: &ScriptEvents) -> Result<Option<IdleProcess>, Fault> {
-    let silence = idle.channels.mailbox.silence();
-    if silence != Silence::Kept {
-        if silence == Silence::Broken {
-            job.scripts.misbehaviour.log(&idle.process, BETWEEN_REQUESTS);
-        }
-        events.process(|| {
-            let pid = idle.process.pid;
-            match silence {
-                Silence::Broken => format!("pid {pid} is stopped, because it wrote between two requests"),
-                _ => format!("pid {pid} is not used, because it has closed its mailbox, or has ended"),
+    let pid = idle.process.pid;
+    match idle.channels.mailbox.silence() {
+        Silence::Kept => {}
+        silence => {
+            if silence == Silence::Broken {
+                job.scripts.misbehaviour.log(&idle.process, BETWEEN_REQUESTS);
+                events.process(|| format!("pid {pid} is stopped, because it wrote between two requests"));
+            } else {
+                events.process(|| format!("pid {pid} is not used, because it has closed its mailbox, or has ended"));
             }
-        });
-        idle.process.stop(EndCause::Misbehaved);
-        return Ok(None);
+            idle.process.stop(EndCause::Misbehaved);
+            return Ok(None);
+        }
     }
     if idle.worker != job.scripts.worker {
         if let Err(error) = idle.channels.rebind() {

@@ -49,12 +49,10 @@ pub(crate) struct Conversation {
     pub route: Arc<ScriptRoute>,
     /// `None` once the exchange is over, or goes on in the background.
     pub link: Option<Link>,
-    /// Whether somebody waits for the body.
     pub audience: Audience,
     pub filter: BodyFilter,
-    progress: Rc<Progress>,
-    /// Whose fault there was: no more of the body is read, and the exchange ends when the conversation is dropped. `None` without a
-    /// fault.
+    pub progress: Rc<Progress>,
+    /// Whose fault there was, if any: no more of the body is read, and the exchange ends when the conversation is dropped.
     pub culprit: Option<Culprit>,
     /// Removes the framing of a body that the script has framed itself. `None` if it has not, or the body is complete.
     decoder: Option<Box<ChunkDecoder>>,
@@ -86,14 +84,8 @@ pub(crate) struct Link {
 impl Conversation {
     pub(crate) fn new(job: &Job, relay: Box<Relay>, lease: Lease, audience: Audience) -> Box<Conversation> {
         let (scripts, route) = (Rc::clone(&job.scripts), Arc::clone(&job.route));
-        let link = Some(Link { relay, lease });
-        Box::new(Conversation::of(
-            link,
-            audience,
-            scripts,
-            route,
-            Rc::clone(&job.request.progress),
-        ))
+        let (link, progress) = (Link { relay, lease }, Rc::clone(&job.request.progress));
+        Box::new(Conversation::of(Some(link), audience, scripts, route, progress))
     }
 
     fn of(
@@ -144,11 +136,6 @@ impl Conversation {
 
     pub(crate) fn relay_mut(&mut self) -> Option<&mut Relay> {
         self.link.as_mut().map(|link| &mut *link.relay)
-    }
-
-    /// Whether the administrator has ended its request.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.progress.is_ended()
     }
 
     pub(crate) fn settings(&self) -> &ScriptSettings {

@@ -72,7 +72,7 @@ impl Ending {
         let (settings, timeouts) = (conversation.settings(), &conversation.settings().timeouts);
         // Where no process is kept, only the configuration gives the script time.
         let grace = timeouts.client_grace.filter(|grace| !grace.is_zero());
-        if conversation.is_ended() {
+        if conversation.progress.is_ended() {
             Ending::Stop(EndCause::RequestEnded)
         } else if conversation.filter.is_satisfied() {
             Ending::Drain(timeouts.output)
@@ -269,8 +269,7 @@ struct Restored {
     events: ScriptEvents,
 }
 
-/// The process of a complete exchange in which no client took part, ready for its next request, and its lease. `None` if it cannot be made
-/// ready: it is stopped then.
+/// The process of a complete exchange without a client, ready for its next request, and its lease. `None` if that fails: it is stopped then.
 pub(crate) async fn reclaim(mut conversation: Box<Conversation>) -> Option<(IdleProcess, Lease)> {
     let Link { mut relay, lease } = conversation.link.take()?;
     relay.settle().await;
@@ -338,7 +337,7 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
     match &mut channels.segment {
         Some(segment) => segment.end_exchange(),
         // A thread that prepared a buffer has lost it.
-        None if callouts.allows_buffers() => {
+        None if callouts.memory_buffer_max > 0 => {
             process.stop(EndCause::Unusable);
             return None;
         }
@@ -358,7 +357,6 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
     Some(Restored { idle, lease, events })
 }
 
-/// Whether the process has memory that an idle process does not keep.
 fn needs_trim(idle: &IdleProcess) -> bool {
     let segment = idle.channels.segment.as_ref();
     segment.is_some_and(|segment| segment.needs_trim())
@@ -378,22 +376,17 @@ async fn trim_segment(idle: &mut IdleProcess) -> Result<(), RecvError> {
 /// Returns a process to its pool after a thread has released the memory that an idle process does not keep, and has measured the rest, if that is bounded. A write of the
 /// script to that memory delays the thread, and so the script's own process.
 async fn trim_and_measure(scripts: Rc<Scripts>, mut restored: Restored) {
-    match trim_segment(&mut restored.idle).await {
-        Ok(()) => {
-            let memory_bytes = match restored.lease.pool.bounds_memory() {
-                true => {
-                    let process = &restored.idle.process;
-                    measure(process.pid, process.user).await
-                }
-                false => None,
-            };
-            release(&scripts, restored, memory_bytes);
-        }
-        Err(_) => restored.idle.process.stop(EndCause::Unusable),
+    let process = Arc::clone(&restored.idle.process);
+    if trim_segment(&mut restored.idle).await.is_err() {
+        return process.stop(EndCause::Unusable);
     }
+    let memory_bytes = match restored.lease.pool.bounds_memory() {
+        true => measure(process.pid, process.user).await,
+        false => None,
+    };
+    release(&scripts, restored, memory_bytes);
 }
 
-/// Returns a process to its pool, and notes what becomes of it.
 fn release(scripts: &Scripts, restored: Restored, memory_bytes: Option<u64>) {
     let Restored { idle, lease, events } = restored;
     let process = Arc::clone(&idle.process);

@@ -56,8 +56,7 @@ pub async fn wanted(scripts: &Scripts) {
 }
 
 impl Starter {
-    /// Starts the processes that the pools of the route want in advance, each in a task on this worker. `next_id` gives UNIQUE_ID of
-    /// PROCTOR requests.
+    /// Starts the processes that the pools of the route want in advance, each in a task on this worker. `next_id` is for PROCTOR requests.
     pub fn start_wanted(self, mut next_id: impl FnMut() -> UniqueId) {
         for lease in self.route.pools.take_advance() {
             let root = Target {
@@ -123,7 +122,7 @@ async fn is_gone(file: PathBuf) -> bool {
 async fn start(first: &Job, questions: &[Job], mut lease: Lease) -> Result<(), Failure> {
     let file = &first.script.file;
     if first.script.engine.is_none() && is_gone(file.clone()).await {
-        lease.note_gone();
+        lease.pool.lock().pool.set_gone();
         return Err(Fault::from(ServerFault::Missing(file.as_path().into())).into());
     }
     lease.take();

@@ -87,7 +87,6 @@ impl Job {
 }
 
 /// The confinement of a route; `None` if it restricts nothing.
-#[must_use]
 pub fn of_route(confinement: &ScriptLimits) -> Option<Arc<ScriptLimits>> {
     (*confinement != ScriptLimits::default()).then(|| Arc::new(confinement.clone()))
 }

@@ -27,8 +27,7 @@ impl Pump {
         !self.is_done && self.body.awaits_client()
     }
 
-    /// Copies as much as the pipe accepts now. True if bytes were written. The fault is the client's (its body is bad) or the
-    /// server's (it cannot read a stored body).
+    /// Copies what the pipe accepts now; true if that is anything. The fault is the client's (a bad body) or the server's (a stored body).
     pub(crate) fn poll(&mut self, input: &mut Input, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_moved = false;
         for _ in 0..STEPS_MAX {

@@ -86,7 +86,6 @@ pub(crate) struct Relay {
     has_called_out: bool,
     /// The first output after the request, while it is not known whether the script has read of the request.
     first_output: Option<FirstOutput>,
-    /// Finds out what the silent script waits for.
     check: Option<JoinHandle<Option<BlockedRead>>>,
     /// `check` also waits for the answer what of CGIPLUSIN is unread.
     is_counting: bool,
@@ -196,8 +195,7 @@ impl Relay {
         self.state.is_closed()
     }
 
-    /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`, unless it has asked
-    /// for another limit.
+    /// The head is complete; `rest` came with it and is body. The script may be silent for `limit` now, unless it has set another limit.
     pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
         self.state = self.state.begin_body();
         self.returned = (!rest.is_empty()).then_some(rest);
@@ -557,7 +555,6 @@ impl Relay {
         added.map_err(|error| self.fault(Violation::Answers(error)))
     }
 
-    /// A fault of the script, with the state of its process.
     pub(crate) fn fault(&self, violation: Violation) -> Fault {
         let process = self.process.describe();
         self.events.process(|| format!("fault of {process}: {violation}"));

@@ -33,8 +33,7 @@ pub enum ScriptAnswer {
     SendFile(SendFileReply),
 }
 
-/// A reply that names a file to send. `accept` lets the script finish; a drop without it ends the exchange like a disconnect of
-/// the client.
+/// A reply that names a file to send. `accept` lets the script finish; a drop ends the exchange as if the client had disconnected.
 pub struct SendFileReply {
     /// The head of the reply.
     pub head: ReplyHead,

@@ -24,9 +24,7 @@ struct Machine {
     memory: Option<u64>,
 }
 
-/// One process for each 16 MiB of memory, and no more than half of those that the user or the control group may have, because
-/// scripts start processes themselves.
-#[must_use]
+/// One process for each 16 MiB of memory, but at most half of those that the user or the control group may have: scripts start some themselves.
 pub(crate) fn default_processes() -> usize {
     let group = control_group();
     let in_group = |name: &str| read_number(&format!("{group}/{name}"));

@@ -20,23 +20,11 @@ pub(crate) struct IdleProcess {
     pub timer: KeptTimer,
 }
 
-/// The idle processes of a pool. There are few, so that a search is faster than a hash of the number; the last that became idle, which
-/// the pool lends first, is found first.
-#[derive(Default)]
-pub(crate) struct IdleProcesses(Vec<(ProcessId, IdleProcess)>);
+/// The idle processes of a pool. There are few, so that a search is faster than a hash of the number.
+pub(crate) type IdleProcesses = Vec<(ProcessId, IdleProcess)>;
 
-impl IdleProcesses {
-    pub(crate) fn insert(&mut self, id: ProcessId, idle: IdleProcess) {
-        self.0.push((id, idle));
-    }
-
-    /// Takes a process out. `None` if it is not here.
-    pub(crate) fn remove(&mut self, id: ProcessId) -> Option<IdleProcess> {
-        let at = self.0.iter().rposition(|(other, _)| *other == id)?;
-        Some(self.0.remove(at).1)
-    }
-
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = IdleProcess> {
-        self.0.drain(..).map(|(_, idle)| idle)
-    }
+/// Takes a process out; the last that became idle, which the pool lends first, is found first.
+pub(crate) fn take_idle(idle: &mut IdleProcesses, id: ProcessId) -> Option<IdleProcess> {
+    let at = idle.iter().rposition(|(other, _)| *other == id)?;
+    Some(idle.remove(at).1)
 }

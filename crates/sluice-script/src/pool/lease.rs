@@ -21,7 +21,6 @@ pub(crate) struct Lease {
 
 #[derive(PartialEq)]
 enum LeaseState {
-    /// The process has not been used yet.
     Unused,
     Starting,
     /// The process is running or being started: its `ExitNotice` reports its end to the pool.
@@ -49,10 +48,9 @@ impl Lease {
     /// The idle process, if there is one; it counts as used from now on.
     pub(crate) fn take(&mut self) -> Option<IdleProcess> {
         let idle = self.idle.take();
-        self.state = if idle.is_some() {
-            LeaseState::Running
-        } else {
-            LeaseState::Starting
+        self.state = match idle {
+            Some(_) => LeaseState::Running,
+            None => LeaseState::Starting,
         };
         idle
     }
@@ -125,11 +123,6 @@ impl Lease {
     /// The process was started in advance, and has failed before it could serve: the next start is delayed.
     pub(crate) fn note_failure(&self) {
         self.pool.lock().pool.failed(self.id, Instant::now());
-    }
-
-    /// The script is not there: no more processes are started in advance.
-    pub(crate) fn note_gone(&self) {
-        self.pool.lock().pool.set_gone();
     }
 }
 

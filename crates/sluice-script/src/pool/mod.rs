@@ -21,7 +21,7 @@ mod recent_scripts;
 mod shared_pool;
 
 pub(crate) use default_processes::default_processes;
-pub(crate) use idle_process::{IdleProcess, IdleProcesses};
+pub(crate) use idle_process::{IdleProcess, IdleProcesses, take_idle};
 pub(crate) use lease::Lease;
 pub(crate) use pool_note::{PoolNote, note_use, release_text};
 pub(crate) use pool_record::{PoolLabel, PoolRecord, PoolRecords, RareCount, ReportedPool, Retired, milliseconds};

@@ -45,8 +45,7 @@ impl<'a> PoolNote<'a> {
         });
     }
 
-    /// The request waits at this position of the queue: there is no room in a bound that several pools share, or all processes that the pool may have
-    /// are busy.
+    /// The request waits at this position of the queue: shared bounds are reached (`lacks_room`), or all processes of the pool are busy.
     pub(crate) fn wait(&self, position: usize, lacks_room: bool) {
         let Some((PoolView { processes, max, .. }, _)) = &self.before else {
             return;

@@ -16,7 +16,6 @@ use sluice_settings::Mode;
 use crate::pool::ScriptId;
 use crate::process::{EndCause, EndedProcess, counted};
 
-/// Processes that have ended, of one record.
 const ENDED_MAX: usize = 10;
 
 /// Records of pools that are gone. Beyond that one of them is forgotten for each new record.
@@ -51,7 +50,6 @@ impl Retired {
     }
 
     /// Describes the retirement of a script's processes, for its log line.
-    #[must_use]
     pub fn describe(self, script: &str) -> String {
         let processes = |count: usize| counted(count as u64, "process", "processes");
         let Retired { idle, busy } = self;
@@ -118,7 +116,6 @@ pub(crate) struct PoolCounts {
     pub backed_off: RareCount,
 }
 
-/// A count that any thread may change.
 #[derive(Default)]
 pub(crate) struct RareCount(AtomicU64);
 
@@ -228,7 +225,6 @@ impl PoolRecord {
     }
 }
 
-/// A process that has ended at this time, as reports show it.
 fn report_end(process: &EndedProcess, at: SystemTime, mode: Mode) -> report::Ended {
     let why = match process.cause {
         _ if process.limit.is_some() => process.limit.iter().map(|limit| format!("it {limit}")).collect(),

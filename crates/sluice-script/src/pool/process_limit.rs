@@ -59,7 +59,6 @@ pub(crate) struct ProcessLimit {
 struct Shared {
     /// Pools with requests that wait for room, the oldest first.
     waiting: VecDeque<Waiting>,
-    /// All pools within this bound.
     members: Vec<Weak<dyn Member>>,
     reported: Option<Instant>,
     unreported: u64,
@@ -84,7 +83,6 @@ pub(crate) struct PoolLimits {
 pub(crate) struct Permit(PoolLimits);
 
 impl ProcessLimit {
-    #[must_use]
     pub(crate) fn of_server(max: usize) -> Arc<ProcessLimit> {
         ProcessLimit::new("limits.processes", max, true)
     }
@@ -277,9 +275,8 @@ impl fmt::Display for ProcessLimit {
 }
 
 impl PoolLimits {
-    /// A permit. `None` if a bound is reached; that bound wakes the pool when there is room again. The caller may hold the lock of
-    /// the pool.
-    /// A pool is not woken for a start in advance, which its next tick tries again.
+    /// A permit. `None` if a bound is reached, which wakes the pool when there is room again, except for a start in advance: its next tick tries
+    /// again. The caller may hold the lock of the pool.
     pub(crate) fn take(&self, need: Need, member: &Weak<dyn Member>) -> Option<Permit> {
         for _ in 0..ATTEMPTS {
             match self.try_take(need) {
@@ -308,8 +305,7 @@ impl PoolLimits {
         Ok(Permit(self.clone()))
     }
 
-    /// The claim of other pools to a process that is free now. Costs two reads if none waits. The caller must not hold the lock of
-    /// the pool.
+    /// The claim of other pools to a process that is free now; two reads if none waits. The caller must not hold the lock of the pool.
     pub(crate) fn claim(&self, member: impl Fn() -> Weak<dyn Member>) -> Claim {
         let limits = [&self.server, &self.route];
         if limits.iter().all(|limit| !limit.has_waiting.load(Ordering::Relaxed)) {

@@ -340,8 +340,7 @@ impl Pool {
         self.retire_idle(usize::MAX, Reason::Shutdown, |_| true)
     }
 
-    /// Time has passed: ends processes that were idle for too long, replaces those that are due, and starts those that were delayed or are
-    /// missing.
+    /// Time has passed: ends processes that were idle for too long, replaces those that are due, and starts delayed and missing ones.
     pub(crate) fn tick(&mut self, now: Instant, room: Room<'_>) -> Vec<Action> {
         let (idle, min) = (self.settings.idle, self.settings.min);
         let idle_now = self.processes.iter().filter(|slot| slot.idle_since.is_some()).count();

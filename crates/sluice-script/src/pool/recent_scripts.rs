@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-/// Scripts that are remembered for each process.
 const SCRIPTS_MAX: usize = 32;
 
 /// Stands for a script. Two scripts with the same number are mistaken for each other, which costs a little time and nothing else.

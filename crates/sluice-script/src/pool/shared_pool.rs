@@ -17,8 +17,8 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::pool::{
     Action, Applicant, ClientId, Decision, Idle, IdleProcess, IdleProcesses, Lease, Member, Need, Permit, Pool,
-    PoolLimits, PoolNote, PoolRecord, PoolView, ProcessId, RareCount, Refusal, Release, Room, ScriptId, Ticket,
-    TimeUse,
+    PoolLimits, PoolNote, PoolRecord, ProcessId, RareCount, Refusal, Release, Room, ScriptId, Ticket, TimeUse,
+    take_idle,
 };
 use crate::process::{Process, Reason, ScriptEvents};
 use crate::program::script::Script;
@@ -106,7 +106,6 @@ impl SharedPool {
         pool
     }
 
-    /// The pool as its bounds see it.
     pub(crate) fn member(self: &Arc<Self>) -> Weak<dyn Member> {
         let weak: Weak<SharedPool> = Arc::downgrade(self);
         weak
@@ -122,7 +121,6 @@ impl SharedPool {
         }
     }
 
-    /// A request of this client, as the pool wants to know it.
     pub(crate) fn applicant(&self, worker: usize, script: Option<ScriptId>, client: IpAddr) -> Applicant {
         let is_counted = self.settings.client_requests_max.is_some();
         Applicant {
@@ -132,15 +130,14 @@ impl SharedPool {
         }
     }
 
-    /// Waits for a process or for permission to start one, for this request. The script's fault, a 503: the queue is full, the wait took
-    /// too long, or starts are delayed after failures.
+    /// Waits for a process or for permission to start one. The script's fault, a 503: a full queue, a long wait, or a delay after failures.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         applicant: Applicant,
         request: UniqueId,
         events: &ScriptEvents,
     ) -> Result<Lease, Fault> {
-        let note = PoolNote::begin(self.script(), || self.view(), events);
+        let note = PoolNote::begin(self.script(), || self.lock().pool.view(), events);
         let (entry, granted) = {
             let mut state = self.lock();
             let (mut permit, mut unmet) = (None, None);
@@ -151,7 +148,7 @@ impl SharedPool {
             };
             match state.pool.request(applicant, Instant::now(), &mut room) {
                 Decision::Use(id) => {
-                    let idle = state.idle.remove(id);
+                    let idle = take_idle(&mut state.idle, id);
                     return Ok(self.lease(id, idle, None));
                 }
                 Decision::Start(id) => {
@@ -256,18 +253,9 @@ impl SharedPool {
         self.settings.memory_bytes_max.is_some()
     }
 
-    pub(crate) fn view(&self) -> PoolView {
-        self.lock().pool.view()
-    }
-
     /// The file of its script, or the key of its engine.
     pub(crate) fn script(&self) -> &Path {
         &self.record.label.script
-    }
-
-    /// Whether there is no process and no request that waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().pool.is_empty()
     }
 
     /// No process gets a further request: idle ones end now, busy ones after their reply.
@@ -286,15 +274,6 @@ impl SharedPool {
         }
         self.carry_out(state, actions, Vec::new());
         drop(advance);
-    }
-
-    pub(crate) fn note_there(&self) {
-        self.lock().pool.set_there();
-    }
-
-    /// Whether it has processes even if there is no request.
-    pub(crate) fn keeps_processes(&self) -> bool {
-        self.lock().pool.keeps_processes()
     }
 
     /// The leases of the processes to start in advance; whoever takes them starts these.
@@ -326,7 +305,7 @@ impl SharedPool {
 
     pub(crate) fn remove(self: &Arc<Self>, id: ProcessId, how: Removal) {
         let mut state = self.lock();
-        let idle = state.idle.remove(id);
+        let idle = take_idle(&mut state.idle, id);
         state.processes.remove(&id);
         let mut permits = Vec::new();
         let actions = how(&mut state.pool, id, Instant::now(), &mut self.room(&mut permits));
@@ -346,7 +325,7 @@ impl SharedPool {
         let mut permits = Vec::new();
         let (release, actions) = decide(&mut state.pool, &mut self.room(&mut permits));
         match release {
-            Release::Keep => state.idle.insert(id, idle),
+            Release::Keep => state.idle.push((id, idle)),
             Release::Hand(ticket) => orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None)),
             Release::Retire(reason) => retired = Some((idle, reason)),
         }
@@ -373,14 +352,14 @@ impl SharedPool {
         let (mut starts, mut prepares) = (false, false);
         for action in actions {
             match action {
-                Action::Retire(id, reason) => retired.extend(state.idle.remove(id).map(|idle| (idle, reason))),
+                Action::Retire(id, reason) => retired.extend(take_idle(&mut state.idle, id).map(|idle| (idle, reason))),
                 Action::Start(ticket, id) => {
                     starts = true;
                     let lease = self.lease(id, None, permits.next());
                     orphans.extend(grant(&mut state, ticket, lease));
                 }
                 Action::Hand(ticket, id) => {
-                    let idle = state.idle.remove(id);
+                    let idle = take_idle(&mut state.idle, id);
                     orphans.extend(grant(&mut state, ticket, self.lease(id, idle, None)));
                 }
                 Action::Prepare(id) => {
@@ -478,7 +457,7 @@ impl Member for SharedPool {
 impl Drop for SharedPool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for idle in state.idle.drain() {
+        for (_, idle) in state.idle.drain(..) {
             end(idle, Reason::Shutdown, self.kill_grace);
         }
     }
@@ -513,7 +492,6 @@ fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
 }
 
 /// A lease whose waiter has just gone. Its drop takes the pool's lock, so that lock must be released before.
-#[must_use]
 pub(crate) struct Orphan {
     _lease: Lease,
 }

@@ -6,7 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use sluice_launch::{Company, Observation, Probe};
+use sluice_launch::{Company, Probe};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::process::Call;
@@ -49,21 +49,16 @@ pub(crate) fn find(probe: &Probe, channels: [Option<ChannelId>; 3]) -> JoinHandl
     let probe = probe.clone();
     spawn_blocking(move || {
         let observation = probe.observe()?;
-        // Before its processes are searched, which takes longest.
-        let channel = channel_in_read(&observation).filter(|channel| channels.contains(&Some(*channel)))?;
+        let is_read = Call::from_line(&observation.call)?.name == Some("read");
+        let file = observation.file.as_ref().filter(|file| is_read && file.is_channel)?;
+        let (device, inode) = (file.device, file.inode);
+        let channel = ChannelId { device, inode };
+        // Its processes are searched last, which takes longest.
+        channels.contains(&Some(channel)).then_some(())?;
         Some(BlockedRead {
             channel,
             is_alone: observation.has_one_thread && probe.company() == Company::Alone,
         })
-    })
-}
-
-fn channel_in_read(observation: &Observation) -> Option<ChannelId> {
-    let file = observation.file.as_ref().filter(|file| file.is_channel)?;
-    let is_read = Call::from_line(&observation.call)?.name == Some("read");
-    is_read.then_some(ChannelId {
-        device: file.device,
-        inode: file.inode,
     })
 }
 

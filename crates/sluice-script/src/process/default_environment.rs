@@ -45,7 +45,6 @@ pub(crate) fn possible_search_paths() -> [Vec<u8>; 2] {
 }
 
 /// The search path of a server process with another user than this one: without the directories below the home of this user, which are of no use for the other.
-#[must_use]
 pub fn search_path_of_another_user() -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     OsString::from_vec(search_path(&path, home_of_starter().as_deref()))

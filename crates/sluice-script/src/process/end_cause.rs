@@ -8,18 +8,14 @@ use sluice_launch::Exit;
 /// Why a script process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndCause {
-    /// The process has served one request, as CGI processes do.
     Served,
     Retired(Reason),
     Fault,
-    /// The client of the exchange has disconnected, and the process was not done in time.
     ClientGone,
     RequestEnded,
-    /// The process wrote outside of a reply, or broke the protocol in another way after it.
     Misbehaved,
     LocksPipe,
     LocksBuffer,
-    /// The server could not use the process.
     Unusable,
     Shutdown,
 }
@@ -47,15 +43,12 @@ pub(crate) enum Reason {
     Idle,
     Requests,
     Lifetime,
-    /// The process uses more memory than it may between requests.
     Memory,
-    /// The process has used most of the processor time after which the kernel ends it.
     ProcessorTime,
     ScriptChanged,
     SourceFileChanged,
     Shutdown,
     RoomForOthers,
-    /// The server has more processes than it keeps idle.
     SoftLimit,
     Asked,
 }

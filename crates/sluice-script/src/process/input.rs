@@ -29,7 +29,7 @@ impl Input {
 
     /// Whether all bytes are in the pipe, and it is not to end after them.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pipe.is_flushed() && !self.pipe.is_truncated()
+        self.pipe.is_flushed() && !self.pipe.is_truncated
     }
 
     /// The script reads an end-of-file after the bytes that were passed on, if it knows what that means. `poll_flushed` of the pipe brings it about.
@@ -41,7 +41,7 @@ impl Input {
 
     /// Whether `restore` has something to do. One system call.
     pub(crate) fn needs_restore(&self) -> bool {
-        self.pipe.is_truncated() || !self.pipe.is_all_read()
+        self.pipe.is_truncated || !self.pipe.is_all_read()
     }
 
     /// Discards the bytes that the script left unread, so that its next request does not begin with them; a truncated body can be followed by another one.

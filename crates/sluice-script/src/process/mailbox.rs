@@ -45,7 +45,6 @@ const RECORD_BUFFER_BYTES: usize = 128 << 10;
 
 pub(crate) enum Mailbox {
     Stream(Stream),
-    /// A socket that keeps record boundaries.
     Record(Records),
     /// A pipe, for a script that opens it by a name.
     Pipe(PipeReader),
@@ -189,8 +188,7 @@ impl Mailbox {
         }
     }
 
-    /// The reply is complete: releases the memory that was held for it. What a short one has left is put into `spare`, for the next one of
-    /// any process.
+    /// The reply is complete: releases its memory. What a short one has left is put into `spare`, for the next one of any process.
     pub(crate) fn end_reply(&mut self, spare: &Cell<BytesMut>) {
         match self {
             Mailbox::Stream(stream) => stream.end_reply(spare),

@@ -32,6 +32,7 @@ impl MisbehaviourLog {
     }
 }
 
+/// The last count is not lost, as everywhere where lines are counted.
 impl Drop for MisbehaviourLog {
     fn drop(&mut self) {
         log_suppressed(self.0.take());

@@ -37,7 +37,7 @@ pub(crate) struct PipeWriter {
     /// A duplicate of the writing end, once the pipe was full. It is closed before the end itself.
     room: Option<pipe::Sender>,
     /// The script gets an end-of-file after the bytes in the queue, and no others.
-    is_truncated: bool,
+    pub is_truncated: bool,
     shared: Arc<WriterShared>,
 }
 
@@ -265,10 +265,6 @@ impl PipeWriter {
         // The duplicate first: the last close may wait, so it is left to a thread (`PipeEnd`).
         self.room = None;
         drop(write);
-    }
-
-    pub(crate) fn is_truncated(&self) -> bool {
-        self.is_truncated
     }
 }
 

@@ -12,8 +12,7 @@ use sluice_membuf::{PARTS_MAX, ReadFault};
 
 use crate::process::ShebangProblem;
 
-/// The state of a process at one moment. Displayed as
-/// `script /x/y, pid 7, exit status 1; its last error line: "…"`.
+/// The state of a process. Displayed as `script /x/y, pid 7, exit status 1; its last error line: "…"`.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessState {
     /// SCRIPT_FILENAME.

@@ -18,7 +18,6 @@ pub(crate) struct Processes {
     pub(crate) buffers: PipeThreads,
     pub(crate) tasks: Tasks,
     by_pid: RefCell<HashMap<i32, Weak<Process>>>,
-    /// All processes are stopped, including those that are started later.
     is_stopping: Cell<bool>,
 }
 
@@ -107,8 +106,7 @@ pub(crate) fn user_of(pipe: &OwnedFd) -> u32 {
     rustix::fs::fstat(pipe.as_fd()).map_or(0, |about| about.st_uid)
 }
 
-/// Kills a process that has no reaper and never gets one. `ended` is dropped when the process is reaped, because the process counts
-/// until its end.
+/// Kills a process that gets no reaper. `ended` is dropped when it is reaped, because it counts until its end.
 pub(crate) fn end_unclaimed<E: Send + 'static>(mut process: RemoteProcess, ended: E) {
     process.signal(Signal::Kill);
     process.on_end(move |_| drop(ended));

@@ -154,8 +154,7 @@ impl RequestChannel {
         self.problem = self.pipe.take_all().await.err();
     }
 
-    /// Takes the request out of the channel again, so that the script can no longer read it. False if it has read any of it: then
-    /// the request must not be repeated.
+    /// Takes the request out of the channel again. False if the script has read any of it: then it must not be repeated.
     pub(crate) async fn take_back(&mut self) -> bool {
         match &mut self.socket {
             Socket::Chosen(requests) => requests.take_back().await,

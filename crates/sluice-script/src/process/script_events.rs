@@ -20,8 +20,7 @@ use crate::process::{ObservedProcess, SilenceTimer, time_text};
 /// A client that takes the output no sooner than this is named as the one that the script waits for.
 const REPORTED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Ends of the names of variables that are never shown, whatever the configuration says: the password that an agent is asked about, and the
-/// sentinels.
+/// Ends of the names of variables that are never shown: the password that an agent is asked about, and the sentinels.
 const ALWAYS_SECRET: [&str; 7] = [
     "AUTH_PASSWORD",
     "GATEWAY_EOF",
@@ -33,7 +32,7 @@ const ALWAYS_SECRET: [&str; 7] = [
 ];
 
 /// Texts of an exchange with a script, over the tracer of the exchange. Nothing if nobody watches. Clones belong to the same exchange.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct ScriptEvents {
     watched: OnceCell<Rc<WatchedExchange>>,
     /// A watch may join its exchange later. `None` if not.
@@ -57,7 +56,6 @@ struct WatchedExchange {
     module: &'static str,
     masks: Masks,
     output: RefCell<HeadMask>,
-    /// The script has written something.
     has_begun: Cell<bool>,
     counts: Counts,
     /// The time since which the output is not wanted.
@@ -76,16 +74,13 @@ struct Counts {
 impl ScriptEvents {
     /// Creates events that nobody can watch, for the requests of the server itself.
     pub(crate) fn none() -> ScriptEvents {
-        ScriptEvents {
-            watched: OnceCell::new(),
-            job: None,
-        }
+        ScriptEvents::default()
     }
 
     pub(crate) fn of(job: Rc<dyn WatchableJob>) -> ScriptEvents {
         let events = ScriptEvents {
-            watched: OnceCell::new(),
             job: Some(job),
+            ..ScriptEvents::default()
         };
         events.join();
         events

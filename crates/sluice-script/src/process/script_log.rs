@@ -113,7 +113,6 @@ impl ScriptLog {
     }
 }
 
-/// The last count is not lost.
 impl Drop for ScriptLog {
     fn drop(&mut self) {
         let suppressed = self.lock().take();

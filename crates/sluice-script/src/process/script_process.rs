@@ -115,11 +115,8 @@ pub(crate) struct Channels {
     pub segment: Option<BufferMemory>,
 }
 
-/// Starts a process and its reaper. The reaper calls `ended` after it has reaped the process; if no process was started, or
-/// it ended unused, `ended` is dropped instead.
-///
-/// Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the
-/// server's.
+/// Starts a process and its reaper, which calls `ended` after it has reaped the process; `ended` is dropped if no process was started, or it ended
+/// unused. Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the server's.
 pub(crate) async fn start(
     processes: &Rc<Processes>,
     spec: ProcessSpec,

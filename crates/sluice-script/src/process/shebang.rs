@@ -31,12 +31,10 @@ pub(crate) enum ShebangProblem {
     /// The line ends with CR LF: the kernel takes the CR for a part of the name or of the argument.
     CarriageReturn(Excerpt),
     ByteOrderMark,
-    /// There are blanks or empty lines before the line.
     NotAtBegin,
     Nothing,
     Missing(PathBuf),
     NotExecutable(PathBuf),
-    /// env(1) finds no such program in PATH.
     NotInPath(Excerpt),
 }
 

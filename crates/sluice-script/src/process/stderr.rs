@@ -109,8 +109,7 @@ impl StderrReader {
         })
     }
 
-    /// Waits for output and logs its lines, or logs the count of those that were not logged, once their interval is over. Pending
-    /// for ever once the script has closed its end.
+    /// Waits for output and logs its lines, or the count of those that were not logged. Pending for ever once the script has closed its end.
     pub(crate) async fn read(&mut self) {
         let due = self.record.due();
         tokio::select! {

@@ -48,7 +48,6 @@ pub struct Engines {
 
 impl Engines {
     /// Finds the engines that the settings name. One that is missing is searched again when it is needed.
-    #[must_use]
     pub fn open(settings: &EngineSettings) -> Engines {
         let mut programs: Vec<Arc<EngineProgram>> = Vec::new();
         let mut open = |engine: &Engine| {
@@ -75,7 +74,6 @@ impl Engines {
     }
 
     /// The engine of an application, and the files of which one is its SCRIPT_FILENAME.
-    #[must_use]
     pub fn of_app<'a>(
         &'a self,
         directory: &Path,
@@ -130,7 +128,6 @@ impl Engines {
 
 impl EngineProgram {
     /// SCRIPT_RTE.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.engine.name()
     }
@@ -217,7 +214,6 @@ pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool
 pub const ENGINE_STAMP: Stamp = Stamp::NONE;
 
 /// The engines of a route that cannot be started: why, and what to do.
-#[must_use]
 pub fn missing_engines(settings: &EngineSettings) -> Vec<String> {
     let engines = settings.all();
     engines.filter_map(|engine| find(engine, settings).err()).collect()

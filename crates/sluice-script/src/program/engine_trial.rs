@@ -48,9 +48,7 @@ pub enum TrialFailure {
     IsSlow(String),
 }
 
-/// Starts each engine of a configuration once, as the user of its scripts; `server` is the user of the server process. Takes ten seconds at most for
-/// each engine.
-#[must_use]
+/// Starts each engine of a configuration once, as the user of its scripts, in ten seconds each at most; `server` is the user of the server process.
 pub fn failures(settings: &Settings, server: &Subject) -> Vec<TrialFailure> {
     let mut tried = HashSet::new();
     let mut failures = Vec::new();

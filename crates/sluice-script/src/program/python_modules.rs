@@ -12,7 +12,6 @@ use sluice_settings::{Engine, EngineSettings};
 use crate::program::search_path::find_program;
 
 /// The directories of installed modules for the Python engine of a route; none for another engine.
-#[must_use]
 pub fn module_directories(settings: &EngineSettings) -> Vec<PathBuf> {
     if settings.engine != Some(Engine::Python) {
         return Vec::new();

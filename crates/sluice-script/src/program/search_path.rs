@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use sluice_launch::deadline;
 
 /// Finds a program: by its path if its name has a slash, or else in the PATH of the server.
-#[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     possible_programs(name).into_iter().find(|path| deadline::is_file(path))
 }

@@ -35,8 +35,7 @@ enum RequestRead {
 }
 
 impl Relay {
-    /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
-    /// or if no other one can get the request.
+    /// Takes the request back from a process that has ended, or written, without reading it. False if it has not, or no other one can get it.
     pub(crate) async fn take_request_back(&mut self) -> bool {
         let is_unread = self.state == State::Overtaken || self.state.is_unread() && self.process.exit().is_some();
         is_unread

@@ -125,8 +125,7 @@ impl Pool {
         Some(Action::Retire(old_id, reason))
     }
 
-    /// Starts the successor of a process that is due, unless that is done already or must wait. The reason to end the process first, if
-    /// it can have no successor.
+    /// Starts the successor of a process that is due, if that is possible now. The reason to end the process first, if it can have none.
     pub(super) fn replace(
         &mut self,
         id: ProcessId,

@@ -17,7 +17,6 @@ pub(crate) enum Need {
     First,
     /// A request of a script that has some.
     Further,
-    /// A start in advance, without a request.
     Advance,
 }
 
@@ -81,9 +80,7 @@ pub(crate) enum Action {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// A request came, and there was no process.
     First,
-    /// A request came, and no process was free.
     AllBusy,
     Waited,
     Min,
@@ -107,7 +104,6 @@ impl fmt::Display for Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
     Retired(Reason),
-    /// The process has ended by itself, or was stopped after its exchange.
     Ended,
 }
 

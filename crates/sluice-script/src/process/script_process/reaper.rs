@@ -110,8 +110,7 @@ pub(super) async fn reap(
     }
 }
 
-/// Least time after SIGKILL before a process gives up its place in the pool. SIGKILL takes effect at once, except for a
-/// process that waits for a disk.
+/// Least time after SIGKILL, which a process that waits for a disk does not obey, before it gives up its place in the pool.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
 
 /// The next signal, and when.
